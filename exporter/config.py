@@ -45,7 +45,7 @@ ACCEPTED: dict[str, str] = {
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
     "output.report": "the path of the run report to write",
-    "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, told to readers",
+    "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, published for readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
     "history.months": "a whole number from 0 to 1200: whole months that stay in a file a day",
     "discovery.enabled": "true, or false for only the markets named in [[markets]]",
@@ -77,7 +77,7 @@ _READ_ELSEWHERE = (
     "EXPORTER_MAINNET_SNAPSHOT",
     "EXPORTER_REAL_DATA",
 )
-# The tests' own, and what Kubernetes sets in every container beside a service that is called "exporter".
+# The tests' own, and what Kubernetes sets in every container next to a service that is called "exporter".
 _FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 
 
@@ -285,17 +285,19 @@ def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:
 def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
     """What types alone cannot say."""
     if settings.network.name not in NETWORKS:
-        raise _error("network.name", f"{settings.network.name!r} is no network", origins)
+        raise _error("network.name", f"{settings.network.name!r} is not a network", origins)
     if settings.network.passphrase == "":
         raise _error("network.passphrase", "it is empty", origins)
     sizes = settings.output.page_sizes
     if 1 not in sizes or len(set(sizes)) != len(sizes):
         raise _error("output.page_sizes", f"{list(sizes)} cannot serve every limit", origins)
     if settings.output.default_page_size not in sizes:
-        raise _error("output.default_page_size", f"{settings.output.default_page_size} is none of them", origins)
+        raise _error(
+            "output.default_page_size", f"{settings.output.default_page_size} is not in output.page_sizes", origins
+        )
     for index, market in enumerate(settings.markets):
         if market.protocol not in PROTOCOLS:
-            message = f"{market.protocol!r} (in table {index + 1}) is no protocol this version knows"
+            message = f"{market.protocol!r} (in table {index + 1}) is not a protocol this version knows"
             raise _error("markets.protocol", message, origins)
         if not strkey.is_contract(market.address):
             raise _error("markets.address", f"{market.address!r} (in table {index + 1}) is not one", origins)

@@ -53,14 +53,14 @@ class Console:
         self._json = log_format == "json"
         self._stream = stream or sys.stderr
         self._progress = log_format == "auto" and self._stream.isatty()
-        self._doing = ""  # what stands on the terminal's line while a step runs
+        self._doing = ""  # what is on the terminal's line while a step runs
 
     @property
     def is_json(self) -> bool:
         return self._json
 
     def event(self, name: str, message: str, **facts: Any) -> None:
-        """One event: a line of text, or a JSON object with the facts beside it."""
+        """One event: a line of text, or a JSON object with the facts next to it."""
         if self._json:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
             line = json.dumps({"time": at, "event": name, "message": message, **facts}, default=str)

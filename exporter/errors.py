@@ -166,7 +166,7 @@ def pluralize(number: int, one: str, many: str | None = None) -> str:
 def lasting(seconds: int) -> str:
     """A time that is not negative, in its two largest units that are not 0: ``16 days 4 hours``, ``1 hour 1 second``.
 
-    The rest is cut off. What is longer than a whole number of one unit is told apart from it.
+    The rest is cut off. What is longer than a whole number of one unit is distinguished from it.
     """
     words = []
     for length, unit in _UNITS:

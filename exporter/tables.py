@@ -26,7 +26,7 @@ MAX_DECIMAL = 10**38 - 1
 """The largest amount in a history file, whose type is ``decimal(38,0)``. An Int128 reaches 1.7e38."""
 
 YEAR = 31_536_000
-"""Seconds, of 365 days: what rewards and yearly rates are told for."""
+"""Seconds, of 365 days: what rewards and yearly rates are given for."""
 
 MAX_TIMESTAMP_SECONDS = 253_402_300_799
 """The last second of the year 9999; later times cannot be shown by most readers of Parquet."""
@@ -135,10 +135,10 @@ PROTOCOL_COLUMNS = _frame("given")
 """What a protocol's `project` gives, one row a pool."""
 
 TERMS = _frame("term")
-"""What a protocol's `project` may give besides: what can be done, how much of it, at what risk, and what is paid beside
-the interest; the rest is null.
+"""What a protocol's `project` may also give: what can be done, how much of it, at what risk, and its
+rewards; the rest is null.
 
-An amount is only told for what can be done: `exporter.protocols.compute` makes it 0 where its gate is closed, and null
+An amount is only given for what can be done: `exporter.protocols.compute` makes it 0 where its gate is closed, and null
 where that is not known.
 """
 
@@ -153,7 +153,7 @@ BACKSTOPS: dict[str, pl.DataType] = {"market": pl.String(), **columns_of(MarketB
 """The backstops frame: one row for each market that names one."""
 
 SPOKES = "spokes"
-"""A column that a `project` may give besides and that no frame keeps: for people, each spoke's own terms."""
+"""A column that a `project` may also give and that no frame keeps: for people, each spoke's own terms."""
 
 GATES = {
     "can_withdraw": "available_to_withdraw",

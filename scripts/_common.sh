@@ -50,9 +50,9 @@ ensure_venv() {
     return 0
   fi
 
-  # The scripts inside an environment hold its path: one that was copied or moved here is made anew.
+  # The scripts inside an environment hold its path: one that was copied or moved here is made again.
   if [ -f "$venv/exporter-root" ] && [ "$(cat "$venv/exporter-root")" != "$root" ]; then
-    say "$venv was made for another folder; making it anew"
+    say "$venv was made for another folder; making it again"
     rm -rf "$venv"
   fi
   if [ ! -e "$venv" ]; then

@@ -13,10 +13,16 @@ from exporter.cli import main
 PATH = Path(__file__).parent.parent / "docs" / "cli.md"
 INTRODUCTION = """# Command line
 
-After reading this page you can give each command its options. `scripts/docs` writes it from the commands' own help,
-which `-h` and `--help` print.
+After reading this page you can give each command its options. `scripts/docs` writes it from the commands' own help.
+These options are the same for each command that has them:
+
+```
+{common}
+```
 """
 NO_OPTIONS = "\n\nOptions:"
+COMMON = ("-h, --help", "--log-format", "--config FILE", "--network TEXT")
+"""What is shown once, at the top."""
 
 
 def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
@@ -28,13 +34,19 @@ def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 def render() -> str:
     """The page: the help of the program, of each of its commands, and of the commands of these."""
-    parts = [INTRODUCTION]
+    parts: list[str] = []
+    common: dict[str, str] = {}
     for names in _commands(main):
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
         assert result.exit_code == 0, result.output
-        shown = "\n".join(line for line in result.output.rstrip().splitlines() if not line.startswith("  -h, --help "))
+        lines = result.output.rstrip().splitlines()
+        shared = {line: line.strip() for line in lines if line.strip().startswith(COMMON)}
+        for option, meaning in (text.split("  ", 1) for text in shared.values()):
+            assert common.setdefault(option, meaning.strip()) == meaning.strip(), f"{names}: {option}"
+        shown = "\n".join(line for line in lines if line not in shared)
         parts.append(f"## {' '.join(('exporter', *names))}\n\n```\n{shown.removesuffix(NO_OPTIONS)}\n```\n")
-    return "\n".join(parts)
+    listed = "\n".join(f"{option:32}{meaning}" for option, meaning in sorted(common.items()))
+    return "\n".join([INTRODUCTION.format(common=listed), *parts])
 
 
 if __name__ == "__main__":

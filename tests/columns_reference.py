@@ -8,13 +8,13 @@ from pathlib import Path
 from exporter.tables import COLUMNS
 
 PAGE = Path(__file__).parent.parent / "docs" / "history.md"
-_TABLE = re.compile(r"(?<=^\| column \| type \| null \| meaning \|\n\|---\|---\|---\|---\|\n)(\|.*\n)+", re.MULTILINE)
+_TABLE = re.compile(r"(?<=^\| column \| type \| meaning \|\n\|---\|---\|---\|\n)(\|.*\n)+", re.MULTILINE)
 
 
 def written(page: str) -> str:
     """The page with the table as the columns have it."""
     rows = (
-        f"| `{column.name}` | {column.type} | {'yes' if column.nullable else 'no'} | {column.meaning} |\n"
+        f"| `{column.name}` | {column.type}{'?' if column.nullable else ''} | {column.meaning} |\n"
         for column in COLUMNS
     )
     text, count = _TABLE.subn(lambda _: "".join(rows), page)

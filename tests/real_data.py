@@ -57,7 +57,7 @@ def originals(text: str) -> list[Original]:
             continue
         parts = line.split(" ")
         if len(parts) != 4 or len(parts[0]) != 64 or not parts[1].isdecimal() or int(parts[1]) > MAX_BYTES:
-            raise FetchError(f"line {number}: is no digest, size, source and place, or above {MAX_BYTES} bytes")
+            raise FetchError(f"line {number}: is not a digest, size, source and place, or above {MAX_BYTES} bytes")
         if any(PurePosixPath(part).is_absolute() or ".." in part.split("/") for part in parts[2:]):
             raise FetchError(f"line {number}: leads out of the folder")
         found.append(Original(parts[0], int(parts[1]), parts[2], parts[3]))

@@ -108,7 +108,7 @@ class TestLoad:
     [
         ("[network]\nmax_in_flight = 0", "network.max_in_flight .*a whole number from 1 to 256"),
         ('[network]\nmax_in_flight = "4"', "network.max_in_flight .*a whole number from 1 to 256"),
-        ('[network]\nname = "pubnet"', "network.name .*'pubnet' is no network; accepted: one of mainnet, testnet"),
+        ('[network]\nname = "pubnet"', "network.name .*'pubnet' is not a network; accepted: one of mainnet, testnet"),
         ('[network]\nrpc_url = "https://a"', "unknown key network.rpc_url; known keys are .*network.rpc_urls"),
         ('[networks]\nname = "mainnet"', "unknown key networks; known keys are "),
         ("[network]\nrequests_per_second = -1.0", "network.requests_per_second .*a number above 0"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_citations import text_files
 
-WORDS = 42_500
+WORDS = 40_700
 """The most words, by `wc -w`, that all Markdown files together have: docs, README, changelog, contributing."""
 
 AVOIDED = {
@@ -19,9 +19,9 @@ AVOIDED = {
     r"\bis none of\b": "is not in",
     r"\b(?:is|are|was|were) otherwise\b": "differs",
     r"\bstands?\b|\bstood\b|\bstanding\b(?! order)": "is, exists, is published",
-    r"\btells?\b|\btold\b|\btelling\b": "reports, prints, says",
+    r"\btells?\b(?!\()|\btold\b|\btelling\b": "reports, prints, says",
     r"\bbesides?\b": "next to, in addition to",
-    r"\bmade (?:network|market|pool|entr|state|oracle|chain)\w*": "recorded, simulated",
+    r"\bmade (?:network|market|state|oracle|chain)s?\b": "recorded, simulated",
     r"\bmade again\b": "recomputed, re-rendered",
     r"\bbreath\b|\bshel(?:f|ves)\b": "batch; closed bucket",
     r"(?<!there )\bis no (?!longer\b|more\b)": "is not a",
@@ -30,13 +30,17 @@ AVOIDED = {
 """What vocabulary to avoid, as patterns, and what to say."""
 
 EXCEPTIONS = {
-    "tests/test_words.py": "the patterns",
-    "LICENSE": "not ours",
-    "site_templates/static/site.css": "CSS",
+    "tests/": "not rewritten yet",
+    "exporter/check/": "not rewritten yet",
+    "exporter/localnet/": "not rewritten yet",
+    "docs/api.md": "not rewritten yet",
+    "docs/integrators.md": "not rewritten yet",
+    "docs/operations.md": "not rewritten yet",
+    "scripts/": "not rewritten yet",
+    ".github/": "not rewritten yet",
+    "exporter/cli/status.py": "a name of exporter/check",
 }
-"""Files with these words, and why."""
-
-READ_BY_USERS = re.compile(r"(?:docs/(?:decisions|history)|site_templates/|README|CHANGELOG)")
+"""Where the words are, and why; a name that ends with / is a folder."""
 
 
 def test_the_documentation_is_short(project_root: Path) -> None:
@@ -53,7 +57,7 @@ def test_avoided_words(project_root: Path, pattern: str) -> None:
     found = [
         f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}; say {AVOIDED[pattern]}"
         for path, text in text_files(project_root)
-        if READ_BY_USERS.match(str(path)) and str(path) not in EXCEPTIONS
+        if not str(path).startswith(tuple(EXCEPTIONS))
         for match in word.finditer(text)
     ]
 

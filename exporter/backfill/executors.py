@@ -21,7 +21,7 @@ TRIES = 3
 """How often a piece of work is submitted when workers die over it."""
 
 SILENT_SECONDS = 30.0
-"""After so long without a result it is looked whether a worker died in silence."""
+"""After this long without a result the executor checks whether a worker died silently."""
 
 CONNECT_SECONDS = 15
 

@@ -20,7 +20,7 @@ from exporter.stores import open_store
 
 CHANGES = "./lake-changes"
 SHOWN = 20
-TOLD_EVERY_SECONDS = 10.0
+REPORTED_EVERY_SECONDS = 10.0
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
@@ -95,15 +95,15 @@ def run_lake_backfill(
     )
     doing = f"replaying ledgers {state.ledger + 1} to {last} of {ledgers.label}, from {state.label}"
     with console.step("backfill", doing) as facts:
-        pace, told = Pace(), [monotonic()]
+        pace, reported = Pace(), [monotonic()]
 
-        def tell(what: str, done: int, of: int) -> None:
-            text = pace.told(what, done, of)
-            if done >= of or monotonic() - told[0] >= TOLD_EVERY_SECONDS:
-                told[0] = monotonic()
+        def report(what: str, done: int, of: int) -> None:
+            text = pace.describe(what, done, of)
+            if done >= of or monotonic() - reported[0] >= REPORTED_EVERY_SECONDS:
+                reported[0] = monotonic()
                 console.event("progress", text, what=what, done=done, of=of)
 
-        result = LakeJob(plan, store, kept, begun, at_once=at_once, on_progress=tell).run()
+        result = LakeJob(plan, store, kept, begun, at_once=at_once, on_progress=report).run()
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
         facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)

@@ -504,7 +504,7 @@ class Pace:
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}
 
-    def told(self, what: str, done: int, of: int) -> str:
+    def describe(self, what: str, done: int, of: int) -> str:
         """In words."""
         began, before = self._began.setdefault(what, (monotonic(), done))
         seconds = monotonic() - began

@@ -24,7 +24,7 @@ from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest, Transitions
 
 WAIT_SECONDS = 600.0
-"""So long a backfill waits for a publisher that is at work."""
+"""How long a backfill waits for a publisher that is at work."""
 
 Result = TypeVar("Result")
 

@@ -16,7 +16,7 @@ from exporter.console import Console, own_command
 CLOSE_SECONDS = 5
 QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
 SETTLING = 3
-"""So many times every pool moves before the past: to the size of a market, where the recording has less or more."""
+"""How many times every pool moves before the past: to the size of a market, where the recording has less or more."""
 
 PAST_CLOSE_SECONDS = 4 * 3_600
 PAST_EVERY = 8 * 3_600

@@ -1,7 +1,7 @@
 """Finding every market: lists, earlier runs, events, and what the chain's own contracts list (docs/discovery.md).
 
 known = remembered(network, memory)         before the reading: where to look
-around = await discover_context(view, ...)       beside it: what events name further
+around = await discover_context(view, ...)       at the same time: what events name further
 ... the reading, which verifies ...
 discovered = learn(memory, ...)             after it: what is new, and what to remember
 """

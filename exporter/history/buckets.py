@@ -59,7 +59,7 @@ PARTS: dict[str, pl.DataType] = {
     "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # at all observations of the bucket
 }
-"""What `aggregate` says of a pool's bucket beside `BUCKETS_FRAME`: what totals are made of."""
+"""What `aggregate` says of a pool's bucket in addition to `BUCKETS_FRAME`: what totals are made of."""
 
 _KEYS = ("market", "pool", "start")
 _MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
@@ -109,7 +109,7 @@ BUCKETS: tuple[Bucket, ...] = (
     Bucket("1d", 86_400, pages=8),  # a year and 18 days
     Bucket("1w", 604_800, pages=3, origin=_MONDAY),  # 144 weeks
 )
-"""Every length, ascending; what the newest document has at the least once so much was observed stands beside it."""
+"""Every length, ascending, with how many buckets the newest document has at least, once observed."""
 
 HOUR, DAY = (next(bucket for bucket in BUCKETS if bucket.name == name) for name in ("1h", "1d"))
 LONGEST = BUCKETS[-1]
@@ -166,7 +166,7 @@ def _floored_median(name: str) -> pl.Expr:
 
 
 def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """The medians of the prices as text; those of mixed decimals are made anew, which the columns cannot do."""
+    """The medians of the prices as text; those of mixed decimals are printed again, which the columns cannot do."""
     columns = grouped.select("oracle_price", "least_decimals", "most_decimals").iter_rows()
     printed = [None if price is None else printed_price(price, most) for price, _, most in columns]
     mixed = (grouped["least_decimals"] != grouped["most_decimals"]).fill_null(False).arg_true().to_list()

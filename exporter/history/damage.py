@@ -1,4 +1,4 @@
-"""Looking at the files of earlier runs: that they stand, and are what the history's manifest says.
+"""Checks that files of earlier runs exist and are what the history's manifest says.
 
 Nobody reads them again otherwise, as long as the state of the buckets fits (`exporter.history.series`), so a file that
 a disk lost or a hand replaced would only be noticed by a reader. Every run looks at all sizes, which costs one
@@ -20,7 +20,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 64 * 2**20
-"""So much is read at the most, unless the first file drawn is larger by itself."""
+"""How much is read at the most, unless the first file drawn is larger by itself."""
 
 
 def find_damage(store: Store, manifest: HistoryManifest | None, seed: int) -> list[str]:
@@ -28,7 +28,7 @@ def find_damage(store: Store, manifest: HistoryManifest | None, seed: int) -> li
 
     Args:
         store: where the history lives.
-        manifest: the history as it stands, before the run adds its own file.
+        manifest: the history as it is, before the run adds its own file.
         seed: decides which files are read, for example the run's ledger.
 
     Raises:
@@ -81,4 +81,4 @@ def _rows(file: HistoryFile, data: bytes) -> int:
     try:
         return int(pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{HISTORY_MANIFEST_KEY} names {file.key}, which is no Parquet file: {error}") from error
+        raise StoreError(f"{HISTORY_MANIFEST_KEY} names {file.key}, which is not a Parquet file: {error}") from error

@@ -56,7 +56,7 @@ def parse_moment(text: str | None, option: str) -> Moment:
     """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time; None: no end.
 
     Raises:
-        ConfigError: it is none of these; ``option`` is named.
+        ConfigError: it is anything else; ``option`` is named.
     """
     if text is None:
         return Moment()
@@ -281,7 +281,7 @@ def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A name beside the target, which takes its place when all went well."""
+    """A name next to the target, which takes its place when all went well."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield temporary

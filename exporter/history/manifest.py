@@ -1,8 +1,8 @@
 """The manifest of the history: which Parquet files belong to it.
 
 The manifest is the contract: readers over HTTPS cannot list a folder, and a file that a run left behind when it died
-is no part of the history until a manifest names it. Entries are only added,
-one a run; a manifest that is lost or damaged is never silently begun anew.
+is not part of the history until a manifest names it. Entries are only added,
+one a run; a manifest that is lost or damaged is never silently begun again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def file_reference(key: str) -> str:
 
 
 def file_ledgers(key: str) -> tuple[int, int] | None:
-    """Tell the first and the last ledger of a file of the history from its key; None for any other key."""
+    """Return the first and the last ledger of a file of the history from its key; None for any other key."""
     found = parse_key(key)
     if found is None or found[0].kind is not FileKind.HISTORY:
         return None
@@ -103,7 +103,7 @@ def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManife
 
 
 def data_of(stored: StoredObject | None, file: HistoryFile) -> bytes:
-    """Give the bytes of a file that a manifest names, from what stands under its key.
+    """Give the bytes of a file that a manifest names, from what is under its key.
 
     Raises:
         StoreError: nothing does, or another file.
@@ -168,11 +168,11 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
 def refuse_lost_manifest(store: Store, own_key: str) -> None:
     """Refuse to begin a manifest where a published run must have left one.
 
-    Call it when a run stands published and there is no manifest: beginning a new one would cut the history off
+    Call it when a run is published and there is no manifest: beginning a new one would cut the history off
     without anybody noticing.
 
     Raises:
-        StoreError: there are history files besides this run's own.
+        StoreError: there are history files other than this run's own.
     """
     for info in store.list(HISTORY_PREFIX):
         if info.key != own_key and file_ledgers(info.key) is not None:

@@ -1,7 +1,7 @@
 """The history: one immutable Parquet file a run, exact in every reader, the same bytes for the same frame.
 
 A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. It has the rows of
-one run, so only the two columns that tell one file from another have statistics, and only columns whose values come
+one run, so only the two columns that distinguish files have statistics, and only columns whose values come
 again have dictionaries. Level 12 of the compression takes 7 % off a run of 1,000 pools; beyond it, time grows faster.
 """
 
@@ -28,7 +28,7 @@ from exporter.tree.values import ParquetType
 ROW_GROUP_ROWS = 100_000
 
 COLUMNS_TOGETHER = 24
-"""So many columns are read back at a time: all of them would be as large as the frame."""
+"""How many columns are read back at a time: all of them would be as large as the frame."""
 
 REPEATED = (
     "decimals",

@@ -1,6 +1,6 @@
 """How every pool did over the last day, week and month: means, and changes up to now, from its closed buckets.
 
-A period of so many buckets ends where the bucket that is open began. A mean is that of the buckets of the period that
+A period of this many buckets ends where the bucket that is open began. A mean is that of the buckets of the period that
 were observed, each counting once however many observations it has, rounded down. A change is what the run observed less
 what the bucket before the period had: the newest that ended by its begin, and by no more than a quarter of the period
 before. Where there is no such bucket, the history does not reach that far, and all numbers of the period are null.
@@ -31,7 +31,7 @@ class Period:
 
 
 PERIODS = (Period("24h", "1h", 24), Period("7d", "1h", 168), Period("30d", "1d", 30))
-"""Ascending. The newest documents hold so many buckets and a quarter more, where pools are observed regularly."""
+"""Ascending. The newest documents hold this many buckets and a quarter more, where pools are observed regularly."""
 
 
 def periods_of(frames: Frames, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:

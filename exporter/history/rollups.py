@@ -40,7 +40,7 @@ WIDE_POOLS = 2_000
 """With more pools in the newest run the hourly file has the current month only, so that it can be held in memory."""
 
 MAX_READS = 5_000
-"""So many files of the history a run reads at most to make rollups again; with more, it waits for compaction."""
+"""How many files of the history a run reads at most to make rollups again; with more, it waits for compaction."""
 
 HOURLY_COLUMNS = (
     "market",

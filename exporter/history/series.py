@@ -7,11 +7,11 @@ Of what was observed, a series keeps what later runs still need (`exporter.histo
   (`exporter.history.closed_buckets`), of pools and of totals;
 - the lowest ledger of each pool.
 
-Only closed buckets are published. Whatever is older stands in pages that never change.
+Only closed buckets are published. Whatever is older is in pages that never change.
 
 The Parquet files that the history's manifest names are the truth. What is kept in the store between runs only saves
 reading all of them each time: it is used when it fits the manifest, brought up to date from the files that came after
-it, and made anew from all files when it is missing, damaged, or of another history. It is written after a run is
+it, and recomputed from all files when it is missing, damaged, or of another history. It is written after a run is
 published, so it never knows of a run that is not in the manifest; a run that dies before only leaves more to catch up
 with.
 """
@@ -44,21 +44,21 @@ STATE_KEY = "state/history-buckets.bin"
 """What is kept. No part of the API: its ending is not served. It may be removed."""
 
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
-"""What renders documents: another version renders all of them anew."""
+"""What renders documents: another version renders all of them again."""
 
 STATE_VERSION = 5
-"""Raised whenever what is kept, or how buckets are made, changes: an older state is then made anew."""
+"""Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
 
 BATCH_ROWS = 100_000
-"""So many observations are taken in together when history files have to be read; of a larger file, all."""
+"""How many observations are taken in together when history files have to be read; of a larger file, all."""
 
 BATCH_FILES = 256
-"""And so many files."""
+"""And how many files."""
 
 
 @dataclass(slots=True)
 class Series:
-    """The histories as they stand after the ledger ``through_ledger``, which closed at ``through_time``.
+    """The histories as they are after the ledger ``through_ledger``, which closed at ``through_time``.
 
     ``row_count`` counts the observations that went in; 0 for all three means that there was none yet. ``settled`` is
     the ledger at which this version rendered and published every newest document; 0 where that is not known.

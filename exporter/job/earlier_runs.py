@@ -65,7 +65,7 @@ async def find_earlier(source: TreeSource, status: SystemStatus, proofs: ProofLi
         source: the tree.
         status: of the published run.
         proofs: the tree's list of proofs.
-        most: up to so many are fetched.
+        most: at most this many are fetched.
 
     Raises:
         SourceError: the tree cannot be read.

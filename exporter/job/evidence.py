@@ -1,4 +1,4 @@
-"""The evidence of a run: everything that its numbers come from, as one file that the run leaves beside them.
+"""The evidence of a run: everything that its numbers come from, as one file that the run leaves next to them.
 
 It is gzip of JSON lines: of which ledger it is, where was looked, every entry that was used (also that there was none),
 and every contract call with what it gave. `exporter run --snapshot` takes the file and makes the same files of it, byte
@@ -43,7 +43,7 @@ _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class _Line(Struct, array_like=True, frozen=True):
-    """A line is an array: what it tells, then the fields."""
+    """A line is an array: what it says, then the fields."""
 
 
 class _Ledger(_Line, tag="ledger", frozen=True):
@@ -132,7 +132,7 @@ class Evidence:
     stored: bool = False
 
     def tried(self, known: Sequence[Deployment], protocols: Sequence[str]) -> Tried:
-        """Where the run looked, told by the package's own lists (``known``) and what the file adds to them."""
+        """Where the run looked: the package's own lists (``known``) and what the file adds to them."""
         deployments = list(known) if self.listed else []
         for learned in self.contracts:
             for at, item in enumerate(deployments):
@@ -252,7 +252,7 @@ def _lines_of(content: bytes) -> Iterator[bytes]:
 
 def _once(known: dict[Any, Any], key: object, value: object) -> None:
     if key in known:
-        raise DecodeError("an entry or a call stands in it twice")
+        raise DecodeError("an entry or a call is listed twice")
     known[key] = value
 
 
@@ -266,7 +266,7 @@ class EvidenceSource(StoredSource):
     def _entry(self, key: bytes) -> RawEntry | None:
         if key not in self.evidence.entries:
             raise SourceError(
-                f"the {self.label} does not tell of the entry {key.hex()[:120]}: this version of the exporter reads "
+                f"the {self.label} does not have the entry {key.hex()[:120]}: this version of the exporter reads "
                 "other entries than the one that made it"
             )
         return self.evidence.entries[key]
@@ -278,7 +278,7 @@ class EvidenceSource(StoredSource):
         answer = self.evidence.calls.get(call)
         if answer is None:
             raise SourceError(
-                f"the {self.label} does not tell what {call.function} of {call.contract} gives: this version of the "
+                f"the {self.label} does not have what {call.function} of {call.contract} returns: this version of the "
                 "exporter makes other calls than the one that made it"
             )
         return answer

@@ -90,11 +90,11 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
     Args:
         uri: a folder, s3:// or http(s).
         folder: an empty one, which gets ``tree``.
-        most_earlier: up to so many earlier runs are fetched.
+        most_earlier: at most this many earlier runs are fetched.
 
     Raises:
         RefutedError: a file is missing, or is not the one that the tree says it is.
-        SourceError: the tree cannot be read, or its run cannot be told from earlier ones any more.
+        SourceError: the tree cannot be read, or its run cannot be distinguished from earlier ones any more.
     """
     async with open_tree(uri) as source:
         status = _decoded(POINTER_KEY, await _get(source, POINTER_KEY), SystemStatus)

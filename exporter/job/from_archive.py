@@ -101,7 +101,7 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
     Raises:
         ArchiveError: no archive has it, or it cannot be proven.
         NetworkMismatchError: the archives are of another network.
-        ConfigError: an address is none of an archive, or nobody is known to trust.
+        ConfigError: an address is not an archive's, or no organisation is known to trust.
     """
     trust = trust_of(settings.passphrase, given.trust)
     deadline = Deadline(settings.network.read_deadline_seconds, "network.read_deadline_seconds")

@@ -21,7 +21,7 @@ from exporter.stores.store import Store, StoredObject
 from exporter.tree.decoding import decode_json
 
 MEMORY_KEY = "state/known-markets.memory"
-"""No part of the API. To remove it makes the next run begin anew: what only events ever named is then lost."""
+"""No part of the API. Without it the next run begins again: what only events ever named is then lost."""
 
 SET_ASIDE_PREFIX = "state/known-markets.unreadable-"
 """Where a memory that cannot be read is kept: this and the start of the SHA-256 of its bytes."""

@@ -242,7 +242,7 @@ def _has_unknown_price(item: Compared, rows: Mapping[str, Row]) -> bool:
 
 
 def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:
-    """Tell whether the only thing that is different is the clock by which the RPC ran the call."""
+    """Say whether the only difference is the clock by which the RPC ran the call."""
     value = outcome.result.value
     clock = None if value is None else PROTOCOLS[outcome.protocol].views.time_of(value)
     if clock is None or clock == close_time or not numbers.may_compute(clock):

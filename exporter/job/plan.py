@@ -1,6 +1,6 @@
-"""What a run would read and write, told without doing either: no request is made, no file is written.
+"""What a run would read and write, printed without doing either: no request is made, no file is written.
 
-Only what stands in the output is looked at: what is published there, and what earlier runs remembered.
+Only what is in the output is looked at: what is published there, and what earlier runs remembered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exporter.stores import open_store
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:
-    """The plan, line by line: the settings with their origins, what would be read first, what stands published."""
+    """The plan, line by line: the settings with their origins, what would be read first, and what is published."""
     settings = configuration.settings
     yield "settings (default unless an origin is given)"
     for key, value in _flat(msgspec.to_builtins(settings)):

@@ -1,6 +1,6 @@
 """Proving published runs: their evidence is held against the next checkpoint of the network's history archives.
 
-It is a step of its own, because a checkpoint can be proven only when the next one is there. The proofs are no part of
+It is a step of its own, because a checkpoint can be proven only when the next one is there. The proofs are not part of
 any run: the files are added, then `v1/proofs.json` is replaced.
 """
 
@@ -51,7 +51,7 @@ from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import listed_files
 
 MAX_RUNS = 100
-"""So many of the newest runs are looked at."""
+"""How many of the newest runs are looked at."""
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 13, 5.0
 """So a run that publishes at the same time is waited for a minute."""
@@ -97,8 +97,8 @@ def prove(
         store: the tree.
         archives: history archives (folder, https://, s3://); those of the trusted organisations where none is named.
         trust: a file with the organisations to trust; None for those that are known for the network.
-        console: is told what happens.
-        full: look every entry up in all buckets, also where the run's ledger is no checkpoint.
+        console: receives progress.
+        full: look every entry up in all buckets, also where the run's ledger is not a checkpoint.
         deadline: the seconds that reading the archives may take.
         now: the wall clock.
 

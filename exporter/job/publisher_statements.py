@@ -52,7 +52,7 @@ def plain_words(status: SystemStatus, history: HistoryManifest) -> Iterator[str]
 
 
 def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
-    """What of the evidence is no entry and follows from none.
+    """What is in the evidence without being an entry or following from one.
 
     Raises:
         ExporterError: the run cannot be repeated.

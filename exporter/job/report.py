@@ -45,7 +45,7 @@ class RunReport:
 
     @contextmanager
     def step(self, name: str) -> Iterator[dict[str, Any]]:
-        """Time a step; what it puts into the given dict stands in the report beside its name."""
+        """Time a step; what it puts into the given dict is in the report under its name."""
         step: dict[str, Any] = {"step": name, "complete": False}
         self.facts["steps"].append(step)
         self._write()

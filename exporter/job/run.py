@@ -100,13 +100,13 @@ from exporter.tree.read_back import file_of, read_back
 SHOWN_DISCOVERIES = 5
 SHOWN_UNPRICED = 5
 SHOWN_DAMAGE = 20
-"""So many are named on the console; the report has all."""
+"""How many are named on the console; the report has all."""
 
 ROWS_TOGETHER = 1_000
-"""So many rows of the pools frame are objects at a time."""
+"""How many rows of the pools frame are objects at a time."""
 
 MAX_COMPACTED = 40
-"""So many files a run compacts at the most; what is left over is for the next."""
+"""How many files a run compacts at the most; what is left over is for the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def run(
         archive: history archives to read instead, at a checkpoint that is proven first.
         dry_run: do everything but write, and refuse all that a run refuses.
         replaced_ledger: the ledger of a published run that is wrong: this run undoes it and every later one.
-        console: is told what happens; nobody is unless it is given.
+        console: receives progress; silent by default.
 
     The run report (``output.report``) is begun before and finished after, whatever happens.
 
@@ -416,7 +416,7 @@ class Job:
                 )
 
     def compact(self, tables: Tables) -> None:
-        """Make one file of each day that closed, and of each month long past; it is no failure of the run."""
+        """Make one file of each day that closed, and of each month long past; it is not a failure of the run."""
         with self.log.step("compact", "compacting the history") as facts:
             if not self.settings.history.compact:
                 return
@@ -547,7 +547,7 @@ def report_damage(store: Store, ledger: int, log: RunLog) -> list[str]:
 def bring_up_to_date(store: Store, tables: Tables, replaced_ledger: int | None, facts: dict[str, Any]) -> Series:
     """The histories of all pools up to the run before this one, or before the one that it replaces.
 
-    Their pages stand already, unless that run left no state; none is a file of this run.
+    Their pages are already published, unless that run left no state; none is a file of this run.
 
     Raises:
         SourceError: the run's ledger closed before the newest of them.
@@ -663,7 +663,7 @@ def render(
 
     ``part`` is the run's own Parquet file. ``series`` is carried on by this run, and by one that came between since
     it was brought up to date; pages that are complete by now come first. ``history`` is the manifest with this run's
-    file. ``kept`` are the lengths of bucket whose newest documents stand already.
+    file. ``kept`` are the lengths of bucket whose newest documents are already published.
     """
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
@@ -682,8 +682,8 @@ def render(
     yield from render_yields(rows)
     del rows, means  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)
-    stood = store.get(CHANGES.template)
-    previous = read_changes(None if stood is None else stood.data)
+    published = store.get(CHANGES.template)
+    previous = read_changes(None if published is None else published.data)
     changes = change_list(tables, previous, network.passphrase, replaced_ledger)
     yield file_of(changes)
     yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))

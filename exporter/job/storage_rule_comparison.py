@@ -1,4 +1,4 @@
-"""The calls that readers make, answered both ways: by the RPC's simulation, and from the entries of the same ledger.
+"""The calls that readers make, answered twice: by the RPC's simulation, and from the entries of the same ledger.
 
 What has no rule is counted, not compared. A call that the RPC refused is compared where the contract itself failed.
 """

@@ -16,7 +16,7 @@ from exporter import errors
 
 MAX_REPORT_BYTES = 64 * 2**20
 SHOWN = 20
-"""So many things of one kind are named; a page of GitHub takes 1 MiB."""
+"""How many things of one kind are named; a page of GitHub takes 1 MiB."""
 LONGEST = 200
 LISTS = {"unread": "Unread", "unpriced": "Unpriced", "bounded": "At a bound", "notices": "Notices"}
 
@@ -26,7 +26,7 @@ OUTCOMES = {
     errors.EXIT_CONFIG: "the configuration is not accepted",
     errors.EXIT_SOURCE: "the source failed, lags, or is older than what is published; the last run stays",
     errors.EXIT_CHECK: "the rendered tree failed its checks; the last run stays",
-    errors.EXIT_LOST_RACE: "another run won; its result stands",
+    errors.EXIT_LOST_RACE: "another run won; its result is published",
     errors.EXIT_PUBLISHED_CHECK: "published, but the check afterwards failed",
     errors.EXIT_UNREAD: "published, but not everything could be read or priced",
     errors.EXIT_REFUTED: "a published run is not what the network's validators signed",

@@ -58,7 +58,7 @@ from exporter.tree.documents import ChangeList, SystemStatus, encode, timestamp
 from exporter.tree.families import CHANGES, DATA_PACKAGE, POINTER_KEY, PROOFS
 
 EARLIER_RUNS = 5
-"""So many of the newest earlier runs are repeated, unless the caller says how many."""
+"""How many of the newest earlier runs are repeated, unless the caller says how many."""
 
 OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
 """The keys of files that show which files the history has."""
@@ -152,9 +152,9 @@ def verify_tree(
         archives: history archives to take buckets from; those of the trusted organisations where none is named.
         trust: a file with the organisations to trust; None for those that are known for the network.
         console: receives progress.
-        full: look every entry up in all buckets, also where the run's ledger is no checkpoint.
+        full: look every entry up in all buckets, also where the run's ledger is not a checkpoint.
         deadline: the seconds that reading the archives may take; what an earlier run lacks by then is not covered.
-        earlier: repeat at most so many earlier runs.
+        earlier: repeat at most this many earlier runs.
         now: the wall clock.
 
     Raises:
@@ -229,7 +229,7 @@ def verify_tree(
 
 
 def refuse_old(verified: Verified, max_age: int | None) -> None:
-    """Raise `SourceError` where the ledger of what was verified closed more than so many seconds ago."""
+    """Raise `SourceError` where the ledger of what was verified closed more than this many seconds ago."""
     if max_age is not None and verified.age > max_age:
         raise SourceError(
             f"ledger {verified.ledger} closed {lasting(verified.age)} ago, and --max-age is {lasting(max_age)}; "

@@ -45,7 +45,7 @@ RULES: Final[Sequence[Rule]] = (
     first_aggregator,
     peridot_vault,
 )
-"""In the order in which a contract is compared with them: first those that its instance tells."""
+"""In the order in which a contract is compared with them: first those that its instance shows."""
 
 
 class StorageAnswers:

@@ -46,9 +46,9 @@ REMEMBERED = 1024
 @lru_cache(maxsize=REMEMBERED)
 def _decoded(key: bytes, data: bytes) -> ContractData:
     decoded = decode_contract_data(data)
-    # The key's parts stand in the entry behind four bytes of its own (Stellar-ledger-entries.x).
+    # The key's parts are in the entry behind four bytes of its own (Stellar-ledger-entries.x).
     if data[8 : len(key) + 4] != key[4:]:
-        raise DecodeError("the entry stands under another key than the one that was asked for")
+        raise DecodeError("the entry is under another key than the one that was asked for")
     return decoded
 
 

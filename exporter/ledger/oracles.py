@@ -1,6 +1,6 @@
 """Prices of SEP-40 oracles: ``decimals()`` once an oracle, ``lastprice(asset)`` once for each (oracle, token).
 
-Each price stands alone: an oracle that traps for one asset, or gives nothing, costs that asset its price and no
+Each price is independent: an oracle that traps for one asset, or gives nothing, costs that asset its price and no
 other. Whether a price is good enough is the protocol's rule and needs the close time of the run's ledger;
 here is only what the oracle said. Shapes: docs/protocols/blend.md, "Prices".
 """
@@ -65,7 +65,7 @@ async def read_asset_quotes(view: LedgerView, assets: Mapping[tuple[str, str], S
     calls += [ContractCall(oracle, "lastprice", (assets[oracle, token],)) for oracle, token in wanted]
     results = await view.call(calls)
     decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
-    quotes = {pair: Quote(*pair, failure="the market's oracle is no contract") for pair in assets}
+    quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in assets}
     for (oracle, token), price in zip(wanted, results[len(oracles) :], strict=True):
         quotes[oracle, token] = _quote(oracle, token, decimals[oracle], price)
     return quotes

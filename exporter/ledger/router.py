@@ -11,7 +11,7 @@ It is somebody else's contract, and a bundle that fails must cost no price that 
 
 * Only functions that read are asked for through it (`ROUTED`), and a bundle that writes anything is not used, since
   later calls in it would see what earlier ones wrote.
-* Everything that a call can have depended on is in the bundle's footprint, which stands for each call's own. It is a
+* Everything that a call can have depended on is in the bundle's footprint, which counts as each call's own. It is a
   wider one: whoever cannot do with it asks the call alone (`exporter.ledger.view`).
 * A bundle is used only if the contract of every call is in its footprint. Of the bundles that go out together one call,
   which the router cannot foresee, is asked for without it too, and must give the very same.
@@ -47,7 +47,7 @@ MIN_BUNDLE = 4
 """A bundle and its sample are two requests, so that fewer calls gain nothing worth the trouble."""
 
 MAX_FAILURES = 4
-"""After so many failed bundles the router is left alone for the rest of the run."""
+"""After this many failed bundles the router is left alone for the rest of the run."""
 
 CALLER = strkey.encode(strkey.ACCOUNT, bytes(32))
 """``exec`` wants its caller's authorization, which the source of the simulated transaction has given by being it."""
@@ -64,7 +64,7 @@ class _Bundle:
 
 
 class _UnusableError(Exception):
-    """A bundle's answer cannot be used; the message says why. ``passing``: it is no fault of the router's."""
+    """A bundle's answer cannot be used; the message says why. ``passing``: it is not the router's fault."""
 
     def __init__(self, reason: str, *, passing: bool = False) -> None:
         super().__init__(reason)
@@ -76,7 +76,7 @@ class Router:
 
     ``wasm_hash`` (64 hex digits) is that of its code, where the list has it: another one is not used. ``choose`` picks
     the call of a bundle that is compared. ``stopped`` says why the router is not used any more; ``lied`` that it gave
-    something else than the contract itself at the same ledger, so that nothing it gave may stand.
+    something else than the contract itself at the same ledger, so that nothing it gave may be used.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Router:
                 both = [*parts.pop(-2), *parts.pop()]
                 parts += [both[: len(both) // 2], both[len(both) // 2 :]]
             if not self._worked:
-                parts = parts[:1]  # where there is no router, one request tells
+                parts = parts[:1]  # where there is no router, one request shows it
             sample = self._choose([call for part in parts for call in part])
             direct, routed = await asyncio.gather(
                 source.simulate(sample), asyncio.gather(*(self._exec(source, part) for part in parts))
@@ -253,7 +253,7 @@ async def ask_alone(source: LedgerSource, calls: Iterable[ContractCall]) -> dict
 
 
 def _values(result: bytes, count: int) -> tuple[ScVal, ...]:
-    """The results in what ``exec`` gave. Raises `_UnusableError` unless it is a vector of so many."""
+    """The results in what ``exec`` gave. Raises `_UnusableError` unless it is a vector of this many."""
     try:
         kind, values = decode_scval(result)
     except DecodeError as error:

@@ -13,7 +13,7 @@ gets, and returns what it made of them. It may be run several times, so it must 
 If nothing that was used changed, the program's result is valid; otherwise it runs again. Rounds and time are bounded;
 at the limit the run fails and nothing is published (docs/decisions.md).
 
-Parts of a program may run as tasks side by side. What they ask for in the same breath, that is before all of them
+Parts of a program may run as tasks side by side. What they ask for in the same batch, that is before all of them
 wait for an answer, goes out in common requests, so that many small readers cost no more than one large one. Calls
 wait until no part waits for keys, and go out in bundles, where there is a router; a call that a bundle does not
 certify is asked for again alone (docs/decisions.md).
@@ -44,7 +44,7 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSou
 T = TypeVar("T")
 
 STILL_TURNS = 5
-"""So many turns of the event loop without a further question mean that every part of the program waits."""
+"""How many turns of the event loop without a further question mean that every part of the program waits."""
 
 ROUNDS_FOR_BUNDLES = 2
 """In which calls of bundles that are not certain are asked for alone; from then on it is as if there were no router."""
@@ -55,7 +55,7 @@ class ViewLimits:
     """Bounds on one read transaction. Where bundles of calls were used it may take `ROUNDS_FOR_BUNDLES` more.
 
     Of the ledgers that all of it holds for the newest is taken; with ``spacing`` the newest whose number ends a group
-    of so many, if there is one, as a checkpoint of history archives ends one of 64.
+    of this many, if there is one, as a checkpoint of history archives ends one of 64.
     """
 
     max_rounds: int = 12
@@ -68,7 +68,7 @@ class ViewLimits:
 """Why a call of an account, or of a muxed address, has no result; it is not sent."""
 
 READS_AT_THE_END = 3
-"""So often everything is read once more, when calls could not be brought to one ledger, until the entries agree."""
+"""How often everything is read once more, when calls could not be brought to one ledger, until the entries agree."""
 
 _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
 
@@ -107,7 +107,7 @@ class Reading(Generic[T]):
     calls: Mapping[ContractCall, SimulationAnswer] = field(default_factory=dict)
 
 
-class _Breath:
+class _Batch:
     """Keys, or calls, that the parts of a program ask for together, the task that asks, and how many wait for it."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class LedgerView:
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
         self._rounds_for_bundles = 0
         self._changed = True
-        self._breaths: dict[str, _Breath] = {}
+        self._batches: dict[str, _Batch] = {}
         self._asking: set[asyncio.Task[None]] = set()
         """Those that ask for keys, until they are answered."""
 
@@ -144,7 +144,7 @@ class LedgerView:
         never_removed = dict.fromkeys(kept)
         asked = dict.fromkeys(keys) | never_removed
         # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
-        # sent: an endpoint that does not know its kind refuses all the keys beside it.
+        # sent: an endpoint that does not know its kind refuses all the keys next to it.
         wanted = {key: None for key in asked if not names_no_contract(key)}
         self._used_keys.update(wanted)
         self._bound(len(self._used_keys), self._limits.max_keys, "ledger keys")
@@ -176,7 +176,7 @@ class LedgerView:
         return [self._result(call) if call in known else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
-        """What a call that was made looked at, as the source told it; of calls in one bundle, what all of them did."""
+        """What a call that was made looked at, as the source says; of calls in one bundle, what all of them did."""
         seen = self._calls.get(call)
         return () if seen is None else seen.answer.footprint
 
@@ -185,42 +185,42 @@ class LedgerView:
 
         Calls wait for keys, so that there are few bundles of them, and keys wait for no calls.
         """
-        breath = self._breaths.get(kind)
-        if breath is None:
-            breath = self._breaths[kind] = _Breath()
-            breath.task = asyncio.create_task(self._send_when_still(breath))
+        batch = self._batches.get(kind)
+        if batch is None:
+            batch = self._batches[kind] = _Batch()
+            batch.task = asyncio.create_task(self._send_when_still(batch))
             if kind == "keys":
-                self._asking.add(breath.task)
-                breath.task.add_done_callback(self._asking.discard)
-        assert breath.task is not None  # made with it
-        getattr(breath, kind).update(dict.fromkeys(asked))
-        breath.questions += 1
-        breath.waiting += 1
+                self._asking.add(batch.task)
+                batch.task.add_done_callback(self._asking.discard)
+        assert batch.task is not None  # made with it
+        getattr(batch, kind).update(dict.fromkeys(asked))
+        batch.questions += 1
+        batch.waiting += 1
         try:
-            await asyncio.shield(breath.task)  # the others still wait for it when this part is cancelled
+            await asyncio.shield(batch.task)  # the others still wait for it when this part is cancelled
         finally:
-            breath.waiting -= 1
-            if not breath.waiting and not breath.task.done():
-                self._end(breath)
-                breath.task.cancel()
+            batch.waiting -= 1
+            if not batch.waiting and not batch.task.done():
+                self._end(batch)
+                batch.task.cancel()
 
-    async def _send_when_still(self, breath: _Breath) -> None:
+    async def _send_when_still(self, batch: _Batch) -> None:
         still = 0
         while still < STILL_TURNS:
-            questions = breath.questions
-            if breath.calls and self._asking:
+            questions = batch.questions
+            if batch.calls and self._asking:
                 await asyncio.wait(self._asking)
                 still = 0
             await asyncio.sleep(0)
-            still = still + 1 if breath.questions == questions else 0
-        self._end(breath)
-        await self._fetch(list(breath.keys))
+            still = still + 1 if batch.questions == questions else 0
+        self._end(batch)
+        await self._fetch(list(batch.keys))
         # A bundle is known to hold at fewer ledgers than its calls; once it is too late for another round, that costs.
-        await self._simulate(list(breath.calls), together=self._refused_at is None)
+        await self._simulate(list(batch.calls), together=self._refused_at is None)
 
-    def _end(self, breath: _Breath) -> None:
+    def _end(self, batch: _Batch) -> None:
         """What is asked from now on goes into other requests."""
-        self._breaths = {kind: other for kind, other in self._breaths.items() if other is not breath}
+        self._batches = {kind: other for kind, other in self._batches.items() if other is not batch}
 
     def _bound(self, count: int, most: int, what: str) -> None:
         if count > most:
@@ -298,7 +298,7 @@ class LedgerView:
     async def _read_again(self) -> None:
         """One round of re-reading, busy before quiet, towards a ledger that everything covers."""
         if not self._entries_interval().empty:
-            # Only calls made at another ledger stand apart: what they looked at may close the gap.
+            # Only calls made at another ledger are left: what they looked at may close the gap.
             await self._certify_calls(self._entries_interval().last)
             if self._changed or not self._common().empty:
                 return

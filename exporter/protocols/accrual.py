@@ -1,6 +1,6 @@
 """An accrual that a contract wrote: which entries show it, and what they must be by the protocol's math.
 
-Only what an action cannot change besides is compared, or what the entries show that it did not change. What a contract
+Only what an action cannot change is compared, or what the entries show that it did not change. What a contract
 does after the accrual, in the same call, shows as a difference where it changes one of these (docs/lake.md).
 """
 
@@ -22,7 +22,7 @@ Look = Callable[[bytes], Entry | None]
 
 
 class UntriedError(Exception):
-    """A contract brought a pool up to date, and what its math needs besides is not known."""
+    """A contract brought a pool up to date, and what its math also needs is not known."""
 
 
 @dataclass(frozen=True, slots=True)

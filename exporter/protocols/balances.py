@@ -17,7 +17,7 @@ from exporter.ledger.view import LedgerView
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """``amount`` is in base units, None where it cannot be told, and ``failure`` then says why.
+    """``amount`` is in base units, None where it cannot be determined, and ``failure`` then says why.
 
     ``stored`` is false where a Stellar asset has no entry, which means 0; ``archived`` where it has one that is.
     """
@@ -34,7 +34,7 @@ def balance_key(token: str, holder: str) -> bytes:
 
 
 def balance_call(token: str, holder: str) -> ContractCall:
-    """What a contract has of a token that is no Stellar asset, whose balances stand where its code likes."""
+    """What a contract has of a token that is not a Stellar asset, whose balances are where its code likes."""
     return ContractCall(token, "balance", (address(holder),))
 
 

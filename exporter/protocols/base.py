@@ -34,7 +34,7 @@ class Origin(StrEnum):
     CONFIGURATION = "configuration"
     """The operator named it: its absence is a failure."""
     DEPLOYMENT = "deployment"
-    """It stands in the package's lists (`exporter.deployments`)."""
+    """It is in the package's lists (`exporter.deployments`)."""
     REMEMBERED = "remembered"
     """An earlier run into the same output found it."""
     EVENT = "event"
@@ -184,7 +184,7 @@ class ProtocolReading:
     the close times; it always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the
     protocol's own.
     ``price_limits`` are the ages in seconds, by market and pool, that the market itself takes a price up to; where it
-    has none, the module's rule stands alone.
+    has none, only the module's rule applies.
     ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
     for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
     deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
@@ -232,7 +232,7 @@ class ViewCall:
 
 @dataclass(frozen=True, slots=True)
 class NoView:
-    """A market that no view function tells anything of, and why."""
+    """A market that has no view function, and why."""
 
     market: str
     reason: str
@@ -262,7 +262,7 @@ class ProtocolViews:
             yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
-        """The fields of a result beside the exporter's.
+        """The fields of a result with the exporter's.
 
         ``rows`` are the pools of the market as of ``time`` (unix seconds), by id; a pool that is not among them could
         not be read and is not compared. Raises `DecodeError` when the result is not what the view gives.
@@ -308,7 +308,7 @@ class ProtocolModule(ABC):
         """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`, and any of `TERMS` there.
 
         ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
-        many ledgers may stand in one call. It may also have `exporter.tables.SPOKES`: the JSON of the spokes that
+        many ledgers may be in one call. It may also have `exporter.tables.SPOKES`: the JSON of the spokes that
         `exporter.tree.pools.AssetRisk` lists, or null. Raises `ExactError` with the positions of pools for which
         the contract's math has no result.
         """

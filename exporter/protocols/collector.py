@@ -22,7 +22,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Parameter, ProtocolReading, Unread
 
 MAX_NAME_LENGTH = 200
-"""Characters of a market's name that are kept: anybody who deploys a market can name it, and it stands in every row."""
+"""Characters of a market's name that are kept: anybody who deploys a market can name it, and it is in every row."""
 
 _SHOWN = 10  # addresses in one notice
 
@@ -75,7 +75,7 @@ def by_key(storage: Iterable[Pair]) -> list[Configured]:
 
 
 def config_hash_of(*maps: Iterable[Configured]) -> str:
-    """The 16 hex digits that stand for a configuration: the start of SHA-256 over the XDR of these ScVal maps."""
+    """The 16 hex digits that represent a configuration: the start of SHA-256 over the XDR of these ScVal maps."""
     parts: list[bytes] = []
     for pairs in maps:
         items = [item if isinstance(item, bytes) else encode_scval(item) for pair in pairs for item in pair]
@@ -147,7 +147,7 @@ class Collector:
         return True
 
     def report_empty(self) -> None:
-        """Say which markets have no pools: a list that is lost cannot be told from one that was never begun."""
+        """Say which markets have no pools: a lost list looks like one that was never begun."""
         empty = [market.address for market in self.reading.markets if not market.members]
         if empty:
             shown = ", ".join(empty[:_SHOWN]) + (", ..." if len(empty) > _SHOWN else "")
@@ -168,7 +168,7 @@ class Collector:
             self.unknown_code(market, wasm_hash, form)
 
     def shown_name(self, market: str, name: str) -> str:
-        """A market's name, cut where it is too long to stand in every row."""
+        """A market's name, cut where it is too long to be in every row."""
         if len(name) > MAX_NAME_LENGTH:
             self.notice(f"market {market} has a name of {len(name)} characters; {MAX_NAME_LENGTH} of them are shown")
         return name[:MAX_NAME_LENGTH]

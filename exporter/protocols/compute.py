@@ -97,7 +97,7 @@ def compute(
     """The frames at a ledger and its close time (unix seconds).
 
     A pool whose totals have no exact result is unread; any other field that is too large for where it is published
-    stands at its bound. Both are named.
+    is at its bound. Both are named.
     """
     tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
     frames = []

@@ -40,7 +40,7 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
     """One row for each quote: the valid price, or nulls and ``price_reason``, why there is none.
 
     ``failure_of`` is the protocol's own rule at the ledger's close time. A price or time that the history cannot
-    hold is no price either, so that it does not cost the pool its row. Columns: `PRICE_SCHEMA`.
+    hold is not a price either, so that it does not cost the pool its row. Columns: `PRICE_SCHEMA`.
     """
     columns: dict[str, list[object]] = {name: [] for name in PRICE_SCHEMA}
     for quote in quotes:

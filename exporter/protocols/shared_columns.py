@@ -21,7 +21,7 @@ NO_REWARDS: dict[str, Given] = {
     **dict.fromkeys(("supply_reward_per_second", "borrow_reward_per_second", "reward_decimals"), 0),
     **dict.fromkeys(("supply_reward_reason", "borrow_reward_reason"), pl.lit(RewardReason.NONE)),
 }
-"""The columns of a protocol whose contracts pay nothing beside the interest."""
+"""The columns of a protocol whose contracts pay nothing in addition to interest."""
 
 
 def raw_rows(columns: Mapping[str, list[object]], numbers: Iterable[str], *texts: str) -> pl.DataFrame:
@@ -57,7 +57,7 @@ def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:
 def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **given: Given) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, each as given, or else of its own name in ``rows``.
 
-    After them stand those of `exporter.tables.TERMS` that are given.
+    After them are those of `exporter.tables.TERMS` that are given.
 
     Args:
         rows: the projected pools, one a row.

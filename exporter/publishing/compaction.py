@@ -1,11 +1,11 @@
 """Compaction: the files of a closed day become one sorted file, and those of a month long past one a month.
 
 A run writes one small file, so an unkempt history has hundreds a day. A compacted file has the very rows of the files
-that it stands for, sorted by market, pool and ledger, so that what is asked of one pool lies together. The same parts
+that it replaces, sorted by market, pool and ledger, so that what is asked of one pool lies together. The same parts
 give the same bytes. Nothing is lost and no reader is broken in between:
 
 1. the compacted file is written under a key of its own, named by its ledgers and its content;
-2. it is recorded since when the files that it stands for are superseded, so that they outlive the retention time;
+2. it is recorded since when the files that it replaces are superseded, so that they outlive the retention time;
 3. the history's manifest is replaced in one step.
 
 A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. The parts are held
@@ -38,7 +38,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_k
 from exporter.tree.files import FileKind
 
 DEFAULT_MONTHS = 2
-"""So many whole months stay in a file a day; months before them are compacted to one file each."""
+"""How many whole months stay in a file a day; months before them are compacted to one file each."""
 
 MAX_MONTH_BYTES = 256 * 2**20
 """The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
@@ -208,7 +208,7 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
     ``months`` whole months lie between it and the newest day.
 
     Args:
-        manifest: the history as it stands.
+        manifest: the history as it is.
         months: how many whole months before the newest one stay in a file a day.
     """
     placed = [(file, *_place(file.key)) for file in sorted(manifest.files, key=lambda file: file.first_ledger)]
@@ -285,6 +285,6 @@ def _place(key: str) -> tuple[str | None, str]:
 
 
 def _month_before(month: str, count: int) -> str:
-    """The month so many before another; both as YYYY-MM."""
+    """The month this many before another; both as YYYY-MM."""
     whole = int(month[:4]) * 12 + int(month[5:]) - 1 - count
     return f"{whole // 12:04d}-{whole % 12 + 1:02d}"

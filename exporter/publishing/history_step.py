@@ -35,7 +35,7 @@ def replace_history(
         superseded: files that nobody names any more; they stay for the retention time.
         moment: the wall clock.
         rollups: False leaves them as they are, where no row came or more are about to come.
-        most_reads: so many files of the history are read for them at most.
+        most_reads: at most this many files of the history are read for them.
 
     Raises:
         StoreError: the store refused an operation. The next step completes this one.
@@ -58,7 +58,7 @@ def _with_rollups(store: Store, manifest: HistoryManifest, most_reads: int | Non
     """
     sizes = {info.key: info.size for info in store.list(MONTH_ROLLUP.prefix)}
     months = [entry for entry in manifest.rollups if MONTH_ROLLUP.pattern.fullmatch(entry.key)]
-    if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are made again
+    if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are recomputed
         others = [entry for entry in manifest.rollups if entry.bucket != HOURLY.bucket]
         manifest = msgspec.structs.replace(manifest, rollups=others)
 

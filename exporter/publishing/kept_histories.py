@@ -1,7 +1,7 @@
 """Newest documents of histories that a run need not render, because no bucket of theirs closed since the run before.
 
 Their digests are in the listing of that run. They are taken over length by length of bucket, and only where every one
-stands in the store with its size; what was lost is rendered again. A run that reads another digest back fails, and the
+is in the store with its size; what was lost is rendered again. A run that reads another digest back fails, and the
 next one renders everything, because only a run that succeeds leaves the state that allows this.
 """
 

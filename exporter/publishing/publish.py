@@ -143,7 +143,7 @@ class Publication:
     def keep(self, lengths: Callable[[int], Collection[str]]) -> KeptHistories:
         """Take over newest documents of histories from the published run, instead of having them in the stream.
 
-        ``lengths`` tells the lengths of bucket of which none closed since that run, by its ledger.
+        ``lengths`` says the lengths of bucket of which none closed since that run, by its ledger.
         """
         if self._published is None:
             return KeptHistories()
@@ -280,7 +280,7 @@ def _refuse_stray(file: RenderedFile) -> None:
     if kind_of(file.key) is not file.kind or file.key.startswith(_OWN):
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
-        raise CheckError(f"{file.key}: the publisher writes it, because it continues the one that stands")
+        raise CheckError(f"{file.key}: the publisher writes it, because it continues the published one")
 
 
 def _summarize(
@@ -349,7 +349,7 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
     Args:
         store: the store that was published to.
         summary: the run, from ``PublishResult``.
-        max_files: above so many files a sample of that size is read, another one for each run; None reads all.
+        max_files: above this many files a sample of that size is read, another one for each run; None reads all.
 
     Returns:
         How many files of the run were compared; 0 when a later run is published by now.
@@ -427,7 +427,7 @@ class Spool:
             yield key, data
 
     def answered(self) -> Iterator[tuple[str, bytes]]:
-        """Give each key that a file stands for, with the file's bytes."""
+        """Give each key that a file is written under, with the file's bytes."""
         for key, data, names in self._read():
             folder = key.rpartition("/")[0]
             for name in names:

@@ -1,4 +1,4 @@
-"""What stands in a store: the published run, the run that was begun, and the listings of their files.
+"""What is in a store: the published run, the run that was begun, and the listings of their files.
 
 Only the fields that are needed are read, and unknown ones ignored, so that a run can publish over a tree of an earlier
 format.
@@ -54,7 +54,7 @@ class Pointer(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The pointer as it stands, with the etag to swap it by, and whether it is of an earlier format."""
+    """The pointer as it is, with the etag to swap it by, and whether it is of an earlier format."""
 
     pointer: Pointer
     etag: str
@@ -117,7 +117,7 @@ def unfinished_run(published: Published | None, intent: Intent | None) -> Intent
 
 
 def manifest_keys(store: Store) -> list[str]:
-    """The keys of the manifests of all runs that stand, ascending."""
+    """The keys of the manifests of all runs in the store, ascending."""
     return sorted(info.key for info in store.list(RUNS_PREFIX) if RUN.pattern.fullmatch(info.key))
 
 
@@ -221,8 +221,8 @@ def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced
 
     Raises:
         LedgerNotNewerError: it could not.
-        SourceError: the ledger closed before the published one, or no network can have closed so many since.
-        StoreError: what stands in the store cannot be understood.
+        SourceError: the ledger closed before the published one, or is too far above it for the time since.
+        StoreError: what is in the store cannot be understood.
     """
     published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
@@ -257,7 +257,7 @@ def check_network(store: Store, network: str) -> None:
 
     Raises:
         ConfigError: it is of another; one history would hold the numbers of both.
-        StoreError: what stands in the store cannot be understood.
+        StoreError: what is in the store cannot be understood.
     """
     published = read_published(store, older=True)
     found = None if published is None else published.pointer.network

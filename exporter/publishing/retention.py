@@ -13,7 +13,7 @@ Nothing is removed while it is uncertain what is needed: when the pointer, the m
 of a retained run whose listing is asked for cannot be read, when a run has begun to replace documents and not finished,
 or when a publisher is at work.
 
-Readers of a run can go on for the retention time after it was superseded. When that was cannot be told from the
+Readers of a run can go on for the retention time after it was superseded. When that was does not follow from the
 runs' own times: a run that died half-way may have been followed a day later. So a record is kept: a run that is
 found not to be the published one, and is not recorded yet, is superseded from now on. Runs that died count as
 well, because some of their documents may have been read. Where the record is lost, every run counts as superseded
@@ -143,7 +143,7 @@ def note_run(store: Store, key: str, began: datetime | None) -> None:
     Args:
         store: where it is published to.
         key: of its manifest.
-        began: when it began; None where a page of it stood already, and may be older, or the clock cannot be trusted.
+        began: when it began; None where a page of it existed already, and may be older, or the clock cannot be trusted.
 
     Raises:
         StoreError: the record cannot be read or written.
@@ -223,13 +223,15 @@ class _Plan:
 
 
 def clock_problem(moment: datetime, closed: int) -> str | None:
-    """Why ages cannot be told at a moment, if the run's ledger closed then (unix seconds); None when they can."""
+    """Why ages cannot be determined at a moment, if the run's ledger closed then (unix seconds); None when they can."""
     away = moment - datetime.fromtimestamp(closed, UTC)
     if abs(away) <= CLOCK_TOLERANCE:
         return None
     hours = abs(away) / timedelta(hours=1)
     side = "after" if away > timedelta() else "before"
-    return f"by this machine's clock it is {hours:.1f} hours {side} the close of the run's ledger; one of both is wrong"
+    return (
+        f"by this machine's clock it is {hours:.1f} hours {side} the close of the run's ledger; one of the two is wrong"
+    )
 
 
 def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
@@ -240,7 +242,7 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
         retention: how long readers of a superseded run can go on.
         now: the wall clock, read once.
         closed: when the ledger of the run that was just published closed, in unix seconds. Where that is far from the
-            wall clock, only documents that are no part of the run are removed, and no time is recorded.
+            wall clock, only documents that are not part of the run are removed, and no time is recorded.
 
     Raises:
         StoreError: a removal was refused; what was removed before stays removed, and the next sweep goes on.
@@ -311,7 +313,7 @@ def _documents(listing: RunListing) -> Iterator[str]:
 
 
 class _UncertainError(Exception):
-    """It cannot be told which pages are needed."""
+    """It cannot be determined which pages are needed."""
 
 
 def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
@@ -358,7 +360,7 @@ def _remove_runs(store: Store, runs: Runs) -> int:
 def _remove_history(store: Store, history: HistoryManifest | None, before: datetime) -> int:
     """Remove Parquet files that were compacted into others, and those of runs that died before a manifest named them.
 
-    Only between the first and the last ledger of the manifest: should the manifest ever have been begun anew, the
+    Only between the first and the last ledger of the manifest: should the manifest ever have been begun again, the
     files of the time before it are the history itself.
     """
     if history is None or not history.files:

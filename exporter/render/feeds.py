@@ -21,7 +21,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
 
     Args:
         changes: the run's.
-        network: the network's passphrase, which a feed is told apart by.
+        network: the network's passphrase, which is part of a feed's id.
         updated: when the run's ledger closed; what a feed without entries says.
     """
     names = {market.market: market.name or market.market for market in changes.markets}
@@ -56,11 +56,11 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
 def _entry(change: RunChange, page: str) -> str:
     before = "" if change.before is None else f" It was: {change.before}."
     after = "" if change.after is None else f" It is: {change.after}."
-    told = f"At ledger {change.observed_ledger}, compared with ledger {change.previous_ledger}.{before}{after}"
+    summary = f"At ledger {change.observed_ledger}, compared with ledger {change.previous_ledger}.{before}{after}"
     return (
         f"<entry><id>{change.id}</id><title>{_text(change.title)}</title>"
         f"<updated>{change.ledger_close_time}</updated><category term={quoteattr(change.kind)}/>"
-        f"<link href={quoteattr(page)}/><summary>{_text(told)}</summary></entry>\n"
+        f"<link href={quoteattr(page)}/><summary>{_text(summary)}</summary></entry>\n"
     )
 
 

@@ -14,14 +14,14 @@ _ABOUT = """\
 
 Read this before you use a number:
 
-- Every document states the ledger that it was observed at (`observed_ledger`). Say it when you tell a number.
+- Every document states the ledger that it was observed at (`observed_ledger`). Name it with each number.
 - Yields and utilizations are integers in basis points a year: 610 is 6.10 %. They are base yields, without rewards.
 - Amounts are strings of digits in base units of the token: divide by 10 to the power of `decimals`.
 - Money is a string of digits in US cents. `tvl_usd_cents` is all that was supplied, including what is lent out of it.
 - null means that there is none, or that it is not known. It is never 0.
 - A market can be frozen, and a pool closed for supplying or borrowing. Look at `market_status`, `can_supply` and
   `can_borrow` before you call a rate the best.
-- Symbols are what tokens call themselves; tell tokens apart by `token_address`.
+- Symbols are what tokens call themselves; identify tokens by `token_address`.
 - Lists are in pages: follow `next_cursor` until it is null.
 - What could not be read is named in `/v1/system/status`, with the reason.
 
@@ -41,7 +41,7 @@ files, append `.json`.
 """
 
 _MORE = """
-## Beside the API
+## More than the API
 
 - [OpenAPI description](v1/openapi.json): every field and its unit
 - [Every day of every pool](history/daily.parquet), and [every hour of 90 days](history/hourly.parquet), as Parquet

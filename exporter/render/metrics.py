@@ -20,7 +20,7 @@ MAX_DECIMALS = 1_000
 """No token has more; an amount of one that says so is left out."""
 
 MOST_POOLS = 2_000
-"""So many pools have lines, of about 2 kB each."""
+"""How many pools have lines, of about 2 kB each."""
 
 _LABELS = ("market", "pool", "protocol", "symbol")
 
@@ -70,7 +70,7 @@ def _parts(tables: Tables) -> Iterator[str]:
         "pools_unread": ("Markets and pools that could not be read.", len(tables.unread)),
         "pools_unpriced": ("Pools without a valid price.", len(tables.unpriced)),
         "pools_not_shown": (
-            "Pools that were read, but have no lines here, because so many others have more value.",
+            "Pools that were read, but have no lines here, because too many others have more value.",
             max(tables.pools.height - MOST_POOLS, 0),
         ),
     }

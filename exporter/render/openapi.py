@@ -149,7 +149,7 @@ _DESCRIPTION = (
     """Exact snapshots of every lending market on Soroban, at one ledger a run.
 
 Token amounts, prices and money are decimal strings, because they exceed 2^53; basis points, decimals, ledgers and
-counts are integers. A number at its schema's maximum stands for that or more. Null is allowed only where the schema
+counts are integers. A number at its schema's maximum means that or more. Null is allowed only where the schema
 says so. Order everywhere is by market, then pool,
 ascending bytes. Every document states the ledger that it was observed at.
 

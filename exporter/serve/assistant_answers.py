@@ -2,7 +2,7 @@
 
 Answers are plain JSON, with the names and units of the API and of the history: amounts, prices and money are strings
 of digits, basis points and counts are integers, exactly as they are published. Each method's text is what an assistant
-is told of the tool.
+gets from the tool.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Answers:
     ) -> _Json:
         """Where a token earns the most, or is borrowed for the least, among pools that are open for it now.
 
-        A pool counts whose contract lets anybody do it and that has room for it. Rewards are no part of the yield. A
+        A pool counts whose contract lets anybody do it and that has room for it. Rewards are not part of the yield. A
         high rate says nothing of the risk: see utilization, price_reason and the size of the pool. `unknown_count`
         pools are left out because it is not known whether they are open.
 

@@ -42,7 +42,7 @@ def serve(uri: str) -> None:
             "exporter mcp needs the MCP SDK; install the exporter with the extra: lending-markets-exporter[mcp]"
         ) from None
 
-    def told(ask: _Tool) -> _Tool:
+    def described(ask: _Tool) -> _Tool:
         @wraps(ask)
         async def answer(*args: Any, **named: Any) -> dict[str, Any]:
             try:
@@ -68,7 +68,7 @@ def serve(uri: str) -> None:
                 answers.history,
                 answers.best_rate,
             ):
-                server.add_tool(told(tool))
+                server.add_tool(described(tool))
             await server.run_stdio_async()
 
     asyncio.run(run())

@@ -46,7 +46,7 @@ def open_store(uri: str) -> Store:
             parts = urlsplit(uri)
         except ValueError as error:
             raise ConfigError(
-                f"output.uri is no URI: {error}; give the path of a folder, or s3://bucket/prefix"
+                f"output.uri is not a URI: {error}; give the path of a folder, or s3://bucket/prefix"
             ) from None
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
             return FolderStore(Path(parts.path))
@@ -58,6 +58,6 @@ def open_store(uri: str) -> Store:
     else:
         hint = "accepted are the path of a folder, file:///absolute/path and s3://bucket/prefix"
     raise ConfigError(
-        f"output.uri begins with {name}:, but is no place to write to; {hint}. (For a folder of that name, put ./ in "
-        "front)"
+        f"output.uri begins with {name}:, but nothing can be written there; {hint}. (For a folder of that name, put ./ "
+        "in front)"
     )

@@ -61,12 +61,12 @@ _ADVICE = {
     errno.EPERM: _NEEDS_WRITE_ACCESS,
     errno.EROFS: "; choose another output.uri",
     errno.ELOOP: "; a symbolic link inside the output folder is never followed: remove it",
-    errno.ENOTDIR: "; a file stands where a folder is needed: remove it",
-    errno.EISDIR: "; a folder stands where a file is needed: remove it",
+    errno.ENOTDIR: "; a file is in the place of a folder: remove it",
+    errno.EISDIR: "; a folder is in the place of a file: remove it",
 }
 
 FEW = 4
-"""Up to so many paths are made durable one by one; a whole file system is not bothered for them."""
+"""Up to this many paths are made durable one by one; above it the whole file system is synced."""
 
 OPEN_FOLDERS = min(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 64), BATCH_FILES)
 """About how many folders are held open at once: a quarter of what the process may open, and all of a batch at most."""
@@ -545,7 +545,7 @@ def _link(staged: _Staged, folder: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS and not isinstance(error, FileExistsError):
             raise
-        # On a file system without hard links the publisher's lock stands in for the exclusive creation.
+        # On a file system without hard links the publisher's lock replaces the exclusive creation.
         data = read_file(staged.temporary, folder) or b""
         is_new = not _is_there(folder, staged.name, staged.key, data, immutable=True)
         if is_new:

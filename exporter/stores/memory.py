@@ -40,7 +40,7 @@ class MemoryStore:
 
     @property
     def reads_at_once(self) -> int:
-        """What was written here is no hurry, so it is as for the underlay."""
+        """What was written here is not urgent, so it is as for the underlay."""
         return 1 if self._underlay is None else self._underlay.reads_at_once
 
     def get(self, key: str) -> store.StoredObject | None:

@@ -47,7 +47,7 @@ class S3Options:
         tries: attempts for one request.
         pause_seconds: the pause after the first attempt; each further one is twice as long.
         longest_pause_seconds: the longest pause between two attempts.
-        deadline_seconds: no further attempt begins so long after the first one.
+        deadline_seconds: no further attempt begins this long after the first one.
         lease_seconds: how long a publisher that died keeps others out.
     """
 
@@ -73,7 +73,7 @@ class S3Options:
 
     @property
     def margin_seconds(self) -> float:
-        """So long before its hold ends a publisher begins no request that changes anything: more than one takes."""
+        """How long before its hold ends a publisher begins no request that changes anything: more than one takes."""
         return 1.1 * (self.connect_seconds + self.read_seconds)
 
 
@@ -81,10 +81,10 @@ MAX_LEASE_SECONDS = 3600
 """A lease that claims to last longer is not believed."""
 
 MAX_DELETED = 1000
-"""So many objects are removed by one request."""
+"""How many objects are removed by one request."""
 
 LONGEST_KEY = 400
-"""What the exporter's own keys need at most; a prefix must leave so much."""
+"""What the exporter's own keys need at most; a prefix must leave room for it."""
 
 UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
@@ -155,7 +155,7 @@ class RefusedError(Exception):
 
     @property
     def condition_failed(self) -> bool:
-        """Whether something else stands under the key than the request was conditional on."""
+        """Whether something else is under the key than the request was conditional on."""
         return self.status == 412 or self.absent
 
     @property
@@ -164,7 +164,7 @@ class RefusedError(Exception):
 
 
 def refusal_of(error: BaseException) -> RefusedError | None:
-    """Tell what boto3 reports; None for an error that is not its own."""
+    """Return what boto3 reports; None for an error that is not its own."""
     if isinstance(error, RefusedError):
         return error
     from botocore import exceptions as botocore
@@ -370,7 +370,7 @@ class S3Connection:
             read_timeout=self.options.read_seconds,
             retries={"mode": "standard", "total_max_attempts": 1},  # `Attempts` retries
             max_pool_connections=self.options.concurrency + 4,
-            # Checking our own parameters and building the SDK's own name anew took a fifth of each small write.
+            # Checking our own parameters and building the SDK's own name again took a fifth of each small write.
             parameter_validation=False,
             user_agent=f"lending-markets-exporter/{exporter.__version__}",
             # Ceph before 18 and others refuse the checksums that boto3 adds by itself.
@@ -413,7 +413,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a HEAD tells of an object; ``sha256`` is None where somebody else wrote it."""
+    """What a HEAD returns of an object; ``sha256`` is None where somebody else wrote it."""
 
     etag: str
     size: int
@@ -431,7 +431,7 @@ class Entry:
 
 
 class Attempts:
-    """Tries a request again while that can help, with a growing pause, at most so often and so long."""
+    """Tries a request again while that can help, with a growing pause, within bounds on number and time."""
 
     def __init__(self, options: S3Options) -> None:
         self._options = options
@@ -444,7 +444,7 @@ class Attempts:
             before: is called before every attempt; what it raises ends them.
 
         Raises:
-            RefusedError: the last attempt was refused; ``attempts`` and ``doubtful`` tell of the others.
+            RefusedError: the last attempt was refused; ``attempts`` and ``doubtful`` describe the others.
         """
         began = time.monotonic()
         pause = self._options.pause_seconds
@@ -494,7 +494,7 @@ class S3Client:
                 data = body.read()
             return Found(data, _bare(answer["ETag"]), answer["LastModified"], _answered(answer))
 
-        return self._read(request, "read", key, "s3:GetObject (and s3:ListBucket, to tell what is missing)")
+        return self._read(request, "read", key, "s3:GetObject (and s3:ListBucket, to see what is missing)")
 
     def head(self, key: str) -> Described | None:
         """Look at an object without reading it; None when there is none."""
@@ -503,7 +503,7 @@ class S3Client:
             answer = self.connection.boto.head_object(Bucket=self.connection.bucket, Key=self.connection.full(key))
             return Described(_bare(answer["ETag"]), answer["ContentLength"], answer["Metadata"].get(SHA256))
 
-        return self._read(request, "look at", key, "s3:GetObject (and s3:ListBucket, to tell what is missing)")
+        return self._read(request, "look at", key, "s3:GetObject (and s3:ListBucket, to see what is missing)")
 
     def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """Stream the objects whose keys start with a prefix, 1000 by each request.
@@ -545,7 +545,7 @@ class S3Client:
             key: its key.
             data: its bytes.
             headers: its headers.
-            match: the etag that must stand there, as it is sent; None: there must be no object.
+            match: the etag that must be there, as it is sent; None: there must be no object.
         """
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
         answer = self.connection.boto.put_object(

@@ -5,7 +5,7 @@ renewed. Others judge that by the server's clock alone (``Date`` against ``Last-
 the time that passed since it last asked for a renewal, which is never later, and changes nothing any more when less
 is left than a request may take.
 
-That keeps two honest publishers apart. One that stood still at the wrong moment (a suspended machine) may still send
+That keeps two honest publishers apart. One that paused at the wrong moment (a suspended machine) may still send
 a request after its hold; every write is therefore conditional as well (`s3_writer`).
 """
 
@@ -27,17 +27,17 @@ from exporter.stores.s3_writer import PUT_RIGHT, Placed, Writer
 from exporter.tree.decoding import decode_json
 
 CLOCK_GRACE_SECONDS = 2
-"""The server's times are cut off to whole seconds; so much longer others wait."""
+"""The server's times are cut off to whole seconds; others wait this much longer."""
 
 ROUNDS = 3
-"""So often a publisher tries to get hold when somebody else changes the lease at the same moment."""
+"""How often a publisher tries to get hold when somebody else changes the lease at the same moment."""
 
 Monotonic = Callable[[], float]
 """A clock of seconds that never goes back."""
 
 
 class _Lease(msgspec.Struct, frozen=True):
-    """What stands in the object. ``renewals`` makes every renewal other bytes, hence another etag."""
+    """What is in the object. ``renewals`` makes every renewal other bytes, hence another etag."""
 
     holder: str | None
     lease_seconds: float
@@ -45,7 +45,7 @@ class _Lease(msgspec.Struct, frozen=True):
 
 
 def monotonic() -> float:
-    """Seconds since the machine started; where the system tells, including those during which it was suspended."""
+    """Seconds since the machine started; where the system says, including those during which it was suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

@@ -3,7 +3,7 @@
 - Every object is sent whole with one request; it is there when that was answered, for every reader.
 - Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
   well (`s3_lease`). What is there already is not sent again (`Known`).
-- A few documents also stand under their extensionless path. Listings hide these copies.
+- A few documents also have an extensionless path. Listings hide these copies.
 - The bulk of the writes goes out many at once, by threads that share one client.
 
 What servers lack (docs/decisions.md has more): Cloudflare R2 accepts one write a second to each key, so a renewal
@@ -41,13 +41,13 @@ EXPECTED_NEW = ("v1/pages/", "history/")
 """Folders in which a run seldom finds anything of its own."""
 
 FOUND_BEFORE_LISTING = 16
-"""After so many objects that were there after all, such a folder is listed."""
+"""After this many objects that were there after all, such a folder is listed."""
 
 _DEPTH = 2
-"""Folders are told apart by so many names; those above are listed without what is below them."""
+"""Folders with up to this many names are listed one by one; those above without what is below them."""
 
 ALIAS_ROUNDS = 5
-"""So often the pointer's alias is written again when somebody else wrote it at the same moment."""
+"""How often the pointer's alias is written again when somebody else wrote it at the same moment."""
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
@@ -56,7 +56,7 @@ Lister = Callable[[str, bool], Iterable[Entry]]
 
 
 class Known:
-    """What stands in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
+    """What is in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
 
     A bucket is listed folder by folder, each when something is first to be written there. So what somebody removed or
     changed by hand is noticed by the next run. Pages of the assets and Parquet files are not listed beforehand: they
@@ -88,7 +88,7 @@ class Known:
             self._listed.add(folder)
 
     def covers(self, key: str) -> bool:
-        """Say whether it is known what stands under a key, or that nothing does."""
+        """Say whether it is known what is under a key, or that nothing is."""
         return _digest(key) in self._etags or folder_of(key) in self._listed
 
     def etag(self, key: str) -> str | None:
@@ -97,11 +97,11 @@ class Known:
         return f"{packed:032x}" if isinstance(packed, int) else packed
 
     def note(self, key: str, etag: str | None) -> None:
-        """Note what stands under a key; None: nothing."""
+        """Note what is under a key; None: nothing."""
         self._etags[_digest(key)] = None if etag is None else _packed(etag)
 
     def note_read(self, key: str, etag: str | None) -> None:
-        """Note what was read under a key, unless it is known what stands there."""
+        """Note what was read under a key, unless it is known what is there."""
         self._etags.setdefault(_digest(key), None if etag is None else _packed(etag))
 
     def note_found(self, key: str) -> None:
@@ -189,7 +189,7 @@ class S3Store:
         return None if found is None else StoredObject(found.data, found.etag)
 
     def has(self, key: str) -> bool:
-        """Inside `exclusive` told from listings, which writing needs anyhow."""
+        """Inside `exclusive` read from listings, which writing needs anyhow."""
         if self._known is None:
             return self._client.head(check_key(key)) is not None
         self._known.look(check_key(key), immutable=False)
@@ -300,7 +300,7 @@ class S3Store:
         return written
 
     def _put_known(self, writer: Writer, known: Known, key: str, data: bytes, document: str | None) -> bool:
-        """Write a document or an alias, conditional on what is known to stand there."""
+        """Write a document or an alias, conditional on what is known to be there."""
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
             return False

@@ -1,7 +1,7 @@
 """Conditional writes of single objects, and what is made of it when a condition was not met.
 
 Every write is conditional: on there being no object, or on the etag of the one that was seen. So a publisher that lost
-its hold without noticing cannot replace what a later one wrote. When a condition fails, the writer looks what stands
+its hold without noticing cannot replace what a later one wrote. When a condition fails, the writer reads what is
 there now: its own bytes, where an earlier attempt took effect and only its answer was lost, are as good as a success.
 """
 
@@ -18,11 +18,11 @@ from exporter.stores.store import immutable_key_message, moved_message
 PUT_RIGHT = "s3:PutObject"
 
 ROUNDS = 4
-"""So often a write is begun again when the object vanishes between the refusal and the look."""
+"""How often a write is begun again when the object vanishes between the refusal and the look."""
 
 
 class Placed(NamedTuple):
-    """The etag of the object that stands now, and whether it was written just now."""
+    """The current etag of the object, and whether it was written just now."""
 
     etag: str
     written: bool
@@ -67,7 +67,7 @@ class Writer:
         *,
         ours_alone: bool = False,
     ) -> Placed:
-        """Write an object if the one with the expected etag still stands there (None: if there is none).
+        """Write an object if the one with the expected etag is still there (None: if there is none).
 
         Args:
             key: its key.
@@ -77,7 +77,7 @@ class Writer:
             ours_alone: the same bytes count only where this call may have written them.
 
         Raises:
-            LostRaceError: something else stands there.
+            LostRaceError: something else is there.
         """
         connection = self._client.connection
         quoted = connection.quotes_etags

@@ -73,7 +73,7 @@ class Store(Protocol):
 
     @property
     def reads_at_once(self) -> int:
-        """How many calls of ``get`` are worth making at the same time; 1: it is no use, and may not be done."""
+        """How many calls of ``get`` are worth making at the same time; 1: it is of no use, and may not be done."""
         ...
 
     def get(self, key: str) -> StoredObject | None:
@@ -81,7 +81,7 @@ class Store(Protocol):
         ...
 
     def has(self, key: str) -> bool:
-        """Say whether an object stands under a key; a publisher asks about many, so this costs little."""
+        """Say whether an object is under a key; a publisher asks about many, so this costs little."""
         ...
 
     def put(self, key: str, data: bytes) -> bool:
@@ -137,7 +137,7 @@ class Store(Protocol):
     def try_writing(self) -> None:
         """Find out cheaply whether a run could publish here: that there is leave to write, and conditions are kept.
 
-        Leaves nothing behind that readers can find. Another publisher at work is no failure.
+        Leaves nothing behind that readers can find. Another publisher at work is not a failure.
         """
         ...
 
@@ -185,7 +185,7 @@ def immutable_key_message(key: str) -> str:
 
 def moved_message(key: str) -> str:
     """Say that a compare-and-swap lost."""
-    return f"{key} was written by another publisher since it was read; its run stands, and this one was not published"
+    return f"{key} was written by another publisher since it was read; its run is published, this one is not"
 
 
 def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:

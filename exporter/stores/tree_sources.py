@@ -38,14 +38,14 @@ class TreeSource(Protocol):
     async def get(self, key: str, most: int) -> bytes | None:
         """The file of a key, or its first ``most`` + 1 bytes if it has more; None when there is none.
 
-        Raises `SourceError` when it cannot be told.
+        Raises `SourceError` when it cannot be determined.
         """
         ...
 
     def keys(self, prefix: str) -> set[str] | None:
-        """What is there of the keys that begin so; None where that cannot be told, as on a web server.
+        """What is there of the keys that begin so; None where that cannot be determined, as on a web server.
 
-        Raises `SourceError` when it could be told and cannot.
+        Raises `SourceError` when it could be determined and cannot.
         """
         ...
 

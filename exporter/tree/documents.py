@@ -1,6 +1,6 @@
 """What is on the wire: the JSON documents, field for field, apart from the tables they are made from.
 
-A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they stand here (the
+A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they are here (the
 kinds of values: `exporter.tree.values`). The same models give the JSON Schema of the API (`exporter.render.openapi`)
 and read every file back as it is written (`exporter.tree.read_back`).
 """
@@ -236,7 +236,7 @@ class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
 
     In `confirmed` ones, what the contract wrote is what is computed here from the entries before, in every number that
     is compared. In `differing` ones it is not: the contract did more in the same call, or the math is wrong. `untried`
-    ones could not be computed, because what they need besides (a configuration, a balance) is not known.
+    ones could not be computed, because something that they need (a configuration, a balance) is not known.
     """
 
     protocol: ProtocolName
@@ -247,7 +247,7 @@ class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Every Parquet file of the history. A file that is not named here is no part of it.
+    """Every Parquet file of the history. A file that is not named here is not part of it.
 
     `rollups` hold some of the same rows again. `transitions` is there where a past was replayed from the network's own
     ledgers.
@@ -292,7 +292,7 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
 class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
     """The proofs of the newest runs, newest first. `verifier` is the program that checks them, `trust` whom it trusts.
 
-    A run stands here once a checkpoint after it can be proven, some six to twelve minutes later.
+    A run is listed once a checkpoint after it can be proven, some six to twelve minutes later.
     """
 
     network: Passphrase
@@ -311,7 +311,7 @@ class DataField(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataSchema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The columns of a table, and those that tell one row from another."""
+    """The columns of a table, and those that identify a row."""
 
     fields: list[DataField]
     primary_key: list[Words]
@@ -347,13 +347,13 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that is otherwise at a run than at the one before it, of a market or of one of its pools.
+    """A change of a market or of one of its pools since the previous run.
 
     `kind` is new_market, new_pool, removed_pool, status, configuration, utilization (above 95 %) or unread. `id` never
     changes.
     """
 
-    id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Tells the change from all others.")]
+    id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
     kind: Words
     market: ContractAddress
     pool: PoolId | None
@@ -420,7 +420,7 @@ class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
-    """The best rate of a token, and the pool that has it. Rewards are beside it, and count in no comparison."""
+    """The best rate of a token, and the pool that has it. Rewards are separate, and count in no comparison."""
 
     market: ContractAddress
     pool: PoolId

@@ -8,7 +8,7 @@ A new family of documents touches three files:
 
 1. `exporter/tree/documents.py`: the model of the document, which also joins the union `Document`.
 2. This table: its row; with an `Operation` the description of the API has it too.
-3. `exporter/render/run_documents.py`: what makes the document, in `render_overview` or beside it.
+3. `exporter/render/run_documents.py`: what makes the document, in `render_overview` or near it.
 
 What one file can say against itself goes to `exporter/tree/read_back.py`, what it must agree in with the rest of the
 tree to `exporter/check/agreement.py`; neither is needed. A URL with parameters in its path or query needs a rule in
@@ -56,7 +56,7 @@ PLACES = {
     "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
 }
-"""What may stand in each place of a template, as a regular expression. Places have the names of the API's parameters
+"""What may be in each place of a template, as a regular expression. Places have the names of the API's parameters
 and of the documents' fields."""
 
 
@@ -89,15 +89,15 @@ class Family:
 
     Attributes:
         template: the key, with the names of `PLACES` in braces.
-        kind: what may happen to a key after it was written; None for what the publisher writes for itself or beside
-            the runs, which no run lists.
-        model: the document that it holds; None for what is no document.
-        url: the public URL that it answers beside its own name; None where there is no other.
+        kind: what may happen to a key after it was written; None for what no run lists, because the
+            publisher writes it for itself or apart from runs.
+        model: the document that it holds; None for what is not a document.
+        url: the public URL that it answers in addition to its own name; None where there is no other.
         sweep: when it is removed.
         aliased: whether a bucket has a copy under the path of ``url``, which then holds no query; for the few documents
             that a bare bucket answers by their public path.
         public: whether anybody but the publisher has a use for it.
-        says: what its keys say of the document beside their places, by field.
+        says: what its keys say of the document in addition to their places, by field.
         operation: its part of the description of the API.
     """
 
@@ -283,7 +283,7 @@ ASSET = _document(
         "getAsset",
         "assets",
         "One pool",
-        "The pool snapshot, with rates, price, indexes, rate model and provenance beside it.",
+        "The pool snapshot, with rates, price, indexes, rate model and provenance.",
         ("market_path", "pool_path"),
         ("invalid_parameter", "unknown_pool"),
     ),
@@ -492,7 +492,7 @@ FAMILIES = (
             "assets",
             "The history of one pool in buckets",
             f"{_BUCKETS} The newest document holds up to 3 hours of `5m`, at least a week of `1h`, a year of `1d` and "
-            "144 weeks of `1w`, where so much was observed. `5m` reaches back a day, the others to the beginning. The "
+            "144 weeks of `1w`, if observed. `5m` reaches back a day, the others to the beginning. The "
             "state now is in the document of the pool.",
             ("market_path", "pool_path", "bucket", "history_cursor"),
             ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
@@ -646,7 +646,7 @@ def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
 
 @lru_cache(maxsize=256)
 def _beginning_with(start: str, slashes: int) -> tuple[Family, ...]:
-    """The families of which a key may be that begins so, and has so many slashes; no place has any."""
+    """The families of which a key may be that begins so, and has this many slashes; no place has any."""
     return tuple(
         family
         for family in FAMILIES
@@ -662,7 +662,7 @@ def family_of(key: str) -> Family | None:
 
 
 def key_of(document: documents.Document) -> str:
-    """The key of a document, told from its model and its fields; of any but pages, which are named by their bytes."""
+    """The key of a document, from its model and its fields; of any but pages, which are named by their bytes."""
     for family in _holding(type(document)):
         for name, said in family.says.items():
             if getattr(document, name) != said:
@@ -700,7 +700,7 @@ def alias_of(key: str) -> str | None:
     """The key under which a bucket has a document once more; None where it has none.
 
     It is the path of its public URL. A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A
-    bare bucket has no rules, so there the document also stands under ``v1/markets``, with the same bytes and headers.
+    bare bucket has no rules, so there the document is also under ``v1/markets``, with the same bytes and headers.
     """
     found = parse_key(key)
     if found is None or not found[0].aliased or found[0].url is None or "?" in found[0].url:

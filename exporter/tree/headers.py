@@ -1,7 +1,7 @@
-"""How a file of the tree is sent: its content type and how long it may be cached, told from its key.
+"""How a file of the tree is sent: its content type and how long it may be cached, by its key.
 
 The preview server, the uploader of a bucket and the rules shipped for the edge must agree on these, so they
-stand here once. Errors are never cached longer than the shortest-lived success.
+are here once. Errors are never cached longer than the shortest-lived success.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CONTENT_TYPES = {
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }
-"""Content types by extension. A file with another extension is no part of the tree."""
+"""Content types by extension. A file with another extension is not part of the tree."""
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 
 ERRORS_FOLDER = ERROR.prefix
-"""Where the problem documents stand that platforms answer errors with."""
+"""Where the problem documents are that platforms answer errors with."""
 
 METHODS = "GET, HEAD, OPTIONS"
 """The methods that are answered."""
@@ -61,7 +61,7 @@ _CACHE_CONTROL = {
 
 
 def content_type(key: str) -> str | None:
-    """The content type of a key, or None where its extension is no part of the tree."""
+    """The content type of a key, or None where its extension is not part of the tree."""
     name = key.rpartition("/")[2]
     _, dot, extension = name.rpartition(".")
     if key.startswith(ERRORS_FOLDER) and extension == "json":

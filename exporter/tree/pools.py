@@ -72,7 +72,7 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
 
     Totals are in base units of the token, rates in basis points a year rounded down. How yields
     follow from the annual rates (compounded, or simple), and whether totals are of the ledger's close or of the last
-    action, is the protocol's own: `/v1/protocols` tells it. `oracle_price_usd` is null
+    action, is the protocol's own: `/v1/protocols` says it. `oracle_price_usd` is null
     when the market's oracle has no price that is valid under the market's own rules; `tvl_usd_cents`,
     floor((total_supplied + plain collateral) * price * 100), is null with it.
     """
@@ -221,7 +221,7 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
 
     `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
     `can_reason` says why, and why the market's missing price of the token closes others.
-    `pool_status` is the pool's own status, null where it has none beside its market's; the two meanings say in words
+    `pool_status` is the pool's own status, null where it has only its market's; the two meanings say in words
     what the statuses mean, null where the status has no known meaning.
     """
 
@@ -452,7 +452,7 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
-    """The pool snapshot, with what an analyst wants beside it.
+    """The pool snapshot, with what an analyst wants in addition.
 
     The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
     `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
@@ -483,7 +483,7 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
 
 
 def column_of(found: FieldInfo) -> dict[str, Any] | None:
-    """What a field says of its column: who gives it, its place and its meaning; None where it is no column."""
+    """What a field says of its column: who gives it, its place and its meaning; None where it is not a column."""
     extras = [meta.extra or {} for meta in getattr(found.type, "__metadata__", ())]
     return next((extra for extra in extras if "meaning" in extra), None)
 

@@ -1,7 +1,7 @@
-"""Problem documents (RFC 9457): what a client is told when no file answers its request.
+"""Problem documents (RFC 9457): what a client receives when no file answers its request.
 
 `type` is always ``about:blank``, for which RFC 9457 (4.2.1) makes `title` the phrase of the HTTP status; what
-is particular to the request stands in `detail`, in words that say what is accepted.
+is particular to the request is in `detail`, in words that say what is accepted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MISSING_PAGE = (
 def is_for_people(path: str) -> bool:
     """Whether a path, as it was sent, is one of the site's: there a 404 is `MISSING_PAGE`, elsewhere a problem."""
     first, slash, _ = path.removeprefix("/").partition("/")
-    # The file of /v1 counts as /v1: CloudFront cannot tell them apart.
+    # The file of /v1 counts as /v1: CloudFront cannot distinguish the two.
     return unquote(first) not in (("v1",) if slash else ("v1", "v1.json"))
 
 
@@ -44,7 +44,7 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def problem(status: int, detail: str) -> Problem:
-    """The problem document of an HTTP status. ValueError for a number that is no HTTP status."""
+    """The problem document of an HTTP status. ValueError for a number that is not an HTTP status."""
     return Problem(type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail)
 
 
@@ -57,12 +57,12 @@ def invalid_parameter(name: str, value: str, accepted: str) -> Problem:
 def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
     """400: a name that reads like a filter, an order or a page of ours, which would be ignored otherwise."""
     others = f"its parameters are {', '.join(accepted)}" if accepted else "it has none, and lists everything"
-    return problem(400, f"{name} is no parameter of {path}: {others}.")
+    return problem(400, f"{name} is not a parameter of {path}: {others}.")
 
 
 def not_together() -> Problem:
     """400: filters that no file answers together."""
-    return problem(400, "On /v1/pools, market and token each stand alone; /v1/assets takes both together.")
+    return problem(400, "On /v1/pools, market and token exclude each other; /v1/assets takes both together.")
 
 
 def not_found(detail: str = "There is nothing at this path. The documents begin at /v1/assets.") -> Problem:

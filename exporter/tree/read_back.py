@@ -1,7 +1,7 @@
 """Documents become files, and every file is read back with the model that its key implies before anybody relies on it.
 
-What can be told from one file alone is checked here: that it decodes with every constraint of its model, that its bytes
-are the one way to write it, and that it says of itself what its key says and nothing that it contradicts elsewhere.
+What follows from one file alone is checked here: that it decodes with every constraint of its model, that its bytes are
+the one way to write it, and that it says of itself what its key says and nothing that it contradicts elsewhere.
 Whether it says what the tables say is checked where it is rendered.
 """
 
@@ -178,7 +178,7 @@ _DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMI
 
 
 def file_of(document: documents.Document) -> RenderedFile:
-    """The file of any document but a page, for a stream that the checker of the whole tree reads back."""
+    """The file of any document but a page, for a stream that the checker of the tree reads back."""
     key = key_of(document)
     return RenderedFile(key, documents.encode(document), kind_of(key), document=document)
 

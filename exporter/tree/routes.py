@@ -1,6 +1,6 @@
 """Which file answers a public URL: the rule of the API as a pure function.
 
-The rule never computes data, it only picks a file. The preview server applies it as it stands; the rules
+The rule never computes data, it only picks a file. The preview server applies it as it is; the rules
 shipped for nginx, CloudFront Functions and Cloudflare Workers are ports of it. It knows no file system: of a
 well-formed filter that matches nothing it only says which file to take instead.
 """
@@ -132,7 +132,7 @@ def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ..
     if 1 not in sizes:
         raise ConfigError(f"output.page_sizes: 1 must be one of them, to serve limit=1; got {list(sizes)}")
     if len(set(sizes)) != len(sizes):
-        raise ConfigError(f"output.page_sizes: no size may stand twice; got {list(sizes)}")
+        raise ConfigError(f"output.page_sizes: no size may be listed twice; got {list(sizes)}")
     if default_size not in sizes:
         raise ConfigError(f"output.default_page_size: must be one of the page sizes {list(sizes)}; got {default_size}")
     return tuple(sorted(sizes))
@@ -167,7 +167,7 @@ def _parameters(query: str) -> dict[str, str]:
 def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        # A cursor fixes the run, the filter and the size, so the parameters beside it are not even looked at.
+        # A cursor fixes the run, the filter and the size, so other parameters are ignored.
         return Served((families.page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
     if refused := _unsupported(parameters, "assets"):
         return refused

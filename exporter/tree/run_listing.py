@@ -97,7 +97,7 @@ class RunListing:
 
     @classmethod
     def from_parquet(cls, data: bytes) -> RunListing:
-        """Take a Parquet file. Raises `CheckError` for what is no listing."""
+        """Take a Parquet file. Raises `CheckError` for what is not a listing."""
         listing, before = cls(data), ""
         try:
             for frame in listing.frames():
@@ -110,7 +110,7 @@ class RunListing:
             OSError,
             ValueError,
         ) as error:
-            raise CheckError(f"is no listing of files: {error}") from error
+            raise CheckError(f"is not a listing of files: {error}") from error
         return listing
 
     def _file(self) -> pq.ParquetFile:
@@ -130,13 +130,13 @@ def _check(frame: pl.DataFrame, before: str) -> None:
         "a file without key, kind, size or digest": ~pl.any_horizontal(pl.all().is_null()),
         "a malformed key": key.str.contains(_KEY) & (key.str.len_bytes() <= MAX_KEY_BYTES),
         "a size below 0": pl.col("bytes") >= 0,
-        "a digest that is no SHA-256": digest.bin.size() == 32,
+        "a digest that is not a SHA-256": digest.bin.size() == 32,
         "keys that do not ascend, each once": key > key.shift(fill_value=before),
     }
-    told = frame.select(holds.all().alias(what) for what, holds in expected.items()).row(0, named=True)
-    for what, holds in told.items():
+    answers = frame.select(holds.all().alias(what) for what, holds in expected.items()).row(0, named=True)
+    for what, holds in answers.items():
         if not holds:
-            raise CheckError(f"is no listing of files: it has {what}")
+            raise CheckError(f"is not a listing of files: it has {what}")
 
 
 def listing_of(manifest: RunManifest, data: bytes | None) -> RunListing:

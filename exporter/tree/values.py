@@ -51,7 +51,7 @@ class RewardReason(StrEnum):
     NOTHING_SUPPLIED = "nothing_supplied"  # null: nobody is there to be paid
     NOTHING_BORROWED = "nothing_borrowed"
     NO_BACKSTOP = "no_backstop"
-    NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth beside the pool's is not
+    NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth compared with the pool's is not
     NO_REWARD_PRICE = "no_reward_price"
     SEVERAL_TOKENS = "several_tokens"  # null: more than one token is paid
     UNREAD = "unread"  # null: the entry is archived or cannot be decoded
@@ -113,7 +113,7 @@ BasisPoints: TypeAlias = Annotated[
         ge=0,
         le=2**53 - 1,
         description=(
-            "A rate in basis points (1/10,000), rounded down. 9007199254740991 (2^53 - 1) stands for that or more, "
+            "A rate in basis points (1/10,000), rounded down. 9007199254740991 (2^53 - 1) means that or more, "
             "or for more than the protocol's own numbers hold."
         ),
         examples=[610],
@@ -190,20 +190,20 @@ ProtocolName: TypeAlias = Annotated[
     str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 64))
 ]
 Reason: TypeAlias = Annotated[
-    str, Meta(min_length=1, description="Why, as a fixed word that a program can tell apart.", examples=["archived"])
+    str, Meta(min_length=1, description="Why, as a fixed word for programs.", examples=["archived"])
 ]
 FileKindName: TypeAlias = Annotated[str, _text(f"({'|'.join(FileKind)})", "What may happen to the file later.")]
 FixedPoint: TypeAlias = Annotated[
     str,
     _text(
         "(0|-?[1-9][0-9]*)",
-        "An exact integer in digits, to be divided by 10 to the power of the `decimals` beside it.",
+        "An exact integer in digits, to be divided by 10 to the power of the `decimals` next to it.",
         "1095073860",
         column=ParquetType.DECIMAL,
     ),
 ]
 Scale: TypeAlias = Annotated[
-    int, Meta(ge=0, le=2**32 - 1, description="The decimals of the integers beside it: 7 means 10^-7.", examples=[7])
+    int, Meta(ge=0, le=2**32 - 1, description="The decimals of the integers next to it: 7 means 10^-7.", examples=[7])
 ]
 Compounding: TypeAlias = Annotated[
     str,

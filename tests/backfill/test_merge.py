@@ -114,7 +114,7 @@ def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sweep_leaves_the_history() -> None:
-    """What a backfill added is no leftover: a sweep takes none of it, however old the ledgers are."""
+    """What a backfill added is not a leftover: a sweep takes none of it, however old the ledgers are."""
     clock = TestClock()
     store = MemoryStore(clock=clock)
     fill(store)

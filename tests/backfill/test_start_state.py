@@ -94,7 +94,7 @@ def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
 
 
 def test_a_start_that_nobody_signed(tmp_path: Path) -> None:
-    """An archive whose files agree with each other is no start unless the organisations signed its checkpoint."""
+    """An archive whose files agree with each other is not a start unless the organisations signed its checkpoint."""
     organisations = validators(4)
     made = SignedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], organisations)
     trust = tmp_path / "trust.json"

@@ -50,7 +50,7 @@ def test_addresses_are_contracts(deployment: Deployment) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_addresses_are_unique(name: str) -> None:
-    """No address stands twice on a network: a market is of one deployment."""
+    """No address is listed twice on a network: a market is of one deployment."""
     found = addresses_of(*NETWORKS[name].deployments)
 
     assert len(set(found)) == len(found)

@@ -159,7 +159,7 @@ def notices_of(deployments: list[Deployment], *written: Written, whole: bool = T
 
 @pytest.mark.parametrize("role", ["market", "factory"])
 def test_as_listed(role: str) -> None:
-    """A contract with the code of the list is no news; nor is one whose code no list has."""
+    """A contract with the code of the list is not a news; nor is one whose code no list has."""
     assert [] == notices_of(lists(role, CODE["v1"]), pool_instance("X"))
     assert [] == notices_of(lists(role), pool_instance("X", wasm_hash=UNKNOWN_CODE))
 

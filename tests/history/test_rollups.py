@@ -322,7 +322,7 @@ def test_a_crash_at_every_step(done: bool) -> None:
 
 
 def test_a_refused_write_ends_the_step() -> None:
-    """What the store refuses is no damage of the history: the step fails, and the manifest stays."""
+    """What the store refuses is not a damage of the history: the step fails, and the manifest stays."""
 
     class Full(MemoryStore):
         def put(self, key: str, data: bytes) -> bool:

@@ -41,7 +41,7 @@ def test_no_moments(text: str) -> None:
 
 
 def test_impossible_selections() -> None:
-    """A range that ends before it begins, and what is no contract, are refused."""
+    """A range that ends before it begins, and what is not a contract, are refused."""
     with pytest.raises(ConfigError, match="--from 5 is after --to 4"):
         Selection(Moment(ledger=5), Moment(ledger=4))
     with pytest.raises(ConfigError, match=r"--from .* is after --to "):

@@ -70,11 +70,11 @@ def test_what_it_does_not_tell(left: tuple[str, Path], tmp_path: Path) -> None:
     del calls[next(iter(calls))]
     for lacking, said in (
         (replace(whole, entries=entries), "the entry"),
-        (replace(whole, calls=calls), "what .* gives"),
+        (replace(whole, calls=calls), "what .* returns"),
     ):
         path = tmp_path / "lacking.gz"
         path.write_bytes(lacking.encode())
-        with pytest.raises(SourceError, match=f"the evidence does not tell (of )?{said}"):
+        with pytest.raises(SourceError, match=f"the evidence does not have {said}"):
             run(recorded_settings(), MemoryStore(), snapshot=path)
 
 
@@ -106,7 +106,7 @@ def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_entry_of_later(left: tuple[str, Path]) -> None:
-    """An entry that changed after the ledger is no evidence of it, and neither is one that stands there twice."""
+    """An entry that changed after the ledger is not an evidence of it, and neither is one that stands there twice."""
     whole = Evidence.decode(left[1].read_bytes(), "whole")
     later = {b"key": RawEntry(b"data", whole.ledger + 1, None)}
     with pytest.raises(SnapshotFileError, match="after ledger"):

@@ -116,7 +116,7 @@ def test_calls(chain: MainnetChain, runs: list[Counted]) -> None:
             "get_asset_prices_vec_fresh": 1,  # the reserves of both K2 markets
             "quotes": 1,  # XOXNO's tokens, of 31 hub markets
             "get_available_liquidity": 4,
-            "balance": 4,  # of the aTokens of K2 whose token is no Stellar asset
+            "balance": 4,  # of the aTokens of K2 whose token is not a Stellar asset
         } == {function: count for function, count in functions.items() if function != "symbol or decimals"}
         assert 2 * len(odd) <= functions["symbol or decimals"] <= 4 * len(odd)  # two protocols may ask at one time
         assert sum(functions.values()) == each.methods["simulateTransaction"]

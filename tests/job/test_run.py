@@ -330,7 +330,7 @@ class TestMainnetFile:
 
     @pytest.mark.parametrize("through", ["file", "rpc"])
     def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path, through: str) -> None:
-        """The market document has the contract's own numbers to the last digit, both ways."""
+        """The market document has the contract's own numbers to the last digit, in both directions."""
         from exporter.ledger.snapshot_file import LedgerSnapshot
         from exporter.localnet.network import snapshot_network
 

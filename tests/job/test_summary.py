@@ -50,7 +50,7 @@ def test_a_good_run(tmp_path: Path) -> None:
 
 
 def test_a_killed_run(tmp_path: Path) -> None:
-    """A report that was never finished says so, and a missing one is no crash."""
+    """A report that was never finished says so, and a missing one is not a crash."""
     path = tmp_path / "report.json"
     RunReport(path, command="run")
 

@@ -414,7 +414,7 @@ def test_contracts_of_the_evidence(tmp_path: Path) -> None:
 
 
 def test_files_of_nobody(trees: Trees, single: Path, tmp_path: Path) -> None:
-    """A file that is no run's is counted by its name, as an operator may have put it there; not so our own records."""
+    """A file that is not a run's is counted by its name, as an operator may have added it; our own records are not."""
     out = tmp_path / "out"
     shutil.copytree(single, out)
     (out / "robots.txt").write_text("User-agent: *\n")

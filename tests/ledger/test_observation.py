@@ -38,7 +38,7 @@ def test_the_xdr_of_a_value_is_a_part_of_the_entry(value: ScVal) -> None:
 
 
 def test_the_xdr_of_another_entry_is_refused() -> None:
-    """What stands under another key has no value here."""
+    """What is under another key has no value here."""
     _, data = entry(contract("owner"), symbol("Key"), u32(1))
     with pytest.raises(DecodeError):
         _ = Entry(entry(contract("owner"), symbol("Other"), u32(1))[0], RawEntry(data, 1, None)).value_xdr
@@ -83,7 +83,7 @@ class TestEntry:
             u32(3),
         )
 
-        with pytest.raises(DecodeError, match="stands under another key"):
+        with pytest.raises(DecodeError, match="is under another key"):
             Entry(key, RawEntry(data, 1, None)).contract_data()
 
     @pytest.mark.parametrize(("live_until", "archived"), [(None, False), (0, True), (1, False)])
@@ -167,7 +167,7 @@ class TestCallObservation:
         assert CallResult(None, "trapped", 100) == failed.result()
 
     def test_undecodable_result(self) -> None:
-        """A result that is no value is an error of that call."""
+        """A result that is not a value is an error of that call."""
         result = CallObservation(answer(100, result=b"\xff\xff\xff\xff")).result()
 
         assert result.value is None

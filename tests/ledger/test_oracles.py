@@ -80,7 +80,7 @@ def test_what_the_oracle_said(decimals: int, price: int) -> None:
     ],
 )
 def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, reason: str) -> None:
-    """An answer that is no price gives none, with the reason."""
+    """An answer that is not a price gives none, with the reason."""
     quote = quote_of(oracle(decimals, price))
 
     assert (None, None, None) == (quote.decimals, quote.price, quote.timestamp)
@@ -125,7 +125,7 @@ def test_each_call_once() -> None:
 
 
 def test_oracle_that_is_an_account() -> None:
-    """An oracle address that is no contract is never called, which an RPC would refuse; its tokens have no price."""
+    """An oracle address that is not a contract is never called, which an RPC would refuse; its tokens have no price."""
     ledger = oracle(u32(7), price_data(3, NOW))
     source = MadeSource(ledger.chain(), ledger.results)
     pairs = [(account("O"), contract("T")), (contract("O"), contract("T"))]
@@ -135,7 +135,7 @@ def test_oracle_that_is_an_account() -> None:
 
     quotes = asyncio.run(read_at_one_ledger(source, program)).result
 
-    assert "the market's oracle is no contract" == quotes[pairs[0]].failure
+    assert "the market's oracle is not a contract" == quotes[pairs[0]].failure
     assert 3 == quotes[pairs[1]].price
     assert {contract("O")} == {call.contract for call in source.calls}
 

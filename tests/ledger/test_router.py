@@ -134,7 +134,7 @@ class TestSameAnswers:
         }
 
     def test_every_protocol(self) -> None:
-        """All protocols read the same, to the last quote; what is no plain question, as K2's bulk calls, goes alone."""
+        """All protocols read the same, to the last quote; K2's bulk calls go alone."""
         network = MadeNetwork(pools=40, alula_markets=2, others=SOME)
         settings = load(None, {"network.name": "made"}, environment={}).settings
 

@@ -412,7 +412,7 @@ class TestCertificate:
         assert 2 == reading.certificate.keys
 
     def test_failed_call_binds_no_ledger(self) -> None:
-        """A call that trapped at another ledger than the entries were read at is no reason to read again."""
+        """A call that trapped at another ledger than the entries were read at is not a reason to read again."""
         chain = Chain()
         chain.put(b"key", b"1")
         chain.close_ledger()

@@ -2,7 +2,7 @@
 
 ``contract-states.tar.zst`` of the real data has a pair of files a state: a ledger snapshot of the official host, and
 the answers, with the results of operations that were tried there; its README says what each part is. The contracts ran
-natively, so there is no code by which their calls could be told apart: a call gets the answer that was recorded.
+natively, so there is no code by which their calls could be determined apart: a call gets the answer that was recorded.
 Addresses repeat from state to state, so each is read alone.
 """
 

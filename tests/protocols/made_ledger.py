@@ -241,7 +241,7 @@ class MadeLedger:
         self.results[ContractCall(contract(oracle), "decimals")] = result
 
     def set_price(self, oracle: str, token: str, price: int | None, timestamp: int = NOW) -> None:
-        """What an oracle's ``lastprice()`` gives; None is no price."""
+        """What an oracle's ``lastprice()`` gives; None is not a price."""
         self.set_lastprice(oracle, token, VOID if price is None else price_data(price, timestamp))
 
     def set_lastprice(self, oracle: str, token: str, result: ScVal | bytes | str) -> None:

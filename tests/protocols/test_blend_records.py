@@ -110,7 +110,7 @@ class TestVerifying:
 
     @pytest.mark.parametrize("origin", [Origin.EVENT, Origin.LISTED, Origin.SNAPSHOT])
     def test_nobody_answers(self, origin: Origin) -> None:
-        """A contract with a pool's code that no factory deployed is no market by itself."""
+        """A contract with a pool's code that no factory deployed is not a market by itself."""
         reading = chain("C").read([named("C", origin)], BOTH).result
 
         assert [] == read_of(reading)
@@ -215,7 +215,7 @@ class TestFactories:
     @pytest.mark.parametrize(
         ("value", "detail"),
         [
-            (address(account("x")), "field PoolFact is no contract"),
+            (address(account("x")), "field PoolFact is not a contract"),
             (u32(1), "field PoolFact: expected address, found u32"),
             (VOID, "field PoolFact is missing"),
         ],

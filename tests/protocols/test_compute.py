@@ -440,7 +440,7 @@ class TestTerms:
         assert row["can_withdraw"]
 
     def test_an_operation_that_is_closed_already(self) -> None:
-        """The price is no reason for what is closed without it."""
+        """The price is not a reason for what is closed without it."""
         module = TwoPools(can_borrow=False)
         module.without_price = WithoutPrice({"can_borrow": False})
         modules: Any = {"other": module}

@@ -197,7 +197,7 @@ P, Q = contract("P"), contract("Q")
         ((Emission(P, 5, 0), Emission(Q, 6, 0)), (None, None, None, "several_tokens")),
     ],
 )
-def test_rewards_at_a_time(emissions: Emissions, expected: rewards.Told) -> None:
+def test_rewards_at_a_time(emissions: Emissions, expected: rewards.Reward) -> None:
     """What has not ended counts, to the second before its end; of several tokens no sum is told."""
     assert expected == rewards.at(emissions, NOW)
 

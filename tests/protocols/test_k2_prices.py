@@ -110,7 +110,7 @@ def test_oracle_that_is_gone() -> None:
 
 
 def test_fewer_prices_than_asked_for() -> None:
-    """Prices that cannot be told apart are not used: each token is asked alone."""
+    """Prices that cannot be distinguished are not used: each token is asked alone."""
     ledger = three_reserves()
     set_batch(ledger, price_data(DOLLAR), price_data(2 * DOLLAR))
     for asset in ASSETS:
@@ -206,7 +206,7 @@ def test_routers_of_one_oracle_have_limits_of_their_own() -> None:
 
 
 def test_result_of_another_kind() -> None:
-    """A result that is no vector at all gives no price, not even when a token is asked alone."""
+    """A result that is not a vector at all gives no price, not even when a token is asked alone."""
     ledger = three_reserves()
     ledger.results[prices_call("A oracle", ASSETS)] = VOID
     for asset in ASSETS:
@@ -236,7 +236,7 @@ def test_no_oracle_and_an_account_for_one() -> None:
     """A router without an oracle is asked for nothing; an account cannot be asked."""
     for oracle, reason in (
         (None, "the market has no oracle"),
-        (address(account("A")), "the market's oracle is no contract"),
+        (address(account("A")), "the market's oracle is not a contract"),
     ):
         ledger = three_reserves()
         ledger.replace(router_instance("A", storage={"ORACLE": oracle}))

@@ -150,7 +150,7 @@ class TestAvailable:
         assert 501 * 10**7 == usdc["borrow_cap"]
 
     def test_balance_of_another_token(self) -> None:
-        """A token that is no Stellar asset is asked for the balance."""
+        """A token that is not a Stellar asset is asked for the balance."""
         ledger = market_a()
         ledger.replace(token_instance("XLM", b"XLM"))
         ledger.results[balance_call(XLM, contract("A aXLM"))] = i128(8)

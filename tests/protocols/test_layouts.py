@@ -110,7 +110,7 @@ def test_pool_ids_of_xoxno() -> None:
 )
 def test_other_pool_ids_of_xoxno(text: str) -> None:
     """Only the one spelling of a hub's 32-bit number and a contract is a pool id."""
-    with pytest.raises(DecodeError, match="no pool of XOXNO"):
+    with pytest.raises(DecodeError, match="is not a pool of XOXNO"):
         xoxno_layout.hub_asset(text)
 
 
@@ -163,7 +163,7 @@ MANY = [f"T{number}" for number in range(blend_layout.MAX_RESERVES + 1)]
         (
             xoxno_layout.decode_controller,
             xoxno.controller("A", storage={"Pool": address(account("a"))}),
-            "field Pool is no contract",
+            "field Pool is not a contract",
         ),
     ],
 )

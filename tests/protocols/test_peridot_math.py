@@ -156,7 +156,7 @@ def test_after_the_accrual_the_quote_is_known() -> None:
 
 
 def test_code_that_is_not_known() -> None:
-    """A vault of which nothing says how it counts has numbers if both ways give the same, and else none."""
+    """A vault of which nothing says how it counts has numbers if in both directions give the same, and else none."""
     alike = BOOSTED | {"boost_rule": 2, "boost_quoted": 900 * 10**7, "boost_cached_at": NOW}
     found, failures = computed(alike, BOOSTED | {"boost_rule": 2}, PLAIN)
 

@@ -216,7 +216,7 @@ class TestBoosted:
         assert (499 * 10**7, 10_020) == (row["total_supplied"], row["utilization_bps"])
 
         for answer, detail in (
-            (u128(0), "what it lacks is not told"),
+            (u128(0), "what it lacks is not known"),
             ("HostError: trapped", "get_total_underlying()"),
         ):
             ledger.set_function("XLM vault", "get_total_underlying", answer)
@@ -275,7 +275,7 @@ class TestCash:
         assert (10**6, 488 * 10**7) == self.rate(ledger)
 
     def test_what_is_out_of_reach(self) -> None:
-        """Where nothing is lent, a balance that cannot be told costs only what can be withdrawn and borrowed."""
+        """Where nothing is lent, a balance that cannot be determined costs only what can be withdrawn and borrowed."""
         ledger = market()
         ledger.replace(stored("XLM vault", "TotalBorrowed", u128(0)))
         for lose, why in ((ledger.archive, "is archived"), (ledger.remove, "has no balance of its token")):

@@ -61,7 +61,7 @@ class TestPriceFrame:
 
     @pytest.mark.parametrize("given_", [quote(None), quote(5, decimals=None)], ids=["no price", "no decimals"])
     def test_never_half(self, given_: Quote) -> None:
-        """A protocol that forgets to refuse what is no price does not get one published."""
+        """A protocol that forgets to refuse what is not a price does not get one published."""
         row = row_of(given_)
 
         assert ("the oracle gave no price", None, None) == (
@@ -82,7 +82,7 @@ class TestPriceFrame:
         ],
     )
     def test_what_a_history_cannot_hold(self, given_: Quote, reason: str) -> None:
-        """A number the history has no room for is no price, so that it costs the pool its price and not its row."""
+        """A number the history has no room for is not a price, so that it costs the pool its price and not its row."""
         row = row_of(given_)
 
         assert reason == row["price_reason"]

@@ -71,7 +71,7 @@ class TestReading:
         assert {7} == set(ledger.read([candidate("S")]).result.columns["window"])
 
     def test_reserve_of_another_type(self) -> None:
-        """A reserve without shares and debt lends nothing: it is no pool, and that is said."""
+        """A reserve without shares and debt lends nothing: it is not a pool, and that is said."""
         ledger = market()
         rwa = reserve_data("XLM", reserve_type=vec(symbol("RWA")))
         ledger.change("S", {variant("ReserveAssetKey", "XLM"): rwa})

@@ -82,7 +82,7 @@ ALULA_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"interest_rate_modifier_bps": -1}, "field interest_rate_modifier_bps is negative"),
     ({"token_decimals": u32(39)}, "39 token_decimals"),
     ({"last_accrual_timestamp": u64(2**62)}, "beyond any time"),
-    ({"token_address": address(account("T"))}, "token_address is no contract"),
+    ({"token_address": address(account("T"))}, "token_address is not a contract"),
     ({"config": alula.pool_config(10_001)}, "take_rate_bps is 10001"),
     ({"config": alula.pool_config(accrual_model=alula.unit("Simple"))}, "accrual_model Simple is not known"),
     ({"config": alula.pool_config(interest_rate_model=vec(symbol("Linear"), u32(1)))}, "Linear is not known"),
@@ -94,7 +94,7 @@ K2_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"variable_borrow_index": 10**38}, f"variable_borrow_index is {10**38}, which has more than 38 digits"),
     ({"current_liquidity_rate": 2**128 - 1}, "which has more than 38 digits"),
     ({"last_update_timestamp": 2**62}, "field last_update_timestamp is beyond any time"),
-    ({"a_token_address": address(account("A"))}, "field a_token_address is no contract"),
+    ({"a_token_address": address(account("A"))}, "field a_token_address is not a contract"),
     ({"configuration": k2.bitmap(decimals=39)}, "39 decimals, more than 38"),
     ({"configuration": k2.bitmap(reserve_factor=10_001)}, "the reserve factor is 10001, above 10000"),
 ]
@@ -162,7 +162,7 @@ POOLS: list[tuple[str, Change, str, str]] = [
         "blend",
         put((DATA[0], blend.reserve_data("A", "USDC", "v2")[1])),
         "undecodable",
-        "the entry stands under another key than the one that was asked for",
+        "the entry is under another key than the one that was asked for",
     ),
     (
         "blend",
@@ -204,7 +204,7 @@ POOLS: list[tuple[str, Change, str, str]] = [
     ("peridot", put(vault("ReserveFactorScaled", u128(10**6 + 1))), "undecodable", "is 1000001, above 1000000"),
     ("peridot", put(vault("TotalReserves", u128(2**127))), "undecodable", "more than any token has"),
     ("peridot", put(vault("LastUpdateTime", u64(2**62))), "undecodable", "LastUpdateTime is beyond any time"),
-    ("peridot", put(vault("BoostedVault", address(account("a")))), "undecodable", "BoostedVault is no contract"),
+    ("peridot", put(vault("BoostedVault", address(account("a")))), "undecodable", "BoostedVault is not a contract"),
     (
         "peridot",
         put(vault("Peridottroller", address(contract("D")))),
@@ -311,11 +311,11 @@ MARKETS: list[tuple[str, Change, str, str]] = [
         "undecodable",
         "pool instance.Config: field oracle",
     ),
-    ("blend", put(blend.reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an asset stands twice"),
+    ("blend", put(blend.reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an asset is listed twice"),
     *(
         ("blend", put(entry(A, symbol("ResList"), value)), "undecodable", f"ResList{detail}")
         for value, detail in (
-            (vec(address(account("XLM"))), ": an asset is no contract"),
+            (vec(address(account("XLM"))), ": an asset is not a contract"),
             ((VEC, None), ": the vector is missing"),
             (vec(symbol("T")), "[0]: expected address, found symbol"),
         )
@@ -323,19 +323,19 @@ MARKETS: list[tuple[str, Change, str, str]] = [
     *(
         ("alula", put(entry(A, alula.unit("AllPools"), value)), "undecodable", f"AllPools{detail}")
         for value, detail in (
-            (vec(address(XLM), address(XLM)), ": a pool stands twice"),
+            (vec(address(XLM), address(XLM)), ": a pool is listed twice"),
             ((VEC, None), ": the vector is missing"),
             (vec(symbol("a")), "[0]: expected address"),
             (vec(*map(address, map(contract, MANY))), ": 65 addresses"),
-            (vec(address(account("a"))), ": a pool is no contract"),
+            (vec(address(account("a"))), ": a pool is not a contract"),
         )
     ),
     *(
         ("k2", put(entry(A, symbol("RLIST"), value)), "undecodable", detail)
         for value, detail in (
             (vec(*map(address, map(contract, MANY))), "65 addresses, more than 64"),
-            (vec(address(XLM), address(XLM)), "a reserve stands twice"),
-            (vec(address(account("A"))), "is no contract"),
+            (vec(address(XLM), address(XLM)), "a reserve is listed twice"),
+            (vec(address(account("A"))), "is not a contract"),
         )
     ),
     ("k2", without(k2.reserve_list("A", [])), "absent", "list of reserves (RLIST) is missing"),
@@ -349,8 +349,8 @@ MARKETS: list[tuple[str, Change, str, str]] = [
     *(
         ("slender", slender_with(variant("Reserves"), vec(*map(address, listed))), "undecodable", detail)
         for listed, detail in (
-            ((XLM, XLM), "a reserve stands twice"),
-            ((account("A"),), "is no contract"),
+            ((XLM, XLM), "a reserve is listed twice"),
+            ((account("A"),), "is not a contract"),
             (map(contract, MANY), "65 addresses, more than 64"),
         )
     ),
@@ -360,7 +360,7 @@ MARKETS: list[tuple[str, Change, str, str]] = [
 
 @pytest.mark.parametrize(("protocol", "change", "reason", "detail"), MARKETS)
 def test_market(protocol: str, change: Change, reason: str, detail: str) -> None:
-    """The market is unread with the reason and is no row of the markets; another one of the protocol stays."""
+    """The market is unread with the reason and is not a row of the markets; another one of the protocol stays."""
     ledger: Any = ledger_of(protocol)
     if protocol in ("alula", "blend", "k2"):
         ledger.add_market("B", **({"generation": "v2"} if protocol == "blend" else {}))

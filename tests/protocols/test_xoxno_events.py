@@ -57,7 +57,7 @@ def test_updates() -> None:
 
 
 def test_what_a_list_has_is_not_named() -> None:
-    """A pool of the package's lists is no news, also on mainnet."""
+    """A pool of the package's lists is not a news, also on mainnet."""
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     xlm = HubMarket(1, mainnet.pools[0].token, 7)
 
@@ -83,7 +83,7 @@ NINE = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6)
         (event(CONTROLLER, "create", struct_map({"hub_id": u32(1)})), "field base_asset is missing"),
         (
             event(CONTROLLER, "create", struct_map({"hub_id": u32(1), "base_asset": address(account("a"))})),
-            "is no contract",
+            "is not a contract",
         ),
         (event(POOL, "batch_state_update", VOID), "batch_state_update: expected"),
         (event(POOL, "batch_state_update", vec(VOID)), "batch_state_update: expected"),
@@ -94,7 +94,7 @@ NINE = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6)
             event(POOL, "batch_state_update", vec(*[vec(*NINE)] * (MAX_POOLS_IN_EVENT + 1))),
             "257 pools, more than 256",
         ),
-        (event(contract("stranger"), "batch_state_update", vec(vec(*NINE))), "no known pool contract"),
+        (event(contract("stranger"), "batch_state_update", vec(vec(*NINE))), "not a known pool contract"),
         (event(POOL, "other", vec()), "none that name"),
         (ContractEvent(POOL, 7, (), vec()), "none that name"),
         (ContractEvent(POOL, 7, (u32(1), symbol("create")), vec()), "none that name"),

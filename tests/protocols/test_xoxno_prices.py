@@ -191,7 +191,7 @@ NO = {"valid": flag(False)}
     ],
 )
 def test_which_prices_are_refused(changes: dict[str, ScVal], reason: str | None) -> None:
-    """What ``prices`` would fail on is no price, with its reason: contracts/price-aggregator/src/engine.rs:123."""
+    """What ``prices`` would fail on is not a price, with its reason: contracts/price-aggregator/src/engine.rs:123."""
     assert reason == refusal(quote(2 * WAD, NOW, **changes))
 
 

@@ -147,7 +147,7 @@ class TestFailures:
         assert [(4, 1)] == tables.markets.select("pool_count", "unread_count").rows()
 
     def test_a_pool_id_that_is_none(self) -> None:
-        """A remembered pool that is no hub and token is named and costs nothing."""
+        """A remembered pool that is not a hub and token is named and costs nothing."""
         tables = three_pools().compute(
             [candidate("A"), candidate("A", "USDC", Origin.REMEMBERED)], [deployment("A", POOLS)]
         )

@@ -41,7 +41,7 @@ def xoxno_repository() -> Path:
     if not _FOLDER:
         pytest.skip(f"no copy of XOXNO/rs-lending-xlm is at hand; set {VARIABLE} to its folder")
     if not (Path(_FOLDER) / "contracts" / "pool").is_dir():
-        pytest.fail(f"{VARIABLE} names {_FOLDER}, which is no copy of XOXNO/rs-lending-xlm")
+        pytest.fail(f"{VARIABLE} names {_FOLDER}, which is not a copy of XOXNO/rs-lending-xlm")
     return Path(_FOLDER)
 
 

@@ -325,7 +325,7 @@ def test_two_publishers_at_once() -> None:
 
 
 def test_a_pointer_that_moved_is_left_alone() -> None:
-    """Should another publisher move the pointer in spite of the lock, its run stands and this one has lost."""
+    """Should another publisher move the pointer in spite of the lock, its run is published and this one has lost."""
     store = MemoryStore()
     publish_run(store, make_run(100))
 

@@ -355,7 +355,7 @@ def current_manifest(data: bytes | None) -> Callable[[Store], None]:
     ],
 )
 def test_nothing_is_removed_in_doubt(damage: Callable[[Store], None], reason: str) -> None:
-    """When it cannot be told what is needed, nothing at all is removed, and the result says why."""
+    """When it cannot be determined what is needed, nothing at all is removed, and the result says why."""
     clock = TestClock()
     store = MemoryStore(clock=clock)
     publish_run(store, make_run(100), clock)

@@ -143,7 +143,7 @@ def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
     ],
 )
 def test_each_kind(before: Tables, after: Tables, expected: list[tuple[str, ...]]) -> None:
-    """Every kind of change is told once, with what was and what is; what is not known, or came back, is no change."""
+    """Every kind of change is listed once, with before and after; what is not known, or came back, is not a change."""
     found = between(before, after)
 
     assert expected == [(each.kind, each.market, each.pool, each.before, each.after) for each in found]

@@ -100,7 +100,7 @@ def test_the_description_names_every_field(tree: Path) -> None:
 
 
 def test_it_can_refuse(tree: Path) -> None:
-    """The description is no rubber stamp: a field too few, another type or form is refused."""
+    """The description is not a rubber stamp: a field too few, another type or form is refused."""
     page = json.loads((tree / "v1/assets/index.json").read_bytes())
     row = page["data"][0]
     for name in PoolSnapshot.__struct_fields__:

@@ -487,7 +487,7 @@ def test_a_pool_without_a_price() -> None:
 
 @pytest.mark.parametrize("seconds", [-1, 253_402_300_800, 2**63 - 1])
 def test_a_price_of_no_date(seconds: int) -> None:
-    """A price is shown also when its oracle gives a time that is no date; the time is null."""
+    """A price is shown also when its oracle gives a time that is not a date; the time is null."""
     detail = rendered(price_timestamp=seconds)
 
     assert ("100000000000000", None) == (detail["price"]["value"], detail["price"]["time"])
@@ -511,7 +511,7 @@ def test_contracts_without_code_of_their_own() -> None:
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, object], wrong: str) -> None:
-    """A row that says valid and has no price, or has an amount behind a closed gate, is no document."""
+    """A row that says valid and has no price, or has an amount behind a closed gate, is not a document."""
     with pytest.raises(CheckError, match=re.escape(f"$.{wrong}")):
         rendered(**changes)
 

@@ -27,7 +27,7 @@ from tests.s3.reader import run_at
 
 EXIT_SWEEP_REFUSED = 60
 EXIT_BUG = 70
-"""Something was raised that is no ExporterError."""
+"""Something was raised that is not an ExporterError."""
 
 KILLED = (-9, 255)
 """What the exit code of a killed process may be: once in some hundred times the fork server cannot tell the signal."""

@@ -125,9 +125,9 @@ def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.put("v1/a", b"1")
     store.put("v1/b/c", b"1")
-    with pytest.raises(StoreError, match=r"write v1/a/x: .*a file stands where a folder is needed"):
+    with pytest.raises(StoreError, match=r"write v1/a/x: .*a file is in the place of a folder"):
         store.put("v1/a/x", b"1")
-    with pytest.raises(StoreError, match=r"write v1/b: .*a folder stands where a file is needed"):
+    with pytest.raises(StoreError, match=r"write v1/b: .*a folder is in the place of a file"):
         store.put("v1/b", b"1")
 
     assert None is store.get("v1/a/x")
@@ -136,7 +136,7 @@ def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """Something that is no file is no object, and reading it does not hang."""
+    """Something that is not a file is not an object, and reading it does not hang."""
     os.mkfifo(tmp_path / "pipe")
 
     assert None is FolderStore(tmp_path).get("pipe")

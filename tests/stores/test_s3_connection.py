@@ -138,7 +138,7 @@ def test_no_server_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("credentials")
 def test_bad_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint that is no URL is an error of the configuration that does not repeat it."""
+    """An endpoint that is not an URL is an error of the configuration that does not repeat it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "user:hush@host")
     with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL_S3") as refused:
         S3Store("bucket", "x", options=OPTIONS).get("a")

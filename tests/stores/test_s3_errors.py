@@ -22,7 +22,7 @@ FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
 
 @pytest.fixture(scope="module")
 def running_bucket() -> Iterator[WireBucket]:
-    """A bucket that can be told what to answer."""
+    """A bucket that can be determined what to answer."""
     with WireBucket() as bucket:
         yield bucket
 

@@ -161,7 +161,7 @@ def test_names_that_read_like_parameters_are_refused(path: str, query: str, name
 
     assert isinstance(answer, Problem)
     assert 400 == answer.status
-    assert answer.detail.startswith(f"{name} is no parameter of {path}: ")
+    assert answer.detail.startswith(f"{name} is not a parameter of {path}: ")
     assert accepted in answer.detail
 
 
@@ -316,7 +316,7 @@ def test_paths_pick_a_file(path: str, keys: tuple[str, ...]) -> None:
     ["x", M[:-1], f"{M}A", M.lower(), f"G{M[1:]}", f"{M}%0A", f"{M}%20", "%C3%A9", "a:b", "C" * 5000, f"{M}.html"],
 )
 def test_ill_formed_markets_are_400(market: str) -> None:
-    """A market that is no contract address is refused, not looked for."""
+    """A market that is not a contract address is refused, not looked for."""
     answer = route(f"/v1/markets/{market}", "", SIZES)
 
     assert isinstance(answer, Problem)

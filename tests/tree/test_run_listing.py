@@ -60,10 +60,10 @@ GOOD = {"key": ["a", "b"], "kind": ["page", "document"], "bytes": [1, 2], "sha25
         ({"key": ["../a", "b"]}, "a malformed key"),
         ({"key": ["a", "b/.c"]}, "a malformed key"),
         ({"key": ["a", "b" * 2000]}, "a malformed key"),
-        ({"kind": ["page", "leaf"]}, "is no listing"),
+        ({"kind": ["page", "leaf"]}, "is not a listing"),
         ({"bytes": [1, -1]}, "a size below 0"),
-        ({"bytes": ["a", "b"]}, "is no listing"),
-        ({"sha256": [b"1" * 32, b"1" * 31]}, "no SHA-256"),
+        ({"bytes": ["a", "b"]}, "is not a listing"),
+        ({"sha256": [b"1" * 32, b"1" * 31]}, "not a SHA-256"),
     ],
 )
 def test_what_is_no_listing(change: dict[str, list[object]], reason: str) -> None:
@@ -84,7 +84,7 @@ def test_bytes_that_are_no_parquet(cut: int) -> None:
     """What is cut off or no Parquet at all is refused; so is a file without one of the columns."""
     data = RunListing.of([listed("a")]).parquet
     for damaged in (data[:cut], b"{}", pl_bytes(pl.DataFrame({"key": ["a"]}))):
-        with pytest.raises(CheckError, match="is no listing"):
+        with pytest.raises(CheckError, match="is not a listing"):
             RunListing.from_parquet(damaged)
 
 

@@ -79,7 +79,7 @@ def is_instance_key(key: bytes) -> bool:
 
 
 def names_no_contract(key: bytes) -> bool:
-    """Whether a LedgerKey XDR is of data of an account or another address that is no contract: nothing has such."""
+    """Whether a LedgerKey XDR is of data of an account or another address that is not a contract: nothing has such."""
     return key[:4] == _OF_CONTRACT[:4] and key[:8] != _OF_CONTRACT
 
 
@@ -91,7 +91,7 @@ def variant_key(contract: str, variant: str, *values: ScVal, durability: int = P
 
 @cache
 def _variant(variant: str, values: int) -> bytes:
-    """How a vector begins of a variant's symbol and so many values."""
+    """How a vector begins of a variant's symbol and this many values."""
     return struct.pack(">III", scval.VEC, 1, 1 + values) + encode_scval(symbol(variant))
 
 
@@ -203,7 +203,7 @@ def instance_of(entry: ContractData) -> ContractInstance:
 # and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (docs/rpc.md, "Ends of lives").
 
 ARCHIVED = 0
-"""What `RawEntry.live_until` is for an archived entry; when it expired is not told."""
+"""What `RawEntry.live_until` is for an archived entry; when it expired is not known."""
 
 
 def is_temporary(key: bytes) -> bool:

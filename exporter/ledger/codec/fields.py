@@ -50,7 +50,7 @@ class Fields:
         for key, value in pairs or ():
             if key[0] == scval.SYMBOL:  # other keys (a token's own enum keys) are none of our fields
                 if key[1] in self._values:
-                    raise DecodeError(f"{what}: field {key[1]} stands twice")
+                    raise DecodeError(f"{what}: field {key[1]} is listed twice")
                 self._values[key[1]] = value
 
     @classmethod
@@ -104,7 +104,7 @@ class Fields:
     def contract(self, name: str) -> str:
         address = self.address(name)
         if not address.startswith("C"):
-            raise DecodeError(f"{self._what}: field {name} is no contract")
+            raise DecodeError(f"{self._what}: field {name} is not a contract")
         return address
 
     def string(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""ScVal, the value type of Soroban contracts, as plain Python values, and its XDR form both ways.
+"""ScVal, the value type of Soroban contracts, as plain Python values, and its XDR form in both directions.
 
 An ScVal is a pair ``(kind, payload)``: lossless, hashable, and it encodes back to the same bytes, so that a
 hash over it is a hash over what the ledger holds. The kinds and their payloads:
@@ -17,7 +17,7 @@ hash over it is a hash over what the ledger holds. The kinds and their payloads:
 | CONTRACT_INSTANCE | `ContractInstance` |
 
 Decoding is strict (truncated, trailing or non-canonical bytes are errors) and bounded in depth. An unknown
-union arm raises `DecodeError`, so it costs the one entry it stands in and no other.
+union arm raises `DecodeError`, so it costs the one entry it is in and no other.
 Source of the layout: Stellar-contract.x of stellar-xdr, protocol 30.
 """
 
@@ -98,7 +98,7 @@ EXTERNAL_REF: Final = 2
 
 
 class ContractInstance(NamedTuple):
-    """What stands under a contract's instance key.
+    """What is under a contract's instance key.
 
     ``executable`` is WASM, STELLAR_ASSET or EXTERNAL_REF. ``wasm_hash`` is set for WASM only; ``external`` is
     (owner strkey, tag bytes) for EXTERNAL_REF only, where another contract's entry decides which code runs.
@@ -182,7 +182,7 @@ def _number(kind: int, layout: str) -> _Read:
 
 
 def _wide(kind: int, size: int, *, signed: bool) -> _Read:
-    """Reads a number of so many bytes."""
+    """Reads a number of this many bytes."""
 
     def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
         content = data[position : position + size]

@@ -75,7 +75,7 @@ def address(data: bytes, position: int) -> int:
 
 
 def value(data: bytes, position: int, count: int = 1) -> int:
-    """So many SCVals, one after the other."""
+    """This many SCVals, one after the other."""
     fixed, opaques, containers, addresses, read = _FIXED, _OPAQUES, _CONTAINERS, _ADDRESSES, word
     while count:  # each step moves forward, so the end of the bytes ends it
         count -= 1
@@ -436,7 +436,7 @@ def contract_events(
 ) -> int:
     """An array of ContractEvents, each after ``head`` bytes of what wraps it.
 
-    ``seen`` is told of each that has a contract: its id, and where the event begins and ends.
+    ``seen`` gets each that has a contract: its id, and where the event begins and ends.
     """
     (count,) = word(data, position)
     if not count:

@@ -74,7 +74,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What `classify` needs to know beside the failure.
+    """What `classify` needs to know in addition to the failure.
 
     ``keys`` is how many ledger keys the failed request names; ``repeats`` how often this endpoint has failed it in
     the same way before; ``others`` whether another endpoint has not been asked at all yet.
@@ -89,7 +89,7 @@ class Situation:
 class Rule:
     """One row of the table: what to do at first, when it happens again, and when nobody else is left to ask.
 
-    ``single`` stands in for a split of what cannot be split. ``lasting`` failures will not go away within one call.
+    ``single`` replaces a split of what cannot be split. ``lasting`` failures will not go away within one call.
     ``blame`` puts the endpoint aside for later calls too; ``stale`` marks it as lagging. ``wait_s`` is the range of
     the wait before asking again, where the usual growing one does not fit.
     """
@@ -254,7 +254,7 @@ HTTPX_ERRORS: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, 
 
 
 def failure_of(error: Exception) -> Failure:
-    """The failure that an exception of the HTTP client, or of the operating system below it, stands for."""
+    """The failure that an exception of the HTTP client, or of the operating system below it, represents."""
     for kind_of_error in type(error).__mro__:
         if kind_of_error in HTTPX_FAILURES:
             kind, text = HTTPX_FAILURES[kind_of_error]

@@ -27,7 +27,7 @@ _HEADERS: Final = {
 }
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _BROKEN_GZIP: Final = Failure(FailureKind.UNUSABLE, "the answer's compression is broken")
-_LONGEST_RETRY_AFTER: Final = 20  # characters of a number; anything longer is no time
+_LONGEST_RETRY_AFTER: Final = 20  # characters of a number; anything longer is not a time
 
 _ADVICE: Final[dict[int, str]] = {
     401: "it wants a key, or another one: check rpc_urls",
@@ -43,7 +43,7 @@ _ADVICE: Final[dict[int, str]] = {
 
 
 class HttpPoster:
-    """Sends request bodies to endpoints. ``received`` is told the size of each answer, decompressed."""
+    """Sends request bodies to endpoints. ``received`` gets the size of each answer, decompressed."""
 
     def __init__(
         self,

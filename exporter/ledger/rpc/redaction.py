@@ -21,7 +21,7 @@ MESSAGE_LENGTH: Final = 300
 
 # Longer texts are cut to this before they are searched, so that a hostile answer costs no time.
 _SEARCHED_LENGTH: Final = 16_384
-# A shorter piece of a path ("v1", "rpc") is no secret, and replacing it would garble innocent texts.
+# A shorter piece of a path ("v1", "rpc") is not a secret, and replacing it would garble innocent texts.
 _SHORTEST_PIECE: Final = 4
 _LONGEST_WORD: Final = 20
 

@@ -279,7 +279,7 @@ def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tupl
 
 
 def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str, Any]:
-    """The parameters of ``getEvents``. A cursor stands for the ledger to start at."""
+    """The parameters of ``getEvents``. A cursor replaces the ledger to start at."""
     if not 1 <= len(filters) <= MAX_FILTERS or any(len(each.contracts) > MAX_FILTERS for each in filters):
         raise ValueError(f"a request has 1 to {MAX_FILTERS} filters, of at most {MAX_FILTERS} contracts each")
     asked = [

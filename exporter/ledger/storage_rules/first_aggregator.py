@@ -1,7 +1,7 @@
 """Blend's oracle aggregator of 2024: persistent settings for each asset, and the upstream's last price as it is.
 
 A build of early 2025 keeps the same entries but looks further back where the upstream gives no last price; entries
-cannot tell the two apart, so that such a case has no answer (docs/oracles.md, "Blend's oracle aggregator").
+cannot distinguish them, so that such a case has no answer (docs/oracles.md, "Blend's oracle aggregator").
 """
 
 from __future__ import annotations

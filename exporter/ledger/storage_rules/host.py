@@ -34,7 +34,7 @@ Call: TypeAlias = Sequence[Any]
 
 
 class NotFromStorageError(Exception):
-    """What the call gives cannot be told from entries; the message says what is missing or unknown."""
+    """The call's result could not be computed from entries; the message says what is missing or unknown."""
 
 
 class TrapError(Exception):
@@ -109,7 +109,7 @@ class StorageHost:
     def contract(self, address: str) -> Contract:
         """A contract by its strkey. One without an instance may as well be one that is not held."""
         if not address.startswith("C"):
-            raise NotFromStorageError(f"{address} is no contract")
+            raise NotFromStorageError(f"{address} is not a contract")
         entry = self.entry(entries.instance_key(address))
         if entry is None:
             raise NotFromStorageError(f"the instance of {address} is not held")
@@ -188,7 +188,7 @@ def truncated(dividend: int, divisor: int) -> int:
 
 
 def rescaled(price: int, given: int, wanted: int) -> int:
-    """A price of so many decimals in other ones, truncated as Rust's division does."""
+    """A price of this many decimals in other ones, truncated as Rust's division does."""
     if abs(given - wanted) > 38:  # 10^39 does not fit
         raise TrapError(PANIC)
     return truncated(price, 10 ** (given - wanted)) if given > wanted else signed(price * 10 ** (wanted - given))

@@ -95,7 +95,7 @@ class _Oracle:
         """All of them, those of one adapter asked for together: where that fails, all fail."""
         self.check_paused()
         if len(set(assets)) != len(assets):
-            raise NotFromStorageError("an asset stands twice, and the second price is compared with the first")
+            raise NotFromStorageError("an asset is listed twice, and the second price is compared with the first")
         found: dict[int, tuple[int, int]] = {}
         adapter: str | None = None
         together: dict[int, tuple[ScVal, Fields]] = {}
@@ -256,7 +256,7 @@ class _Oracle:
 
 
 def _normalized(price: int, given: int, wanted: int) -> int:
-    """A price of so many decimals in other ones, rounded down."""
+    """A price of this many decimals in other ones, rounded down."""
     if abs(given - wanted) > 38:  # 10^39 does not fit into a u128
         raise _RefusedError(OVERFLOW)
     scaled: int = price // 10 ** (given - wanted) if given > wanted else price * 10 ** (wanted - given)

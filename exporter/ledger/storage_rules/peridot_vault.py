@@ -1,6 +1,6 @@
 """Peridot's vaults: what they owe, own and could pay out, where no cash is boosted.
 
-Layout: docs/protocols/peridot.md. What boosted cash is worth is told by the contract that it was put into.
+Layout: docs/protocols/peridot.md. Only the contract that boosted cash was put into knows what it is worth.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _borrowed(host: StorageHost, contract: Contract) -> int:
 def _underlying(host: StorageHost, contract: Contract) -> int:
     """What suppliers own: cash and what is lent, less reserves and fees."""
     if host.data(contract.address, vec(symbol("BoostedVault"))) is not None:
-        raise NotFromStorageError("the vault has boosted its cash, and what that is worth another contract tells")
+        raise NotFromStorageError("the vault has boosted its cash, and only another contract knows what that is worth")
     cash = host.data(contract.address, vec(symbol("ManagedCash")))
     if cash is None:
         raise NotFromStorageError("the vault has not counted its cash yet")

@@ -14,7 +14,7 @@ from exporter.ledger.codec.scval_encode import string, symbol, u64, vec
 from exporter.ledger.storage_rules.host import Call, Contract, StorageHost, TrapError, items, unknown_function
 
 ADAPTERS: Final = {"CA526Y2NQWGWVVQ7RFFPGAZMU66PSYJ3UC2MTVAV4ZU7OM5BOPHDXUSG"}
-"""Mainnet's adapter. An adapter has nothing in its instance that tells it, so others are known by their code."""
+"""Mainnet's adapter. Nothing in an adapter's instance identifies it, so others are known by their code."""
 
 MAX_AGE_MS: Final = 30 * 60 * 60 * 1000
 MISSING: Final = "Error(Storage, MissingValue)"

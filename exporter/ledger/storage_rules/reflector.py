@@ -46,7 +46,7 @@ class Release(Enum):
 
 
 RELEASES: Final = {"df88820e231ad8f3027871e5dd3cf45491d7b7735e785731466bfc2946008608": Release.FOUR}  # 4.1.0
-"""Deployed code by its hash. For other code the version in the wasm tells, where the code is held."""
+"""Deployed code by its hash. For other code the version in the wasm decides, where the code is held."""
 
 
 def recognises(_host: StorageHost, contract: Contract) -> bool:
@@ -55,7 +55,7 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def release_of(host: StorageHost, contract: Contract) -> Release:
-    """The release. Raises `NotFromStorageError` where neither the hash nor the code tells."""
+    """The release. Raises `NotFromStorageError` where neither the hash nor the code shows it."""
     known = RELEASES.get((contract.instance.wasm_hash or b"").hex())
     if known is not None:
         return known
@@ -153,7 +153,7 @@ class _Oracle:
         return int(expect(prices[before], scval.I128, "price"))
 
     def _was_updated(self, index: int, ago: int) -> bool:
-        """Whether the asset had a price so many periods before the last update: 256 bits for each asset."""
+        """Whether the asset had a price this many periods before the last update: 256 bits for each asset."""
         value = self.contract.storage.get(string("history"))
         bits: bytes = b"" if value is None else expect(value, scval.BYTES, "history")
         own = bits[32 * index : 32 * index + 32].ljust(32, b"\0")

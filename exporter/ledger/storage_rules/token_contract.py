@@ -32,7 +32,7 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             return present(contract.fields.struct("METADATA").get(_METADATA[call[0]]))
         case ["balance", (scval.ADDRESS, str(holder)) as owner]:
             if contract.instance.executable != STELLAR_ASSET or not holder.startswith("C"):
-                raise NotFromStorageError("only a contract's balance of a Stellar asset stands in a known entry")
+                raise NotFromStorageError("only a contract's balance of a Stellar asset has a known entry")
             stored = host.data(contract.address, vec(symbol("Balance"), owner))
             return i128(0 if stored is None else Fields.of(stored, "Balance").i128("amount"))
     raise unknown_function(call)

@@ -327,7 +327,7 @@ def _combined(readings: list[Reading | None], oracle: Fields) -> Outcome:
 
 
 def _within(first: int, second: int, most: int) -> bool:
-    """Whether the larger is at most so many basis points of the smaller, rounded half up."""
+    """Whether the larger is at most this many basis points of the smaller, rounded half up."""
     high, low = max(first, second), min(first, second)
     if low <= 0:
         return False

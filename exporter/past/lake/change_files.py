@@ -47,7 +47,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class RangeFacts(msgspec.Struct, frozen=True):
-    """What a range's file says of the range besides its ledgers: header hashes are hex, empty where nothing was read.
+    """What a range's file has in addition to its ledgers: header hashes are hex, empty where nothing was read.
 
     ``touched`` is how many ledgers were walked, ``bytes`` how many came from the lake when decompressed.
     """

@@ -124,7 +124,7 @@ def decode_instance(entry: Entry) -> MarketInstance:
     """
     instance = instance_of(entry.contract_data())
     if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("market instance: the contract has no wasm code of its own, so it is no Alula market")
+        raise DecodeError("market instance: the contract has no wasm code of its own, so it is not an Alula market")
     storage = Fields(_unit_keys(instance.storage), "market instance")
     variant, _ = _variant(storage, "MarketStatus", "market instance")
     return MarketInstance(
@@ -156,9 +156,9 @@ def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:
         return ()
     pools = addresses(entry.value, "AllPools", MAX_POOLS)
     if len(set(pools)) != len(pools):
-        raise DecodeError("AllPools: a pool stands twice")
+        raise DecodeError("AllPools: a pool is listed twice")
     if not all(pool.startswith("C") for pool in pools):
-        raise DecodeError("AllPools: a pool is no contract")
+        raise DecodeError("AllPools: a pool is not a contract")
     return pools
 
 
@@ -204,7 +204,7 @@ def decode_pool(entry: Entry) -> PoolEntry:
 
 
 def _farm(pool: Fields, name: str) -> RewardReason:
-    """Nothing is paid where there is no farm; what one pays stands in a contract that is not read."""
+    """Nothing is paid where there is no farm; what one pays is in a contract that is not read."""
     value = pool.get(name)
     return RewardReason.NO_EMISSIONS if value is not None and value[0] == scval.VOID else RewardReason.NOT_READ
 
@@ -214,8 +214,8 @@ def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterabl
 
     The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage without `NOT_CONFIGURATION`,
     in ascending order of its keys' XDR; and for each pool of AllPools, in its order, the pool's address with a vector
-    of its token_address and its ``config``. In place of that vector stands an absent one for a pool without an
-    entry, and one without what cannot be decoded for an entry that is no such struct. Totals, rates and whatever else
+    of its token_address and its ``config``. That vector is absent for a pool without an
+    entry, and one without what cannot be decoded for an entry that is another struct. Totals, rates and whatever else
     a Pool entry holds are state.
     """
     storage = [pair for pair in instance.storage if not _names_one_of(pair[0], NOT_CONFIGURATION)]

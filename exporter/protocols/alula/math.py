@@ -61,7 +61,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a pool, in the order given.
 
     Nothing accrues here, so the accrued rates are the stored ones: those that the contract's own view computes from
-    the stored totals and modifier, not the snapshot of the last accrual that the Pool entry holds beside them.
+    the stored totals and modifier, not the snapshot of the last accrual that the Pool entry holds next to them.
     Indexes are the contract's share rates. Raises `ExactError` with the positions of the pools for which the
     contract's math has no result.
     """

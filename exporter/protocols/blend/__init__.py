@@ -1,4 +1,4 @@
-"""Blend, contract generations v1 and v2 (v2.1 is the v2 contract deployed anew): one pool a reserve.
+"""Blend, contract generations v1 and v2 (v2.1 is the v2 contract, deployed again): one pool a reserve.
 
 The rates that are published are those of the stored utilization and rate modifier, which is what Blend's own SDK
 and site show; totals are accrued to the close time of the ledger (docs/protocols/blend.md, "Formulas", and
@@ -39,7 +39,7 @@ class Blend(ProtocolModule):
         rates="the stored utilization and rate modifier: what the contract charges until the next operation",
         totals="brought to the ledger's close time, as the contract would compute them",
         prices="the market's own SEP-40 oracle; refused when not above zero, or older than a day",
-        limits="emissions of BLND are no part of the yields; they stand apart, under rewards",
+        limits="emissions of BLND are not in the yields; they are under rewards",
     )
     statuses: ClassVar = {
         "admin_active": "everything is open, by the admin",

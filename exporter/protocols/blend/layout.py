@@ -34,7 +34,7 @@ MAX_RESERVES = 64
 """The contract allows 32 (v1) or 30 (v2); a list longer than this is not one of Blend's."""
 
 MAX_ZONE_MARKETS = 50_000
-"""A ledger entry cannot hold a list of so many addresses; a longer one is not a reward zone."""
+"""A ledger entry cannot hold a list of this many addresses; a longer one is not a reward zone."""
 
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
@@ -99,7 +99,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
     """
     instance = instance_of(entry.contract_data())
     if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is no Blend pool")
+        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is not a Blend pool")
     storage = Fields(instance.storage, "pool instance")
     config = storage.struct("Config")
     generation = WASM_HASHES.get(instance.wasm_hash) or ("v2" if "min_collateral" in config else "v1")
@@ -134,9 +134,9 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
     if not assets:
         raise DecodeError("ResList: it is empty, which the contract never stores")
     if len(set(assets)) != len(assets):
-        raise DecodeError("ResList: an asset stands twice")
+        raise DecodeError("ResList: an asset is listed twice")
     if not all(asset.startswith("C") for asset in assets):
-        raise DecodeError("ResList: an asset is no contract")
+        raise DecodeError("ResList: an asset is not a contract")
     return assets
 
 
@@ -199,7 +199,7 @@ def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable
 
     The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage, in ascending order of its
     keys' XDR; and for each reserve, in the contract's order, its asset with a vector of its whole ResConfig value.
-    In place of that vector stands an absent one for a missing ResConfig, and for one that cannot be decoded the bytes
+    That vector is absent for a missing ResConfig, and for one that cannot be decoded the bytes
     of its entry.
     """
     reserves = [(address(asset), _configured(entry)) for asset, entry in zip(assets, configs, strict=True)]

@@ -53,7 +53,7 @@ RESERVE_COLUMNS = (
     "reactivity",
     "bstop_rate",
 )
-"""The raw columns that `project` reads beside `generation`: ResData, ResConfig and the pool's bstop_rate."""
+"""The raw columns that `project` reads in addition to `generation`: ResData, ResConfig and the pool's bstop_rate."""
 
 
 class Accrued(NamedTuple):
@@ -88,7 +88,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         reserves.hstack(rewards(columns)),
         "blend",
         generation,
-        total_collateral=0,  # in Blend collateral is supplied, and stands in that total
+        total_collateral=0,  # in Blend collateral is supplied, and is in that total
         last_accrual_time="last_time",
         supply_index="accrued_b_rate",
         borrow_index="accrued_d_rate",
@@ -321,7 +321,7 @@ def accrue(
 ) -> Accrued:
     """The state after the interest of the time since `last_time`, at one simple rate for the whole of it.
 
-    Nothing accrues, and the modifier stands still, where no time has passed, nothing is supplied (b_supply 0) or
+    Nothing accrues, and the modifier does not change, where no time has passed, nothing is supplied (b_supply 0) or
     nothing is lent (utilization 0). `supply`, `liabilities`, `utilization` and `borrow_rate` are of the stored state.
     """
     accrues = (state["last_time"] < state["close_time"]) & (state["b_supply"] != 0) & (utilization != 0)

@@ -61,7 +61,7 @@ def pool_in(event: ContractEvent) -> Candidate:
     """The pool that a factory's event names. Raises `DecodeError`."""
     market: str = expect(event.value, scval.ADDRESS, "the event's value")
     if not market.startswith("C"):
-        raise DecodeError("the event's value is an address that is no contract")
+        raise DecodeError("the event's value is an address that is not a contract")
     return Candidate("blend", market, Origin.EVENT, voucher=event.contract)
 
 
@@ -183,7 +183,7 @@ class Records:
         for item in self._deployments:
             factory = self.factories.get(item.label)
             entry = None if factory is None else entries.get(instance_key(factory))
-            if entry is None:  # the lists' check tells
+            if entry is None:  # the check of the lists reports it
                 continue
             try:
                 backstop, pool_hash = decode_pool_meta(entry)
@@ -198,7 +198,7 @@ class Records:
             if pool_hash not in WASM_HASHES:
                 notice(
                     f"drift: factory {factory} of blend {item.label} deploys contract code {pool_hash.hex()}, which "
-                    "is no known Blend pool"
+                    "is not a known Blend pool"
                 )
 
     def voucher(self, market: str, entries: Entries) -> str | None:

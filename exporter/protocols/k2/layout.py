@@ -27,7 +27,7 @@ RAY_DECIMALS = 27
 PRICE_DECIMALS = 14
 
 MAX_RESERVES = 64
-"""The contract's own bound; a longer list is none of K2's."""
+"""The contract's own bound; a longer list is not K2's."""
 
 MAX_AMOUNT = 10**38 - 1
 """The contract computes with unsigned 128 bits; what is published has at most 38 digits."""
@@ -88,7 +88,7 @@ _LOW_BITS = {  # name: (first bit, bits, decimals of the value)
     "min_remaining_debt": (71, 32, 0),
 }
 _HIGH_BITS = {"borrow_cap": (0, 64, 0), "supply_cap": (64, 64, 0)}
-"""Whole tokens, as min_remaining_debt; 0 is no cap."""
+"""Whole tokens, as min_remaining_debt; 0 means no cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def decode_router(entry: Entry) -> RouterInstance:
     """
     instance = instance_of(entry.contract_data())
     if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("router instance: the contract has no wasm code of its own, so it is no K2 router")
+        raise DecodeError("router instance: the contract has no wasm code of its own, so it is not a K2 router")
     storage = Fields(instance.storage, "router instance")
     storage.address("PADMIN")  # the router has had an administrator since it was made: without, it is none
     oracle_config = storage.struct("ORACFG") if "ORACFG" in storage else None
@@ -188,9 +188,9 @@ def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
     """A router's reserves, in the order of their making; ``count`` is missing in old ones. Raises `DecodeError`."""
     assets = addresses(entry.value, "RLIST", MAX_RESERVES)
     if len(set(assets)) != len(assets):
-        raise DecodeError("RLIST: a reserve stands twice")
+        raise DecodeError("RLIST: a reserve is listed twice")
     if not all(asset.startswith("C") for asset in assets):
-        raise DecodeError("RLIST: a reserve is no contract")
+        raise DecodeError("RLIST: a reserve is not a contract")
     if count is not None and (counted := expect(count.value, scval.U32, "RCOUNT")) != len(assets):
         raise DecodeError(f"RLIST: {len(assets)} reserves, but RCOUNT counts {counted}")
     return assets

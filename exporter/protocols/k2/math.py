@@ -49,7 +49,7 @@ RESERVE_COLUMNS = (
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*BITMAP_NUMBERS, "router_paused", "debt_ceiling")
-"""Those that `with_available` and what is published of the terms read besides, and ``cash``, null if not known."""
+"""Those that `with_available` and what is published of the terms also read, and ``cash``, null if not known."""
 
 _MODEL = RESERVE_COLUMNS[-4:]
 
@@ -153,13 +153,13 @@ REWARD_COLUMNS = {
 
 
 def _rewards(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
-    told = [
+    rewarded = [
         of_reserve(supply, borrow, time)
         for supply, borrow, time in zip(
             columns["supply_emissions"], columns["borrow_emissions"], columns["close_time"], strict=True
         )
     ]
-    return exact.frame({name: [row[name] for row in told] for name in REWARD_COLUMNS}, REWARD_COLUMNS)
+    return exact.frame({name: [row[name] for row in rewarded] for name in REWARD_COLUMNS}, REWARD_COLUMNS)
 
 
 _on = {name: pl.col(name) != 0 for name in ("router_paused", "active", "frozen", "borrowing_enabled", "paused")}
@@ -231,7 +231,7 @@ def _overflows(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
 
 @exact.at_most(exact.INT128_MAX)
 def base_units(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
-    """A limit in whole tokens as base units; 0, which is no limit, is null."""
+    """A limit in whole tokens as base units; 0, which means no limit, is null."""
     units = exact.column([10**places for places in decimals.to_list()])
     return exact.multiply(tokens.set(tokens == 0, None), units)
 

@@ -44,7 +44,7 @@ async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Map
         for start in range(0, len(listed), MAX_RESERVES)
     ]
     quotes = await _read_batches(view, batches)
-    return {pair: quotes.get(pair) or Quote(*pair, failure="the market's oracle is no contract") for pair in every}
+    return {pair: quotes.get(pair) or Quote(*pair, failure="the market's oracle is not a contract") for pair in every}
 
 
 async def _read_batches(view: LedgerView, batches: Sequence[tuple[str, list[str]]]) -> dict[_Pair, Quote]:

@@ -124,7 +124,7 @@ class _Reader(Collector):
         )
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> layout.ReserveConfiguration | None:
-        """A reserve's configuration, whatever of its totals can be read; None where it cannot be told."""
+        """A reserve's configuration, whatever of its totals can be read; None where it cannot be determined."""
         reserve, entry = self.reserves.get((market, asset)), entries[layout.reserve_key(market, asset)]
         if reserve is None or entry is None:
             return None
@@ -161,7 +161,7 @@ class _Reader(Collector):
             balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
             self.notice(
-                f"market {market}: what can be withdrawn and borrowed of {asset} cannot be told; of its aToken, "
+                f"market {market}: what can be withdrawn and borrowed of {asset} cannot be determined; of its aToken, "
                 f"{balance.failure}"
             )
         self.reading.price_limits[market, asset] = router.asset_price_ages.get(asset, router.price_age)
@@ -193,7 +193,7 @@ class _Reader(Collector):
         }
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
-        """Read the tokens, and what is paid beside the interest; its price is known where it is a reserve's token."""
+        """Read the tokens and the rewards, whose price is known where the reward token is a reserve's."""
         self.emissions = await read_emissions(view, self.reward_contracts(entries), entries)
         paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
         assets = (asset for members in self.members.values() for asset in members)

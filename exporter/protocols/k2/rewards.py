@@ -1,4 +1,4 @@
-"""What K2 pays beside the interest, by the reward contract that a reserve's own token names (docs/protocols/k2.md)."""
+"""K2's rewards, by the reward contract that a reserve's own token names (docs/protocols/k2.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIDES = {"supply": 0, "borrow": 1}
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """So many base units of a token a second, to the end (unix seconds; 0 is none)."""
+    """An amount in base units of a token a second, until the end (unix seconds; 0: no end)."""
 
     token: str
     per_second: int
@@ -34,8 +34,8 @@ class Emission:
 Emissions = tuple[Emission, ...] | None
 """All that are switched on, of one side; None where they could not be read."""
 
-Told = tuple[str | None, int | None, int | None, RewardReason]
-"""What holds at a time: the token, base units a second, the end, and why there is none of it."""
+Reward = tuple[str | None, int | None, int | None, RewardReason]
+"""What holds at a time: the token, base units a second, the end, and why there is no such amount."""
 
 
 def reward_contract_of(token: Entry | None) -> str | None:
@@ -109,8 +109,8 @@ def _decode(entry: Entry | None) -> tuple[int, int] | None:
     return amount(fields, "emission_per_second", "ARC"), fields.u64("distribution_end")
 
 
-def at(emissions: Emissions, time: int) -> Told:
-    """What a side is paid at a time (unix seconds). Of several tokens no sum can be told."""
+def at(emissions: Emissions, time: int) -> Reward:
+    """What a side is paid at a time (unix seconds). Several tokens have no sum."""
     if emissions is None:
         return None, None, None, RewardReason.UNREAD
     running = [each for each in emissions if each.per_second and (not each.end or time < each.end)]
@@ -124,10 +124,10 @@ def at(emissions: Emissions, time: int) -> Told:
 
 def of_reserve(supply: Emissions, borrow: Emissions, time: int) -> dict[str, object]:
     """The reward columns of a reserve at a time: its two sides have one token, or none that can be named."""
-    told = dict(zip(SIDES, (at(supply, time), at(borrow, time)), strict=True))
-    tokens = {token for token, *_ in told.values()} - {None}
+    rewards = dict(zip(SIDES, (at(supply, time), at(borrow, time)), strict=True))
+    tokens = {token for token, *_ in rewards.values()} - {None}
     row: dict[str, object] = {"reward_token": tokens.pop() if len(tokens) == 1 else None, "reward_decimals": 0}
-    for side, (token, per_second, end, reason) in told.items():
+    for side, (token, per_second, end, reason) in rewards.items():
         if token is not None and row["reward_token"] is None:
             per_second, end, reason = None, None, RewardReason.SEVERAL_TOKENS
         row |= {f"{side}_reward_per_second": per_second, f"{side}_reward_expiration": end}

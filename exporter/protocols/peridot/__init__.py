@@ -42,9 +42,9 @@ class Peridot(ProtocolModule):
             "zero, or older than 600 s; the controller's own fallback prices are not used"
         ),
         limits=(
-            "base rate only: cash boosted in DeFindex or Aquarius earns elsewhere, and rewards are no part of the "
+            "base rate only: cash boosted in DeFindex or Aquarius earns elsewhere, and rewards are not part of the "
             "yields; what DeFindex deposits in a Blend market is counted there, too. A vault whose contract refuses "
-            "every operation, because nothing stands against its receipt tokens, is unread"
+            "every operation, because its receipt tokens have no value, is unread"
         ),
     )
     statuses: ClassVar = {

@@ -105,7 +105,7 @@ VAULT_ENTRIES = (
     "BoostedHealthCache",
     "TotalBorrowPrincipal",
 )
-"""What is read of a vault, beside its instance, which has the supply of its receipt token."""
+"""What is read of a vault, in addition to its instance, which has the supply of its receipt token."""
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 """Entries that only the code with `BoostRule.CACHED` writes."""
@@ -142,7 +142,7 @@ class Controller:
     """A controller: which vaults it supports, its oracle, and what it has paused of which vault.
 
     ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause. ``incentive`` is what a
-    liquidator gets for a debt of 1, 6 decimals; ``reward_token`` is what it pays beside the interest, if anything.
+    liquidator gets for a debt of 1, 6 decimals; ``reward_token`` is what it pays in addition to interest, if anything.
     """
 
     wasm_hash: str
@@ -204,7 +204,7 @@ class Vault:
 
     @property
     def says_its_cash(self) -> bool:
-        """Whether the entries alone tell what cash the vault counts."""
+        """Whether the entries alone show what cash the vault counts."""
         return self.boosted is None and self.managed_cash is not None
 
     @property
@@ -457,7 +457,7 @@ def _address(contract: str, name: str, entries: Entries) -> str | None:
         return None
     found: str = expect(value, scval.ADDRESS, name)
     if not found.startswith("C"):
-        raise DecodeError(f"{name} is no contract")
+        raise DecodeError(f"{name} is not a contract")
     return found
 
 
@@ -489,5 +489,5 @@ def _by_vault(value: ScVal, kind: int, what: str) -> dict[str, Any]:
         raise DecodeError(f"{what}: {len(pairs)} vaults, more than {MAX_VAULTS}")
     found = {expect(key, scval.ADDRESS, what): expect(item, kind, what) for key, item in pairs}
     if not all(vault.startswith("C") for vault in found):
-        raise DecodeError(f"{what}: a vault is no contract")
+        raise DecodeError(f"{what}: a vault is not a contract")
     return found

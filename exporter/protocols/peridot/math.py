@@ -24,10 +24,10 @@ MAX_YEARLY_RATE = 10_000_000
 """1000 percent: at a higher rate the contract itself refuses to go on."""
 
 BOOST_CACHE_SECONDS = 3_600
-"""So long the code of `BoostRule.CACHED` takes what it was last quoted."""
+"""How long the code of `BoostRule.CACHED` takes what it was last quoted."""
 
 BOOST_TOLERANCE_BPS = 500
-"""By so much what is quoted may be above what was known, to count for the rate."""
+"""How far a quote may be above what was known, to count for the rate."""
 
 _SCALES_TO_INDEX = 10**12
 """From the 6 decimals of the exchange rate to the 18 of the borrow index, so that both have the same."""
@@ -79,8 +79,8 @@ UNSURE_COLUMNS = ("listed", "borrow_principal", "payable", *(f"{side}_speed" for
 
 Pauses are last seconds (`NOT_PAUSED`, `FOR_EVER`); ``governed``, ``listed`` and ``rates_ready`` are yes or no; caps are
 base units, 0 for none, and ``borrow_principal`` is what the borrow cap is held against, null where that is the debt.
-``payable`` is what the vault has of its token, with what is boosted, and the speeds are what is paid beside the
-interest a second: null where that cannot be told.
+``payable`` is what the vault has of its token, with what is boosted, and the speeds are what is paid in addition to
+interest a second: null where not known.
 """
 
 
@@ -118,7 +118,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a rate is above 1000
             percent or is missing, where the contract refuses to accrue; and with those of `BoostRule.UNKNOWN` for which
             the two rules give different numbers.
-        ExactDivisionError: with the rows in which receipt tokens stand against nothing, or nothing against what is
+        ExactDivisionError: with the rows in which receipt tokens have no value, or nothing represents what is
             owned: the contract has no exchange rate for them and refuses every operation.
         ValueError: for a null.
     """
@@ -170,7 +170,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given.
 
     There is no rate modifier and no plain collateral: the one is 1, the other 0. What is set aside for the protocol,
-    reserves and admin fees, stands as the backstop's credit. Raises `ExactError` with the positions of the vaults for
+    reserves and admin fees, is the backstop's credit. Raises `ExactError` with the positions of the vaults for
     which the contract's math has no result.
     """
     raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS), "reward_token")

@@ -160,7 +160,7 @@ class _Reader(Collector):
                 protocol=NAME,
                 version=layout.VERSION,
                 name=MARKET_NAME,
-                status="",  # told by `PeridotReading.settle`
+                status="",  # set by `PeridotReading.settle`
                 oracle=controller.oracle,
                 config_hash=layout.config_hash(market, found.vaults, models, entries),
                 wasm_hash=controller.wasm_hash,
@@ -192,7 +192,9 @@ class _Reader(Collector):
                 numbers["fixed_rate"] = -1 if decoded.fixed_rate is None else decoded.fixed_rate
                 terms = _terms(vault, decoded, controller) | {"collateral_factor": factor}
                 if balance.amount is None:
-                    self.notice(f"market {market}: what vault {vault} can pay out cannot be told; {balance.failure}")
+                    self.notice(
+                        f"market {market}: what vault {vault} can pay out cannot be determined; {balance.failure}"
+                    )
                 speeds = (layout.decode_speed(entries[key]) for key in layout.speed_keys(market, vault))
                 rewards: dict[str, object] = {
                     f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)
@@ -225,7 +227,7 @@ def available_call(vault: str) -> ContractCall:
 
 
 def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
-    """What a vault's entries do not tell."""
+    """What a vault's entries do not show."""
     calls = [] if decoded.says_its_cash else [available_call(vault)]
     if decoded.receipt_supply is None:
         calls.append(ContractCall(vault, "get_total_ptokens"))
@@ -233,7 +235,7 @@ def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
 
 
 def _archived_beside(market: str, vault: str, decoded: layout.Vault, entries: layout.Entries) -> str | None:
-    """What a vault's numbers need beside its own entries and is archived."""
+    """What a vault's numbers need in addition to its own entries, and is archived."""
     archived = None if decoded.model is None else layout.archived_entry(decoded.model, layout.MODEL_ENTRIES, entries)
     if archived is not None:
         return f"entry {archived} of its rate model {decoded.model}"
@@ -262,7 +264,7 @@ def _contradicted(decoded: layout.Vault, balance: Balance) -> Balance:
 
 
 def _cash(vault: str, decoded: layout.Vault, balance: Balance, answers: Answers) -> dict[str, int | None]:
-    """The columns of a vault's cash: what it counts as its own, what it tells its rate model, what it could pay out.
+    """The columns of a vault's cash: what it counts as its own, what it gives its rate model, what it could pay out.
 
     Raises `DecodeError` where a call failed.
     """
@@ -323,7 +325,7 @@ def _told_cash(vault: str, borrowed: int, answers: Answers) -> int:
         return available
     owned = _answer(ContractCall(vault, "get_total_underlying"), answers)  # with nothing available it can be less
     if owned == 0 and borrowed:
-        raise DecodeError("the vault owes its suppliers nothing although it lends: what it lacks is not told")
+        raise DecodeError("the vault owes its suppliers nothing although it lends: what it lacks is not known")
     return owned - borrowed
 
 
@@ -365,7 +367,7 @@ def _vaults_keys(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Peridot markets: controllers with the known vaults, vaults they list beside, models with tokens, calls.
+    """Read all Peridot markets: controllers with the known vaults, further listed vaults, models with tokens, calls.
 
     Raises `SourceError` when the source fails; anything wrong with one market or vault is in the reading.
     """
@@ -394,7 +396,7 @@ async def read_markets(
 
     calls = list(dict.fromkeys(call for _, vault, decoded in pools for call in _questions(vault, decoded)))
     answers = dict(zip(calls, await view.call(calls), strict=True))
-    # Where nothing is available, what suppliers own is not told by it, so it is asked for in one more wave.
+    # Where nothing is available, that does not show what suppliers own, so one more wave asks for it.
     empty = [
         ContractCall(call.contract, "get_total_underlying")
         for call, result in answers.items()

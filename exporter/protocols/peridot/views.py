@@ -24,7 +24,7 @@ class PeridotViews(ProtocolViews):
                 yield ViewCall(str(market), (str(vault),), ContractCall(str(vault), function))
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
-        """The one number that a view gives, beside that of the stored state."""
+        """The one number that a view gives, next to that of the stored state."""
         (vault,) = asked.pools
         row = rows.get(vault)
         if row is None:

@@ -67,7 +67,7 @@ class Reserve:
     """A reserve of fungible tokens, as the pool's instance has it.
 
     ``numbers`` are rates and coefficients of 9 decimals (lender_ar, lender_ir, borrower_ar, borrower_ir), shares
-    (s_supply, debt_supply), token base units (fees), unix seconds (last_update_timestamp), and with them stand
+    (s_supply, debt_supply), token base units (fees), unix seconds (last_update_timestamp), and the next are
     `POOL_NUMBERS` and `RESERVE_TERMS`.
     ``decimals`` are those that the pool's price feeds have of the token, None where it has none; ``feed`` is the first.
     """
@@ -88,7 +88,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance = instance_of(entry.contract_data())
     if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is no Slender pool")
+        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is not a Slender pool")
     storage = {encode_scval(key): value for key, value in instance.storage or ()}
     pool = PoolInstance(instance.wasm_hash.hex(), (), storage, {})
     config, pause, listed = (pool.get(name) for name in ("PoolConfig", "Pause", "Reserves"))
@@ -98,7 +98,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
         raise DecodeError("pool instance: field Reserves is missing")
     reserves = addresses(listed, "Reserves", MAX_RESERVES)
     if len(set(reserves)) != len(reserves) or not all(asset.startswith("C") for asset in reserves):
-        raise DecodeError("Reserves: a reserve stands twice, or is no contract")
+        raise DecodeError("Reserves: a reserve is listed twice, or is not a contract")
     settings = Fields.of(config, "PoolConfig")
     numbers = {"window": settings.u64("timestamp_window"), "paused": 0, "grace_ends_at": 0}
     numbers |= {name: settings.u32(name) for name in ("initial_health", "ir_scaling_coeff")}
@@ -149,7 +149,7 @@ def cash_key(market: str, asset: str, s_token: str) -> bytes:
 
 
 def decode_cash(entry: Entry) -> int:
-    """What lies in a reserve, in base units. Raises `DecodeError` where it is no amount."""
+    """What lies in a reserve, in base units. Raises `DecodeError` where it is not an amount."""
     cash: int = expect(entry.value, scval.I128, "TokenBalance")
     if cash < 0:
         raise DecodeError("TokenBalance is negative")

@@ -44,7 +44,7 @@ RESERVE_COLUMNS = (
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)
-"""Those that `with_terms` reads besides."""
+"""Those that `with_terms` also reads."""
 
 
 def project(frame: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +97,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
 
-    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees stand
+    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees are
     as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
     no result.
     """
@@ -108,7 +108,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         VERSION,
         total_supplied="supplied",
         total_borrowed="borrowed",
-        total_collateral=0,  # collateral is supplied, and stands in that total
+        total_collateral=0,  # collateral is supplied, and is in that total
         last_accrual_time="last_update_timestamp",
         supply_index="collat_coeff",
         borrow_index="debt_coeff",

@@ -72,7 +72,7 @@ class _Reader(Collector):
             try:
                 self.reserves[market, asset] = layout.decode_reserve(pool, asset)
             except layout.RwaReserveError:
-                self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is no pool")
+                self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is not a pool")
                 continue
             except DecodeError as error:
                 self.unread(market, asset, "undecodable", str(error))
@@ -97,10 +97,10 @@ class _Reader(Collector):
         )
 
     def cash_of(self, market: str, asset: str, entry: Entry | None) -> int:
-        """What lies in a reserve. Raises `DecodeError` and `UnreadError` where that cannot be told.
+        """What lies in a reserve. Raises `DecodeError` and `UnreadError` where that cannot be determined.
 
         The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
-        writes it, and nothing removes it, so beside shares or debt a missing one is out of the ledger's reach.
+        writes it, and nothing removes it, so a missing one with shares or debt is a contradiction.
         """
         what = f"the reserve's cash, TokenBalance of sToken {self.reserves[market, asset].s_token},"
         numbers = self.reserves[market, asset].numbers

@@ -49,7 +49,7 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
     elif topics in (PARAMETERS_SET, STATE_CHANGED):
         found = _controllers().get(event.contract)
         if found is None:
-            raise DecodeError(f"the event is of contract {event.contract}, which is no known pool contract")
+            raise DecodeError(f"the event is of contract {event.contract}, which is not a known pool contract")
         controller = found
         named = list(_updated(event.value, topics))
     else:
@@ -84,7 +84,7 @@ def _updated(value: ScVal, topics: tuple[str, ...]) -> Iterator[HubAsset]:
 
 def _hub_asset(hub: int, token: str) -> HubAsset:
     if not strkey.is_contract(token):
-        raise DecodeError(f"the token {token} of a hub market is no contract")
+        raise DecodeError(f"the token {token} of a hub market is not a contract")
     return HubAsset(hub, token)
 
 

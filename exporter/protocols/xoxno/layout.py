@@ -1,7 +1,7 @@
 """How XOXNO Lending keeps its state in the ledger (docs/protocols/xoxno.md, "Keys").
 
 One pool contract holds every hub market. Its keys are a symbol with a `HubAssetKey`: a hub's number and a token. The
-controller, which users call and which stands for the market here, says in its instance which pool contract that is.
+controller, which users call and which is the market here, says in its instance which pool contract that is.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def hub_asset(pool: str) -> HubAsset:
         if found.hub < 1 << 32 and found.pool == pool:
             return found
     raise DecodeError(
-        f"{pool[:80]!r} is no pool of XOXNO Lending: expected the hub's number, '-' and the token's strkey"
+        f"{pool[:80]!r} is not a pool of XOXNO Lending: expected the hub's number, '-' and the token's strkey"
     )
 
 
@@ -192,7 +192,7 @@ def decode_controller(entry: Entry) -> Controller:
     """
     instance = instance_of(entry.contract_data())
     if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("controller instance: the contract has no wasm code of its own, so it is no controller")
+        raise DecodeError("controller instance: the contract has no wasm code of its own, so it is not a controller")
     storage = dict(_named(instance.storage))
     fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
     kind, payload = storage.get("PriceAggregator", VOID)

@@ -122,7 +122,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given, and `SPOKES`.
 
     Nothing modifies the rates here, so their modifier is 1. There is no backstop, and the protocol's own revenue is
-    part of what is supplied, so nothing stands beside the totals. Raises `ExactError` with the positions of the hub
+    part of what is supplied, so nothing is apart from the totals. Raises `ExactError` with the positions of the hub
     markets for which the contract's math has no result.
     """
     projected = with_terms(with_available(project(raw_rows(columns, POOL_COLUMNS))), columns)
@@ -277,7 +277,7 @@ def shares_to_lend(pool: AccruedState) -> int:
 
 
 def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """Add who may do what, and at what risk, by the spokes that list the pools; null where these cannot be told."""
+    """Add who may do what, and at what risk, by the spokes that list the pools; null where not known."""
     found: dict[str, list[object]] = {name: [] for name in _TERMS}
     own = (
         "accrued_supply_index",
@@ -425,7 +425,7 @@ def accrue(state: pl.DataFrame, now: exact.Operand) -> Accrued:
 
 
 def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Accrued:
-    """One chunk of so many milliseconds; a row of 0 stands still.
+    """One chunk of this many milliseconds; a row of 0 stays as it is.
 
     The debt grows by its index. Of the interest the reserve factor is the fee; the rest, the rewards, raises the supply
     index, rounded down. Without rewards, or where what is supplied is worth nothing, that index stays as it is. The fee

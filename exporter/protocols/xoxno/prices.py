@@ -63,7 +63,7 @@ async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> 
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
-    """Why a quote is no valid price at the close time: the aggregator's own verdict first, then the token's limit.
+    """Why a quote is not a valid price at the close time: the aggregator's own verdict first, then the token's limit.
 
     The verdict is of the time of the call, so that the limits are tried again at the run's ledger.
     """

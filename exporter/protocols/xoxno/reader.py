@@ -24,7 +24,7 @@ PRICE_AGGREGATOR = "price_aggregator"
 """The role of the contract that the controller should name for prices, so that one wave of entries is enough."""
 
 MAX_SPOKE_ASSETS = 4_096
-"""So many times a spoke may allow something with a pool; with more none of it is read."""
+"""How many times a spoke may allow something with a pool; with more none of it is read."""
 
 Entries = Mapping[bytes, Entry | None]
 
@@ -137,7 +137,7 @@ class _Reader(Collector):
         return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
-        """What each spoke allows with a hub market, None where that cannot be told.
+        """What each spoke allows with a hub market, None where that cannot be determined.
 
         An archived entry says what it said: it cannot change, and comes back with whoever needs it.
         """
@@ -155,15 +155,15 @@ class _Reader(Collector):
                 if (asset := entries[layout.spoke_asset_key(market, number, pool)]) is not None
             )
         except DecodeError as error:
-            self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be told: {error}")
+            self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be determined: {error}")
             return None
 
     def hub_active(self, market: str, pool: layout.HubAsset, entries: Entries) -> bool | None:
-        """Whether a pool's hub is active, None where that cannot be told."""
+        """Whether a pool's hub is active, None where not known."""
         try:
             return layout.decode_hub(entries[layout.hub_key(market, pool.hub)])
         except DecodeError as error:
-            self.notice(f"market {market}: whether hub {pool.hub} is active cannot be told: {error}")
+            self.notice(f"market {market}: whether hub {pool.hub} is active is not known: {error}")
             return None
 
     def take_pools(self, market: str, entries: Entries) -> None:

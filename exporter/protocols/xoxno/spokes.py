@@ -42,7 +42,7 @@ class AccruedPool:
     unit: int
     borrowable: int
     enters: bool
-    """Whether the controller and the hub let anybody in; each spoke says that besides."""
+    """Whether the controller and the hub let anybody in; each spoke says that, too."""
     backed: bool
     """Whether cash and debt are worth what suppliers are owed: nobody can supply where they are not."""
 

@@ -319,20 +319,20 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple
     path = "L".join([f"{x} {y}" for x, y in places])
     knots = "".join(
         [
-            f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{told}</title></circle>'
-            for (x, y), told in zip(places, said, strict=True)
+            f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{described}</title></circle>'
+            for (x, y), described in zip(places, said, strict=True)
         ]
     )
-    (x, y), told = place(*now), _costs(*now, *scales)
+    (x, y), described = place(*now), _costs(*now, *scales)
     shown = percent(now[0] * 10_000 // ones[0]), percent(now[1] * 10_000 // ones[1])
     return Markup(
         '<figure class="chart"><figcaption>Borrow rate by utilization</figcaption><ul class="legend">'
         f'<li class="k2">Now <b>{shown[1]}</b> at <b>{shown[0]}</b></li>{beyond}</ul>'
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
         '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
-        f'<desc id="curve-d">{"; ".join(said)}. Now: {told}.</desc>'
+        f'<desc id="curve-d">{"; ".join(said)}. Now: {described}.</desc>'
         f'{_value_axis(RATE, top, step)}{_use_axis(widest, ones[0])}<path class="line k3" d="M{path}"/>{knots}'
-        f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{told}</title></circle></svg></figure>'
+        f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{described}</title></circle></svg></figure>'
     )
 
 

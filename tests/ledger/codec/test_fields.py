@@ -74,7 +74,7 @@ class TestFields:
 
     def test_field_twice(self) -> None:
         """Two values under one name are an error: which one would the contract have meant?"""
-        with pytest.raises(DecodeError, match=r"^Pool: field count stands twice$"):
+        with pytest.raises(DecodeError, match=r"^Pool: field count is listed twice$"):
             Fields(((symbol("count"), u32(1)), (symbol("count"), u32(2))), "Pool")
 
     @pytest.mark.parametrize("pairs", [None, ()], ids=["no storage", "empty storage"])
@@ -93,7 +93,7 @@ class TestFields:
         assert fields.get("on") == TRUE
 
     def test_not_a_struct(self) -> None:
-        """A value that is no map is an error that names the struct."""
+        """A value that is not a map is an error that names the struct."""
         with pytest.raises(DecodeError, match=r"^Pool: expected map, found u32$"):
             Fields.of(u32(1), "Pool")
 
@@ -106,7 +106,7 @@ class TestAddresses:
         assert tuple(given_) == addresses(vec(*map(address, given_)), "list", most=3)
 
     def test_other_items_are_named(self) -> None:
-        """An item that is no address is named by its place."""
+        """An item that is not an address is named by its place."""
         with pytest.raises(DecodeError, match=r"^list\[1\]: expected address, found u32$"):
             addresses(vec(address(contract("a")), u32(1)), "list", most=9)
 
@@ -141,7 +141,7 @@ def test_text_is_kept(text: str) -> None:
 
 @given(st.binary())
 def test_bytes_that_are_no_text(content: bytes) -> None:
-    """Any bytes give a text that can be written as UTF-8 again; what is no UTF-8 shows as escapes."""
+    """Any bytes give a text that can be written as UTF-8 again; what is not an UTF-8 shows as escapes."""
     text = text_of(content)
 
     assert text.encode("utf-8").decode("utf-8") == text

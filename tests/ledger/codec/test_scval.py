@@ -122,7 +122,7 @@ def test_huge_announced_counts_are_refused_at_once(name: str, data: bytes) -> No
     ],
 )
 def test_unknown_and_non_canonical_bytes_are_named(data: bytes, message: str) -> None:
-    """Unknown union arms, bad flags, bad symbols and dirty padding are told apart in the message."""
+    """Unknown union arms, bad flags, bad symbols and dirty padding are distinguished in the message."""
     with pytest.raises(DecodeError, match=message):
         decode_scval(data)
 

@@ -507,7 +507,7 @@ def test_slow_requests_count_towards_the_deadline() -> None:
 
 
 def test_waiting_for_its_turn_costs_a_call_nothing() -> None:
-    """The deadline of a batch begins with its first request, so a long queue at a slow rate is no failure."""
+    """The deadline of a batch begins with its first request, so a long queue at a slow rate is not a failure."""
     bench = Bench(rpc=filled(40), keys_per_request=1, max_in_flight=2, requests_per_second=1, total_deadline_s=5)
 
     assert 40 == len(bench.read(*range(40)))
@@ -779,7 +779,7 @@ def test_a_close_time_costs_no_whole_ledger(rpc: FakeRpc, ledger: int, methods: 
     ],
 )
 def test_a_close_time_that_is_not_of_the_ledger_is_not_taken(rpc: FakeRpc, ledger: int) -> None:
-    """What states nothing usable for this very ledger is no failure: getLedgers is asked."""
+    """What states nothing usable for this very ledger is not a failure: getLedgers is asked."""
     bench = Bench(rpc=rpc)
 
     assert CLOSE_TIME + ledger == bench.run(lambda source: source.close_time(ledger))
@@ -877,7 +877,7 @@ def test_a_simulation_that_is_too_large_is_refused_unsent() -> None:
 
 
 def test_counters_say_what_was_done() -> None:
-    """The report has requests by method, keys, retries, errors by endpoint and kind, and bytes both ways."""
+    """The report has requests by method, keys, retries, errors by endpoint and kind, and bytes in both directions."""
     bench = Bench(A, B, rpc=filled(3), max_in_flight=1)
     bench.fault(A, fake.status(503))
     bench.rpc.network_faults[B].append(fake.rpc_error(-32603, "not ready"))

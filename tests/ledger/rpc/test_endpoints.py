@@ -35,7 +35,7 @@ def test_an_endpoint_is_named_by_host_and_port(url: str, label: str) -> None:
 
 
 def test_endpoints_of_one_host_are_numbered() -> None:
-    """Endpoints that share host and port are told apart by a number; the others are not numbered."""
+    """Endpoints that share host and port is distinguished by a number; the others are not numbered."""
     urls = ("https://a.example/1", "https://b.example", "https://a.example/2", "https://a.example:81/")
 
     assert ["a.example#1", "b.example", "a.example#2", "a.example:81"] == labels(*urls)
@@ -164,7 +164,7 @@ def test_a_hold_is_bounded() -> None:
     ],
 )
 def test_a_limit_out_of_range_is_named(name: str, value: Any) -> None:
-    """A limit that is no number, or out of its range, is refused by name and with what it may be."""
+    """A limit that is not a number, or out of its range, is refused by name and with what it may be."""
     with pytest.raises(ConfigError, match=rf"^{name} must be .* from .* to "):
         RpcLimits(**{name: value})
 

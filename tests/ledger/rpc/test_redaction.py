@@ -105,7 +105,7 @@ def test_no_context_hides_a_secret(before: str, after: str, secret: str) -> None
     ("message", "expected"),
     [
         ("see https://rpc.example.org/v2/KEY/x, or", "see https://rpc.example.org/…, or"),
-        ("'https://user:KEY@h.org:8/p' is no network", "'https://h.org:8/…' is no network"),
+        ("'https://user:KEY@h.org:8/p' is not a network", "'https://h.org:8/…' is not a network"),
         ("cannot write https:/h.org/KEY: none", "cannot write https://h.org/…: none"),
         ("argument (https://h.org/KEY)", "argument (https://h.org/…)"),
         ("http://h.org?KEY=1#a b", "http://h.org/… b"),

@@ -273,7 +273,7 @@ def test_a_forgery_is_refused_by_what_is_wrong_with_it(case: Case) -> None:
 
 
 def test_messages_must_be_of_one_value_and_of_this_network(case: Case) -> None:
-    """A validator that signed for another network, or another value, is no witness; one that signed twice is one."""
+    """A validator that signed for another network, or another value, is not a witness; one that signed twice is one."""
     value_128 = case.made.values[128]
     key = ORGANISATIONS["organisation 0"][0]
 

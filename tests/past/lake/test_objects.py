@@ -173,7 +173,7 @@ def test_objects_that_unpack_to_gigabytes_take_little_memory(tmp_path: Path) -> 
 
 
 def test_a_lake_without_configuration(tmp_path: Path) -> None:
-    """A folder without .config.json needs one to be given; anything that is no lake is refused."""
+    """A folder without .config.json needs one to be given; anything that is not a lake is refused."""
     with pytest.raises(ConfigError, match="--lake-config"):
         Lake.open(str(tmp_path))
     with pytest.raises(ConfigError, match="is not a folder"):

@@ -67,7 +67,7 @@ def state(*closes: LedgerClose, wrong: dict[bytes, WronglyArchived] | None = Non
 
 
 def test_the_last_change_in_a_ledger_counts() -> None:
-    """Changes are taken in order; what a value was before is no change."""
+    """Changes are taken in order; what a value was before is not a change."""
     seen = state(
         close(5, value(CREATED, u32(1), 5), life(CREATED, 100), value(STATE, u32(9), 5), value(UPDATED, u32(2), 5))
     ).entry(KEY)

@@ -114,7 +114,7 @@ def test_nginx_needs_a_folder() -> None:
 
 
 def test_policies_are_what_the_aws_cli_takes() -> None:
-    """Quantities are those of their items, names are unique, and queries are no part of what is cached."""
+    """Quantities are those of their items, names are unique, and queries are not part of what is cached."""
     files = render("cloudfront")
 
     def check(value: object) -> None:
