@@ -89,7 +89,8 @@ def _hub_asset(hub: int, token: str) -> HubAsset:
 
 
 def _every_deployment() -> Iterator[Deployment]:
-    for deployment in (*deployments_of("mainnet"), *deployments_of("testnet"), XOXNO):
+    listed = (deployment for network in ("mainnet", "testnet", "local") for deployment in deployments_of(network))
+    for deployment in (*listed, XOXNO):
         if deployment.protocol == PROTOCOL:
             yield deployment
 
