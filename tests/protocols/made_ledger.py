@@ -260,9 +260,13 @@ class MadeLedger:
         chain.close_ledger()
         return chain
 
+    def opened(self) -> MadeSource:
+        """The source of a reading."""
+        return MadeSource(self.chain(), self.results)
+
     def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
         """Read through the one-ledger view; the source with its log stays in ``source``."""
-        source = self.source = MadeSource(self.chain(), self.results)
+        source = self.source = self.opened()
         return asyncio.run(
             read_at_one_ledger(source, lambda view: PROTOCOLS[self.protocol].read(view, candidates, deployments))
         )

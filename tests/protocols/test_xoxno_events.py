@@ -5,31 +5,43 @@ from __future__ import annotations
 import pytest
 
 from exporter.deployments import deployments_of
-from exporter.deployments.made_addresses import XOXNO, made_address
 from exporter.errors import DecodeError
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.localnet.xoxno import HubMarket, created_event, parameters_event, state_event
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.events import MAX_POOLS_IN_EVENT
+from exporter.protocols.xoxno.layout import HubAsset, hub_asset
+from tests.entries import recorded
 from tests.protocols.made_ledger import account, contract
 
+(XOXNO,) = (item for item in deployments_of("local") if item.protocol == "xoxno")
 CONTROLLER, POOL = XOXNO.markets[0], XOXNO.addresses("pool")[0]
-KNOWN = HubMarket(1, made_address("localnet token 1"), 7)
-NEW = HubMarket(9, made_address("localnet token 1"), 7)
-OTHER = HubMarket(1, contract("new token"), 18)
+KNOWN = hub_asset(XOXNO.pools[0].pool)
+NEW, OTHER = HubAsset(9, KNOWN.token), HubAsset(1, contract("new token"))
 
 
-def found(market: HubMarket) -> Candidate:
+def found(market: HubAsset) -> Candidate:
     """What an event that names a hub market gives."""
-    return Candidate("xoxno", CONTROLLER, Origin.EVENT, f"{market.hub}-{market.token}")
+    return Candidate("xoxno", CONTROLLER, Origin.EVENT, market.pool)
 
 
 def event(contract_id: str, name: str, value: ScVal, *more: ScVal) -> ContractEvent:
     """An event of the market family."""
     return ContractEvent(contract_id, 7, (symbol("market"), symbol(name), *more), value)
+
+
+def state_event(pool: str, *markets: HubAsset) -> ContractEvent:
+    """What the pool contract publishes after each change of hub markets: their whole state."""
+    items = (vec(u32(item.hub), address(item.token), u64(1), *[i128(1)] * 6) for item in markets)
+    return event(pool, "batch_state_update", vec(*items))
+
+
+def parameters_event(pool: str, *markets: HubAsset) -> ContractEvent:
+    """What the pool contract publishes when parameters are set."""
+    values = ({"asset": address(item.token), "hub_id": u32(item.hub)} for item in markets)
+    return event(pool, "batch_params_update", vec(*(struct_map(v | {"params": recorded("Params")}) for v in values)))
 
 
 def test_filters() -> None:
@@ -47,23 +59,24 @@ def test_filters() -> None:
 
 def test_a_creation() -> None:
     """The controller's event names the hub and the token."""
-    assert [found(NEW)] == Xoxno().candidates_in(created_event(CONTROLLER, POOL, NEW, 7))
+    created = {"base_asset": address(NEW.token), "hub_id": u32(NEW.hub), "market_address": address(POOL)}
+    assert [found(NEW)] == Xoxno().candidates_in(event(CONTROLLER, "create", struct_map(created)))
 
 
 def test_updates() -> None:
     """The pool contract's events name many, each once; the market is the controller that owns it."""
     for made in (state_event, parameters_event):
-        assert [found(OTHER), found(NEW)] == Xoxno().candidates_in(made(POOL, [OTHER, NEW, OTHER], 7))
+        assert [found(OTHER), found(NEW)] == Xoxno().candidates_in(made(POOL, OTHER, NEW, OTHER))
 
 
 def test_what_a_list_has_is_not_named() -> None:
     """A pool of the package's lists is not a news, also on mainnet."""
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
-    xlm = HubMarket(1, mainnet.pools[0].token, 7)
+    xlm = HubAsset(1, mainnet.pools[0].token)
 
-    assert [] == Xoxno().candidates_in(state_event(POOL, [KNOWN], 7))
-    assert [] == Xoxno().candidates_in(state_event(mainnet.addresses("pool")[0], [xlm], 7))
-    assert [found(xlm)] == Xoxno().candidates_in(state_event(POOL, [xlm], 7))
+    assert [] == Xoxno().candidates_in(state_event(POOL, KNOWN))
+    assert [] == Xoxno().candidates_in(state_event(mainnet.addresses("pool")[0], xlm))
+    assert [found(xlm)] == Xoxno().candidates_in(state_event(POOL, xlm))
 
 
 def test_further_topics_and_fields() -> None:

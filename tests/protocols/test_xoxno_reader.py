@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from exporter.ledger.codec.scval_encode import u32
-from exporter.localnet.xoxno import hub_entry, spoke_entry
 from exporter.protocols.base import Origin
 from exporter.protocols.compute import Tables
 from tests.protocols.made_ledger import contract, pools_of, rows_of, unread_of
@@ -18,9 +17,11 @@ from tests.protocols.xoxno_ledger import (
     controller,
     demanded,
     deployment,
+    hub,
     parameters,
     pool_id,
     quotes_call,
+    spoke_itself,
     state,
 )
 
@@ -166,8 +167,8 @@ class TestSpokes:
     def test_hub_and_spokes(self) -> None:
         """A hub that is missing or switched off, a spoke that is deprecated or missing: nothing new."""
         for broken, status in (
-            (hub_entry(A, 1, active=False), "hub_inactive"),
-            (spoke_entry(A, 1, deprecated=True), "active"),
+            (hub("A", 1, active=False), "hub_inactive"),
+            (spoke_itself("A", 1, deprecated=True), "active"),
         ):
             for change in ("replace", "remove"):
                 ledger = three_pools()

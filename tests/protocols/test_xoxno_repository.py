@@ -22,9 +22,9 @@ from exporter.ledger.codec.scval_encode import struct_map, symbol, u64, vec
 from exporter.ledger.codec.xdr_json import scval_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.localnet.xoxno import HubMarket, oracle_entry, parameters_value, state_value
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
+from tests.entries import recorded
 from tests.judges import xoxno_judge as judge
 from tests.protocols.made_ledger import NOW, contract
 from tests.protocols.test_xoxno_math import EMPTY, at
@@ -60,22 +60,15 @@ def names_of(value: ScVal) -> set[str]:
 @pytest.mark.parametrize(
     ("file", "name", "value"),
     [
-        ("common/src/types/pool.rs", "MarketParamsRaw", parameters_value(HubMarket(1, contract("A"), 7))),
-        ("common/src/types/pool.rs", "PoolStateRaw", state_value(HubMarket(1, contract("A"), 7))),
+        ("common/src/types/pool.rs", "MarketParamsRaw", recorded("Params")),
+        ("common/src/types/pool.rs", "PoolStateRaw", recorded("State")),
         ("common/src/types/oracle.rs", "PriceStatus", UNUSABLE),
+        ("common/src/types/composable_oracle.rs", "AssetOracle", recorded("Oracle", "max_price_stale_seconds")),
     ],
 )
 def test_structs(xoxno_repository: Path, file: str, name: str, value: ScVal) -> None:
-    """The made values have the fields of the source, no more and no less."""
+    """Recorded values have the fields of the source, no more and no less."""
     assert struct_fields(xoxno_repository, file, name) == names_of(value)
-
-
-def test_oracle(xoxno_repository: Path) -> None:
-    """The made configuration of a token's price has the fields of the source."""
-    written = oracle_entry(contract("aggregator"), contract("A"), 7, (), 60)
-    value = Entry(written[0], RawEntry(written[1], 1, 100)).value
-
-    assert struct_fields(xoxno_repository, "common/src/types/composable_oracle.rs", "AssetOracle") == names_of(value)
 
 
 def test_keys_of_the_controller(xoxno_repository: Path) -> None:
