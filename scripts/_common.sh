@@ -1,9 +1,15 @@
 # shellcheck shell=bash
-# Sourced by the other scripts, never run: the project's root, a Python to build on, and .venv.
+# Sourced by the other scripts, never run: the project's root, the caller's folder, a Python to build on, and .venv.
 
+caller=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit
 venv=.venv
+
+# Prints a path that may be relative to the caller's folder, as an absolute one; a URL and nothing stay as they are.
+from_caller() {
+  case $1 in '' | /* | *://*) printf '%s' "$1" ;; *) printf '%s/%s' "$caller" "$1" ;; esac
+}
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -19,6 +19,7 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ROOT / ".github" / "workflows"
+ACTION = ROOT / "action.yml"
 PROGRAM = ROOT / "build" / "act" / "act"
 
 PYTHON_VERSION = "3.13"
@@ -34,8 +35,8 @@ esac
 """
 
 
-def load(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = msgspec.yaml.decode((WORKFLOWS / f"{name}.yml").read_bytes())
+def load(name: str, folder: Path = WORKFLOWS) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.yaml.decode((folder / f"{name}.yml").read_bytes())
     return content
 
 
@@ -65,6 +66,8 @@ class Act:
         path: folders that come first on the PATH.
         environment: what the machine gives to every step, beside PATH and HOME.
         actions: for an action's name without its version, the shell lines that its stand-in runs besides.
+        workflows: the folder that holds the workflows to run.
+        repositories: for actions that run as they are, the folder of each by its name and version.
     """
 
     checkout: Path
@@ -75,6 +78,8 @@ class Act:
     vars: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     event: str = "schedule"
+    workflows: Path = WORKFLOWS
+    repositories: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def kept(self) -> Path:
@@ -83,14 +88,23 @@ class Act:
 
     def run(self, name: str) -> dict[str, JobRun]:
         """Run a workflow; gives its jobs by their id."""
-        workflow = load(name)
+        workflow = load(name, self.workflows)
         notes = self.scratch / "notes"
         notes.write_text("")
         given = {
             "--var": self.vars,
             "--secret": {"GITHUB_TOKEN": "a-token", **self.secrets},
-            "--env": {**self.environment, "NOTES": str(notes), "KEPT": str(self.kept)},
-            "--local-repository": self._stand_ins(workflow),
+            "--env": {
+                **self.environment,
+                # GitHub sets it, and act does not.
+                "GITHUB_WORKFLOW_REF": f"operator/markets/.github/workflows/{name}.yml@refs/heads/main",
+                "NOTES": str(notes),
+                "KEPT": str(self.kept),
+            },
+            "--local-repository": {
+                **self._stand_ins(workflow),
+                **{name: str(folder) for name, folder in self.repositories.items()},
+            },
         }
         ran = subprocess.run(
             [
@@ -132,7 +146,9 @@ class Act:
     def _stand_ins(self, workflow: Mapping[str, Any]) -> dict[str, str]:
         """The folder of a stand-in for each action of a workflow; each is a repository, as act wants it."""
         folders = {}
-        steps = [step for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
+        own = msgspec.yaml.decode(ACTION.read_bytes())["runs"]["steps"]
+        steps = [step for job in workflow["jobs"].values() for step in job["steps"]] + own
+        steps = [step for step in steps if "uses" in step and step["uses"] not in {"./", *self.repositories}]
         inputs = {key: {"description": key} for step in steps for key in step.get("with", {})}
         for step in steps:
             action = step["uses"].partition("@")[0]

@@ -51,6 +51,8 @@ elif command == "issue comment":
 elif command == "issue close":
     issue()["comments"].append(options["--comment"])
     issue()["open"] = False
+elif words[0] == "api":
+    assert options == {{"--method": "PUT"}} and words[1].endswith(".yml/enable")
 else:
     sys.exit(f"unknown command {{command}}")
 with open(path, "w") as file:

@@ -32,16 +32,18 @@ def test_a_run_a_failure_and_a_recovery(act: ActMaker, network: str, tmp_path: P
     jobs = good.run("export")
     assert {"export": "success", "alarm": "success"} == {name: job.result for name, job in jobs.items()}, jobs
     before = json.loads((out / "v1/system/status.json").read_text())
-    assert {"exit-code": "0"} == jobs["export"].outputs
+    assert "0" == jobs["export"].outputs["exit-code"]
     assert "## Exit code 0: published" in jobs["export"].summary
     assert f"| ledger | `{before['observed_ledger']}` |" in jobs["export"].summary
     assert [] == github.issues
 
     failed = bad.run("export")
-    assert ("failure", {"exit-code": "3"}) == (failed["export"].result, failed["export"].outputs)
+    assert ("failure", "3") == (failed["export"].result, failed["export"].outputs["exit-code"])
     assert "## Exit code 3" in failed["export"].summary
     assert before == json.loads((out / "v1/system/status.json").read_text())
-    assert ["run-report.json"] == [inputs["path"] for _, inputs in failed["export"].actions if "path" in inputs]
+    assert ["run-report.json"] == [
+        inputs["path"] for action, inputs in failed["export"].actions if action == "actions/upload-artifact"
+    ]
     assert [True] == [issue["open"] for issue in github.issues]
     report = (bad.kept / "run-report-1" / "run-report.json").read_text()
     said = "".join(job.printed + job.summary for job in failed.values())
@@ -58,7 +60,7 @@ def test_a_fork_without_settings_is_quiet(act: ActMaker, github: FakeGitHub) -> 
 
     jobs = act(event="workflow_dispatch").run("export")
 
-    assert ("failure", {"exit-code": "2"}) == (jobs["export"].result, jobs["export"].outputs)
+    assert ("failure", "2") == (jobs["export"].result, jobs["export"].outputs["exit-code"])
     assert "EXPORTER_OUT is not set" in jobs["export"].printed
     assert ["(exit code 2)"] == re.findall(r"\(exit code \d\)", github.open[0]["title"])
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+from datetime import datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tests.workflows.act import Act
+from tests.workflows.act import Act, commit_all
 from tests.workflows.conftest import ActMaker
 from tests.workflows.fake_gh import FakeGitHub
 
 pytestmark = pytest.mark.workflows
+
+
+def instant(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 @pytest.fixture
@@ -62,9 +68,34 @@ def test_nothing_is_deployed_after_a_failure(machine: Act, github: FakeGitHub, t
 
     jobs = machine.run("pages")
 
-    assert ("failure", "skipped") == (jobs["export"].result, jobs["deploy"].result)
+    assert "failure" == jobs["export"].result
+    assert "actions/deploy-pages" not in dict(jobs["export"].actions)
     assert "actions/upload-pages-artifact" not in dict(jobs["export"].actions)
     assert before == branch.read_text()
     assert ["The scheduled pages needs a look: the source fails or lags (exit code 3)"] == [
         issue["title"] for issue in github.open
+    ]
+
+
+def test_the_template_publishes(machine: Act, github: FakeGitHub, tmp_path: Path, project_root: Path) -> None:
+    """A repository of the template's files publishes, promises its schedule, deploys, and keeps the schedule."""
+    template = project_root / "templates" / "repository"
+    exporter = machine.checkout
+    machine.checkout = tmp_path / "template" / "markets"
+    shutil.copytree(template, machine.checkout)
+    with (machine.checkout / "exporter.toml").open("a") as settings:
+        settings.write('[network]\nname = "local"\nrequests_per_second = 1000.0\n')
+    commit_all(machine.checkout, remote="https://github.com/operator/markets")
+    machine.workflows = machine.checkout / ".github" / "workflows"
+    machine.repositories = {f"OWNER/REPOSITORY@{'0' * 40}": exporter}
+    machine.secrets = {"EXPORTER_RPC_URLS": machine.vars["EXPORTER_RPC_URLS"]}
+
+    job = machine.run("markets")["publish"]
+
+    assert "success" == job.result, job.printed
+    status = json.loads((machine.kept / "build/site/public/v1/system/status.json").read_text())
+    assert 60 == (instant(status["next_expected_at"]) - instant(status["generated_at"])).total_seconds() / 60
+    assert "actions/deploy-pages" in dict(job.actions)
+    assert [["api", "--method", "PUT", "repos/operator/markets/actions/workflows/markets.yml/enable"]] == [
+        call for call in github.calls if call[0] == "api"
     ]

@@ -5,22 +5,31 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import exporter
-from exporter.config import ENVIRONMENT
+from exporter.config import ENVIRONMENT, Settings
+from exporter.job.schedule import interval_minutes
 from tests import suites
-from tests.workflows.act import PYTHON_VERSION, WORKFLOWS, clean_path, load
+from tests.workflows.act import ACTION, PYTHON_VERSION, WORKFLOWS, clean_path, load
 
 NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
 PUBLISHING = ["export", "pages"]
+TEMPLATE = WORKFLOWS.parents[1] / "templates" / "repository" / ".github" / "workflows" / "markets.yml"
 
 
 def steps(name: str) -> list[dict[str, Any]]:
     return [step for job in load(name)["jobs"].values() for step in job["steps"]]
+
+
+def action_steps() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.yaml.decode(ACTION.read_bytes())["runs"]["steps"]
+    return found
 
 
 def triggers_of(workflow: dict[Any, Any]) -> dict[str, Any]:
@@ -37,15 +46,15 @@ def test_rights_are_given_job_by_job(name: str) -> None:
     assert {} == workflow["permissions"]
     for job in workflow["jobs"].values():
         writes = {right for right, level in job["permissions"].items() if level == "write"}
-        assert "issues" not in writes or {"issues"} == writes
-        assert "contents" not in writes or {"contents"} == writes
+        assert "issues" not in writes or {"actions", "issues"} >= writes
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_actions_are_pinned(name: str) -> None:
+@pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ACTION, TEMPLATE], ids=lambda path: path.stem)
+def test_actions_are_pinned(path: Path) -> None:
     """Each action is named by a full commit, with its version in a comment."""
-    text = (WORKFLOWS / f"{name}.yml").read_text()
-    used = re.findall(r"uses: (.*)", text)
+    used = [
+        use for use in re.findall(r"uses: (.*)", path.read_text()) if not use.startswith(("./ ", "OWNER/REPOSITORY@0"))
+    ]
 
     assert used
     assert [] == [use for use in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)]
@@ -74,32 +83,55 @@ def test_publishing_waits_and_is_never_cancelled(name: str) -> None:
     assert set() == set(minutes) & {0, 15, 30, 45}
 
 
-@pytest.mark.parametrize("name", PUBLISHING)
-def test_readers_are_told_the_schedule(name: str) -> None:
-    """The interval that a run promises is the one at which it is scheduled."""
-    workflow = load(name)
-    (entry,) = triggers_of(workflow)["schedule"]
-    minutes = entry["cron"].split()[0].split(",")
-    (told,) = [step["env"]["EXPORTER_INTERVAL_MINUTES"] for step in steps(name) if step.get("id") == "run"]
+@pytest.mark.parametrize(("path", "expected"), [("export", 30), ("pages", 60), (None, 60)])
+def test_the_interval_is_written_once(path: str | None, expected: int) -> None:
+    """The interval that a run promises follows from the schedule, and no other line says it."""
+    text = (WORKFLOWS / f"{path}.yml" if path else TEMPLATE).read_text()
 
-    assert " * * * *" in entry["cron"]
-    assert str(60 // len(minutes)) == told
+    assert expected == interval_minutes(text)
+    assert "interval-minutes" not in text
 
 
-@pytest.mark.parametrize("name", PUBLISHING)
-def test_settings_exist(name: str) -> None:
-    """Every EXPORTER_ variable that a step sets is one that the exporter knows."""
-    (run,) = [step for step in steps(name) if step.get("id") == "run"]
+def test_the_action_runs_its_own_scripts() -> None:
+    """Each command of the action is one script next to it, with nothing that GitHub put into its text."""
+    commands = [step["run"] for step in action_steps() if "run" in step]
+
+    assert commands
+    for command in commands:
+        match = re.fullmatch(r'"\$GITHUB_ACTION_PATH/(scripts/[a-z-]+)"( [a-z/-]+)*', command)
+        assert match is not None, command
+        assert (ACTION.parent / match[1]).is_file()
+
+
+def test_settings_exist() -> None:
+    """Every EXPORTER_ variable that the action sets is one that the exporter knows."""
+    (run,) = [step for step in action_steps() if step.get("id") == "run"]
 
     assert set() == {key for key in run["env"] if key.startswith("EXPORTER_")} - set(ENVIRONMENT) - {"EXPORTER_CONFIG"}
 
 
-@pytest.mark.parametrize("name", PUBLISHING)
-def test_the_python_that_is_set_up_is_the_one_that_is_used(name: str) -> None:
-    """The scripts are told the version that the step before installs."""
-    (version,) = [step["with"]["python-version"] for step in steps(name) if "setup-python" in step.get("uses", "")]
+def test_the_python_that_is_set_up_is_the_one_that_is_used() -> None:
+    """The scripts get the version that the step before installs."""
+    (version,) = [step["with"]["python-version"] for step in action_steps() if "setup-python" in step.get("uses", "")]
+    used = {step["env"]["PYTHON"] for step in action_steps() if "PYTHON" in step.get("env", {})}
 
-    assert (PYTHON_VERSION, f"python{PYTHON_VERSION}") == (version, load(name)["jobs"]["export"]["env"]["PYTHON"])
+    assert (PYTHON_VERSION, {f"python{PYTHON_VERSION}"}) == (version, used)
+
+
+def test_the_template_gives_what_the_action_asks_for() -> None:
+    """The workflow of the template has inputs that exist, every right that it needs, and time for its limits."""
+    workflow = msgspec.yaml.decode(TEMPLATE.read_bytes())
+    job = workflow["jobs"]["publish"]
+    inputs = msgspec.yaml.decode(ACTION.read_bytes())["inputs"]
+
+    assert set(job["steps"][-1]["with"]) <= set(inputs)
+    assert {"out"} == {name for name, entry in inputs.items() if entry.get("required")}
+    assert {"actions", "contents", "id-token", "issues", "pages"} == {
+        right for right, level in job["permissions"].items() if level == "write"
+    }
+    assert load("pages")["jobs"]["export"]["timeout-minutes"] == job["timeout-minutes"]
+    settings = tomllib.loads((TEMPLATE.parents[2] / "exporter.toml").read_text())
+    assert {} == {key: value for key, value in settings.items() if key not in Settings.__struct_fields__}
 
 
 @pytest.mark.parametrize("name", PUBLISHING)
