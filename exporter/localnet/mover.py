@@ -88,6 +88,8 @@ class Pool:
     milliseconds: bool = False
     settled: tuple[str, ...] = ()
     """Names that follow from what the move leaves, so that they are computed after it."""
+    fees: str | None = None
+    """The name of the protocol's own shares, which are part of the supply and grow with interest."""
 
     @property
     def keys(self) -> frozenset[bytes]:
@@ -148,6 +150,10 @@ class Mover:
         for pool in pools:
             draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
         self._compute(pools, before, draft, time, settled=False)
+        for pool in pools:
+            if pool.fees is not None:
+                own, supply = pool.accrued(pool.fees), pool.supply[0]
+                draft.put(supply, supply.read(draft.look) + own.read(draft.look) - own.read(before))
         return before
 
     def _move(self, pools: Sequence[Pool], draft: Draft, time: int) -> None:
@@ -313,6 +319,7 @@ def _xoxno(key: bytes, look: Look) -> Iterator[Pool]:
         at("borrow_index"),
         10**27 * unit,
         milliseconds=True,
+        fees="revenue",
     )
 
 

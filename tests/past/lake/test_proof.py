@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
 import polars as pl
 import pytest
 
-from exporter.deployments.made_addresses import made_address
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change as Write
+from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.xoxno import HubMarket, parameters_entry, state_entry
 from exporter.numbers import exact
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -33,6 +32,8 @@ from tests.protocols.test_peridot_real import accruals, read_snapshots
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 V2_CODE = "a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"
+
+RAY = 10**27
 
 Spoil = Callable[[bytes], bytes]
 
@@ -159,27 +160,28 @@ def test_wrong_math_is_told(
 
 def test_an_operation_with_a_fee_is_no_wrong_math() -> None:
     """The revenue of XOXNO counts only where cash and users' shares show that no operation changed it."""
-    market = HubMarket(1, made_address("token"), 7)
-    market.supply(10**12)
-    market.borrow(6 * 10**11)
-    pool, spent = made_address("pool"), 86_400
-    before = dict((parameters_entry(pool, market), state_entry(pool, market)))
-    market.accrue(spent * 1000)
-    shares = 900 * market.scale * xoxno.RAY // market.supply_index  # of the fee of a flash loan
-    market.supplied, market.revenue, market.cash = market.supplied + shares, market.revenue + shares, market.cash + 900
-    confirmed, unpaid = proven_change(before, state_entry(pool, market), spent), replace(market, cash=market.cash - 900)
+    network = RecordedNetwork()
+    for _ in range(2):
+        network.advance(network.pools)
+    pool = next(pool for pool in network.pools if pool.protocol == "xoxno" and pool.owed(network.look))
+    supplied, revenue, cash, index = map(pool.accrued, ("supplied", "revenue", "cash", "supply_index"))
+    time, draft = network.chain.close_time(network.chain.latest) + 86_400, Draft(network.look)
+    Mover(Random(1), network.prices).accrue([pool], draft, time)
+    shares = 900 * 10 ** (27 - pool.decimals) * RAY // index.read(draft.look)  # of the fee of a flash loan
 
-    assert ({"xoxno/unknown": 1}, {}) == (confirmed.confirmed, confirmed.differing)
-    unpaid.supplied, unpaid.revenue = market.supplied - shares + 1, market.revenue - shares + 1
-    assert ["revenue"] == [item.field for item in proven_change(before, state_entry(pool, unpaid), spent).mismatches]
+    def told(more_shares: int, more_cash: int) -> Tally:
+        """What an operation proves that leaves so much more than the interest."""
+        after = Draft(draft.look)
+        for item, more in ((supplied, more_shares), (revenue, more_shares), (cash, more_cash)):
+            after.put(item, item.read(after.look) + more)
+        prover = Prover({key: entry for key in network.chain.known_keys() if (entry := network.chain.stored(key))})
+        change = Change(UPDATED, pool.key, bytes(4) + (after.look(pool.key) or b"") + bytes(4))
+        prover.follow(LedgerChanges(network.chain.latest + 1, time, 28, [(0, change)]))
+        return prover.finish()
 
-
-def proven_change(before: Mapping[bytes, bytes], after: tuple[bytes, bytes], time: int) -> Tally:
-    """What an update of one entry proves, with these entries before it."""
-    prover = Prover({key: RawEntry(data, 0, None) for key, data in before.items()})
-    key, data = after
-    prover.follow(LedgerChanges(1, time, 22, [(0, Change(UPDATED, key, bytes(4) + data + bytes(4)))]))
-    return prover.finish()
+    assert [] == told(shares, 900).mismatches
+    assert {"xoxno"} == protocols_of(told(shares, 900).confirmed)
+    assert ["revenue"] == [item.field for item in told(1, 0).mismatches]
 
 
 def test_the_accruals_of_real_vaults(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
