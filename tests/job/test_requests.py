@@ -1,0 +1,140 @@
+"""What a run asks for, counted by the server (docs/discovery.md, "Cost")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from exporter.deployments.networks import network_id
+from exporter.job.known_markets_file import load_memory, save_memory
+from exporter.job.reading import MarketsRead, read_markets
+from exporter.job.sources import RpcEndpoints
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
+from exporter.localnet.answers import Answer
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.chain import LedgerState
+from exporter.localnet.oracle import ORACLE
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.stores.memory import MemoryStore
+from tests.jobs import recorded_settings
+from tests.localnet.recorded import LISTED
+
+WAVES = (
+    "lists: instances, zones, records, Peridot's vaults and XOXNO's hub markets with their tokens",
+    "what these name: pools of zones, reserves of K2 and Alula, rate models, XOXNO's spokes",
+    "the reserves of Blend's pools with their tokens, K2's unlisted tokens, what aTokens have and spokes use",
+)
+"""The waves of keys that each depend on the one before; the protocols share their requests."""
+
+
+class CountedAnswers:
+    """The answers of a network, and how often each function of a contract is called."""
+
+    def __init__(self, network: RecordedNetwork) -> None:
+        self._others = network.contracts
+        self.calls: Counter[str] = Counter()
+
+    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+        """Answer one call on the state of a ledger."""
+        self.calls[call.function] += 1
+        return self._others.simulate(chain, ledger, call)
+
+
+@dataclass
+class Counted:
+    """A run, up to its numbers, and what the server was asked for."""
+
+    read: MarketsRead
+    methods: Counter[str]
+    calls: Counter[str]
+
+
+@pytest.fixture(scope="module", params=[1, 24])
+def network(request: pytest.FixtureRequest) -> RecordedNetwork:
+    """The recorded markets, alone and with copies of Blend's."""
+    return RecordedNetwork(copies=request.param)
+
+
+@pytest.fixture(scope="module")
+def runs(network: RecordedNetwork) -> list[Counted]:
+    """Two runs into one output."""
+    store = MemoryStore()
+    return [run(network, store) for _ in range(2)]
+
+
+def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
+    """Read everything, as a run into a store does; what it discovers is remembered there."""
+    behaviour, plain = Behaviour(), network.contracts
+    network.contracts = answers = CountedAnswers(network)
+    with running(create_app(network, behaviour)) as url:
+        settings = recorded_settings(None, url)
+        memory = load_memory(store, network_id(settings.passphrase))
+
+        async def work() -> MarketsRead:
+            async with RpcEndpoints().open(settings) as opened:
+                return await read_markets(settings, opened, memory, None)
+
+        read = asyncio.run(work())
+        save_memory(store, memory)
+    network.contracts = plain
+    return Counted(read, Counter(behaviour.counts), answers.calls)
+
+
+def test_all_is_read(network: RecordedNetwork, runs: list[Counted]) -> None:
+    """Every market and pool is read and priced, at one ledger in one round, and an operator is told nothing."""
+    for each in runs:
+        tables = each.read.tables()
+        assert len(network.pools) == tables.pools.height
+        assert {*(market for _, market in LISTED), *network.copies} == {*tables.markets["market"]}
+        assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
+        assert 1 == each.read.certificate.rounds
+
+
+def test_requests_for_entries(runs: list[Counted]) -> None:
+    """At most ceil(keys / 200), and one for each wave, also in the first run: what events name is asked for beside."""
+    for each in runs:
+        keys = each.read.certificate.keys
+        assert each.methods["getLedgerEntries"] <= -(-keys // MAX_KEYS_PER_REQUEST) + len(WAVES)
+
+
+def test_calls(runs: list[Counted]) -> None:
+    """Calls are made for prices, once an oracle and token, for what vaults could pay and for what aTokens have."""
+    for each in runs:
+        quotes = {pair for reading in each.read.protocols for pair in reading.quotes}
+        single = {pair for pair in quotes if pair[0] == ORACLE}
+
+        assert {
+            "decimals": 1,
+            "lastprice": len(single),
+            "get_asset_prices_vec_fresh": 1,  # all reserves of K2
+            "quotes": 1,  # all tokens of XOXNO
+            "balance": 2,  # of the aTokens of K2 whose token is no Stellar asset
+        } == each.calls
+        assert each.calls.total() == each.methods["simulateTransaction"]
+
+
+def test_events(runs: list[Counted]) -> None:
+    """The first run asks for the oldest ledger and then for a page; with nothing closed since the second asks once."""
+    assert [2, 1] == [each.methods["getEvents"] for each in runs]
+
+
+def test_nothing_else(runs: list[Counted]) -> None:
+    """Beyond these a run asks for the network once, and for its close time only where the events did not state it."""
+    read = {"getLedgerEntries", "simulateTransaction", "getEvents"}
+
+    assert [{"getNetwork": 1}, {"getNetwork": 1, "getHealth": 1}] == [
+        {name: count for name, count in each.methods.items() if name not in read} for each in runs
+    ]
+
+
+def test_what_is_new(network: RecordedNetwork, runs: list[Counted]) -> None:
+    """Pools that only events name are named as discovered by the first run, and known to the second."""
+    assert {(market, "event") for market in network.copies} == {
+        (item.market, item.origin) for item in runs[0].read.discovered
+    }
+    assert [] == runs[1].read.discovered
