@@ -1,4 +1,4 @@
-"""What is published of every pool of a small made network of all protocols: the golden file, and how it is made anew.
+"""What is published of every pool of the recorded network: the golden file, and how it is written again.
 
 python -m tests.protocols.golden_rows
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.localnet.made import MadeNetwork, Others
+from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import compute
 from tests.protocols.one_entry import OneChanged, Source, read
@@ -17,16 +17,11 @@ from tests.protocols.one_entry import OneChanged, Source, read
 PATH = Path(__file__).with_name("golden_rows.json")
 
 
-def small_network() -> MadeNetwork:
-    """A few pools of each protocol, of both generations of Blend."""
-    return MadeNetwork(pools=4, market_count=2, alula_markets=1, others=Others(2, 1, 1, 1))
-
-
 def golden_rows() -> Iterator[dict[str, object]]:
-    """The rows sixty ledgers on, with the parameters shown beside them and the market's hash; no nulls."""
-    network = small_network()
+    """The rows sixty ledgers on, in which only prices move, with parameters and the market's hash; no nulls."""
+    network = RecordedNetwork()
     for _ in range(60):
-        network.advance()
+        network.advance([])
     chain = OneChanged(network)
     for protocol in sorted(PROTOCOLS):
         tables = compute([read(Source(chain), protocol)], PROTOCOLS, chain.latest, chain.close_time(chain.latest))

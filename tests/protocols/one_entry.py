@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.deployments.made_addresses import LOCAL
+from exporter.deployments import deployments_of
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import CONTRACT_DATA, decode_data_key
@@ -20,8 +20,9 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView
+from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import CODE, LocalNetwork
+from exporter.localnet.network import LocalNetwork
 from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
@@ -87,7 +88,7 @@ class Source:
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         latest = self.chain.latest
         try:
-            simulation = CODE.simulate(self.chain, latest, call)
+            simulation = PlayedAnswers().simulate(self.chain, latest, call)
         except Exception as error:
             return SimulationAnswer(latest, None, f"HostError: {error}", (), "direct")
         self.asked.update(dict.fromkeys(simulation.footprint))
@@ -191,7 +192,7 @@ def name_of(key: bytes) -> str:
 
 def read(source: Source, protocol: str, remembered: Iterable[str] = ()) -> ProtocolReading:
     """What is read of one protocol: markets that the lists have, an earlier run remembers, or the chain lists."""
-    deployments = [item for item in LOCAL if item.protocol == protocol]
+    deployments = [item for item in deployments_of("local") if item.protocol == protocol]
     named = [Candidate(protocol, address) for each in deployments for address in each.markets]
     listed = {candidate.address for candidate in named}
     named += [Candidate(protocol, address, Origin.REMEMBERED) for address in remembered if address not in listed]
