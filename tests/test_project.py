@@ -82,7 +82,7 @@ def test_every_exit_code_is_documented(project_root: Path) -> None:
 def test_readme_begins_with_the_two_commands(project_root: Path) -> None:
     """The first thing to copy from the README is the two commands, and both exist."""
     text = (project_root / "README.md").read_text(encoding="utf-8")
-    first_block = re.search(r"```\w*\n(.*?)```", text, flags=re.DOTALL)
+    first_block = re.search(r"```bash\n(.*?)```", text, flags=re.DOTALL)
     assert first_block
     commands = [line.split("#")[0].strip() for line in first_block[1].splitlines()]
 

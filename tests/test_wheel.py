@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import site
 import subprocess
@@ -133,3 +134,18 @@ def test_help_imports_nothing_heavy(command: Path, tmp_path: Path) -> None:
 
     assert "exporter" in imported
     assert set() == HEAVY_PACKAGES & imported
+
+
+def test_the_description_works_on_a_package_index(project_root: Path) -> None:
+    """With the repository's address, every link of the README is absolute, and the package states where it is from."""
+    readme = (project_root / "README.md").read_text(encoding="utf-8")
+    hook = runpy.run_path(str(project_root / "hatch_build.py"))
+    address = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "a/b", "GITHUB_SHA": "c0ffee"}
+    text, urls = hook["completed"](readme, address)
+    links = re.findall(r"\]\(([^)]*)\)", text)
+
+    assert len(links) > 20
+    assert [] == [link for link in links if not link.startswith("https://")]
+    assert "(https://git.example/a/b/raw/c0ffee/docs/site.png)" in text
+    assert "https://git.example/a/b" == urls["Homepage"]
+    assert (readme, {}) == hook["completed"](readme, {})
