@@ -89,20 +89,20 @@ class PlayedAnswers:
         key = instance_key(call.contract)
         instance = chain.entry(key, ledger)
         if instance is None:
-            return Simulation(None, _NO_SUCH_CONTRACT, {})
+            return Simulation(None, _NO_SUCH_CONTRACT, {key: None})
         found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
         if found is not None:
             return Simulation(found.result, found.error, {key: instance})
         rules = StorageAnswers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
         answer = rules.answer(call)
+        footprint = {key: instance} | {key: chain.entry(key, ledger) for key in answer.footprint}
         if answer.error is None:
-            footprint = {key: chain.entry(key, ledger) for key in answer.footprint}
             return Simulation(answer.result, None, footprint)
         balance = _sdk_balance(chain, ledger, call) if self._balances_of_sdk_tokens else None
         if balance is not None:
-            return balance
+            return Simulation(balance.result, None, {**footprint, **balance.footprint})
         unknown = answer.error.startswith(NOT_FROM_STORAGE)
-        return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, {})
+        return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, footprint)
 
 
 def _sdk_balance(chain: LedgerState, ledger: int, call: ContractCall) -> Simulation | None:

@@ -16,14 +16,14 @@ from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.router import CALLER, Router, ask_alone
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
+from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import Contracts, run_router
-from exporter.localnet.network import CODE
 from exporter.past.archive.checkpoint import CheckpointState
 from tests.host.blend_world import POOL
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
 from tests.host.router_code import router_entries
+from tests.localnet.routed import RoutedAnswers
 from tests.past.archive.archive_snapshot import snapshot_of
 
 ROUTER = strkey.encode(strkey.CONTRACT, b"router".ljust(32, b"\0"))
@@ -99,10 +99,10 @@ def test_an_archived_token_costs_its_bundle_and_no_result(
     assert alone[archived[0]].writes
 
 
-def test_the_stand_in_of_the_router_answers_as_real_code_does(
+def test_the_router_of_other_tests_answers_as_real_code_does(
     source: HostSource, snapshot: LedgerSnapshot, calls: list[ContractCall]
 ) -> None:
-    """A bundle of tokens' calls has the same results and errors, whether the host or the stand-in runs it."""
+    """A bundle of tokens' calls has the same results and errors, whether the host or the tests' own router runs it."""
     known = [call for call in calls if call.function != "lastprice" and call.contract != calls[0].contract]
     items = [
         vec(address(call.contract), symbol(call.function), vec(*call.arguments), (scval.BOOL, True))
@@ -110,11 +110,8 @@ def test_the_stand_in_of_the_router_answers_as_real_code_does(
     ]
     bundle = ContractCall(ROUTER, "exec", (address(CALLER), vec(*items)))
     real = asyncio.run(source.simulate(bundle))
-    made = dict(snapshot.contract_instances())[ROUTER].wasm_hash
-    assert made is not None
-    contracts = Contracts({made: run_router}, stellar_asset=CODE._stellar_asset)
     chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
-    ours = contracts.simulate(chain, chain.latest, bundle)
+    ours = RoutedAnswers(PlayedAnswers(), ROUTER).simulate(chain, chain.latest, bundle)
 
     assert real.result is not None, real.error
     assert ours.result is not None, ours.error
