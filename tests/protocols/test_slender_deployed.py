@@ -16,24 +16,24 @@ from typing import Any
 import polars as pl
 import pytest
 
+from exporter.deployments import deployments_of
 from exporter.errors import ExactError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, symbol, u64, vec
+from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.view import read_at_one_ledger
-from exporter.localnet import slender
-from exporter.localnet.made import DEFAULT_START_TIME
-from exporter.localnet.slender_made import SlenderMarkets
+from exporter.localnet.player import RecordedNetwork
 from exporter.numbers import exact
 from exporter.protocols.base import Candidate, ViewCall
 from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
+from tests.entries import name_of, recorded
 from tests.localnet.direct_source import DirectSource
-from tests.localnet.moving import TOKENS, MovingNetwork
 from tests.protocols.contract_spec import Spec, spec_of
-from tests.protocols.made_ledger import NOW, account, changed, contract
+from tests.protocols.made_ledger import NOW, contract
+from tests.protocols.slender_chain import POOL, SlenderLedger, cash, pool_config, reserve_data, variant
 
 STORED_AS = {
     "ReserveAssetKey": "ReserveData",
@@ -67,39 +67,18 @@ def spec(wasm: bytes) -> Spec:
     return spec_of(wasm)
 
 
-def moved() -> tuple[MovingNetwork, SlenderMarkets]:
-    """A network of one made market, some operations after its start."""
-    markets = SlenderMarkets(1, 1, TOKENS, DEFAULT_START_TIME)
-    network = MovingNetwork(markets)
-    for _ in range(60):
-        network.advance()
-    return network, markets
-
-
-def stored(network: MovingNetwork, market: str) -> list[tuple[ScVal, ScVal]]:
-    """All that a made pool keeps, in its instance and beside it."""
-    found: list[tuple[ScVal, ScVal]] = []
-    for entry in network.chain.state(network.chain.latest).values():
-        if entry.data[:4] != b"\0\0\0\x06":
-            continue
-        data = decode_contract_data(entry.data)
-        if data.contract == market:
-            found += data.value[1].storage if data.key == INSTANCE_KEY else [(data.key, data.value)]
-    return found
-
-
 def test_code(wasm: bytes) -> None:
     """The code is that which the package's list and the module know."""
     assert WASM_HASH == hashlib.sha256(wasm).digest()
 
 
-def test_stand_in_keeps_what_the_contract_keeps(spec: Spec) -> None:
-    """Every key and value of the embedded network's pool is of the type that the deployed code has for it."""
-    network, markets = moved()
+def test_recorded_types(spec: Spec) -> None:
+    """Every key and value of the recorded pool is of the type that the deployed code has for it."""
+    balance = vec(symbol("TokenBalance"), address(contract("XLM")), address(contract("s")))
     misfits, names = [], set()
-    for key, value in stored(network, markets.markets[0].address):
+    for key, value in (*(POOL.storage or ()), (balance, recorded("TokenBalance"))):
         misfits += spec.misfits(key, "DataKey")
-        name = str(key[1][0][1])
+        name = name_of(key)
         names.add(name)
         if name in STORED_AS:
             misfits += spec.misfits(value, STORED_AS[name])
@@ -121,9 +100,9 @@ def test_a_wrong_form_shows(spec: Spec) -> None:
 
 def test_views_exist(spec: Spec) -> None:
     """Every view that is compared with is a function of the deployed code, and takes as many arguments."""
-    network, markets = moved()
-    candidates = [Candidate("slender", markets.markets[0].address)]
-    source = DirectSource(network, False)
+    (market,) = (item.markets[0] for item in deployments_of("local") if item.protocol == "slender")
+    candidates = [Candidate("slender", market)]
+    source = DirectSource(RecordedNetwork(), False)
     reading = asyncio.run(read_at_one_ledger(source, lambda view: Slender().read(view, candidates, ()))).result
     calls = [item.call for item in SlenderViews().calls(reading) if isinstance(item, ViewCall)]
 
@@ -138,38 +117,43 @@ def host(wasm: bytes) -> Any:
     return import_module("tests.protocols.wasm_host").WasmHost(wasm)
 
 
-def as_stored(
-    reserve: slender.Reserve, cash: int | None, window: int = slender.WINDOW
-) -> dict[tuple[int, ScVal], ScVal]:
-    """The entries of a pool with one reserve, as the stand-in writes them; without ``cash`` that entry is missing."""
-    feeds = {reserve.token: vec(symbol("Other"), symbol("XLM"))}
-    market = slender.Market(contract("S"), contract("oracle"), account("admin"), [reserve], feeds)
-    instance = decode_contract_data(slender.pool_instance(market)[1]).value[1]
-    found = {(2, key): value for key, value in instance.storage}
-    config = (2, vec(symbol("PoolConfig")))
-    found[config] = changed(found[config], {"timestamp_window": u64(window)})
-    if cash is not None:
-        reserve.cash = cash
-        entry = decode_contract_data(slender.cash_entry(market, reserve)[1])
-        found[1, entry.key] = entry.value
+Reserve = dict[str, int]
+"""A reserve's numbers: rates by their field names, ``last_update``, ``s_supply``, ``debt_supply`` and ``cash``."""
+
+RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
+
+
+def as_stored(reserve: Reserve, window: int = 20) -> dict[tuple[int, ScVal], ScVal]:
+    """The entries of a pool with one reserve; without ``cash`` that entry is missing."""
+    ledger = SlenderLedger()
+    ledger.add_market("S")
+    rates = {name: reserve[name] for name in RATES if name in reserve}
+    found = {(2, key): value for key, value in ledger.storage["S"].items()} | {
+        (2, variant("PoolConfig")): pool_config(ledger, "S", timestamp_window=u64(window)),
+        (2, variant("ReserveAssetKey", "XLM")): reserve_data(
+            "XLM", last_update_timestamp=u64(reserve["last_update"]), **rates
+        ),
+        (2, variant("TokenSupply", "XLM s")): i128(reserve["s_supply"]),
+        (2, variant("TokenSupply", "XLM debt")): i128(reserve["debt_supply"]),
+    }
+    if "cash" in reserve:
+        data = decode_contract_data(cash("S", "XLM", i128(reserve["cash"]))[1])
+        found[1, data.key] = data.value
     return found
 
 
 def test_vector(host: Any) -> None:
     """Cash is the persistent entry: with it 1000 shares are worth 10,400,004,180, without it the debt alone."""
-    reserve = slender.Reserve(
-        contract("XLM"),
-        contract("s"),
-        contract("debt"),
-        7,
-        NOW - 1_000,
-        lender_ar=1_100_000_000,
-        lender_ir=30_000_000,
-        s_supply=1000 * 10**7,
-        debt_supply=400 * 10**7,
-    )
+    reserve = {
+        "last_update": NOW - 1_000,
+        "lender_ar": 1_100_000_000,
+        "lender_ir": 30_000_000,
+        "s_supply": 1000 * 10**7,
+        "debt_supply": 400 * 10**7,
+    }
     found = [
-        host.call(as_stored(reserve, cash), NOW, "collat_coeff", address(reserve.token)) for cash in (600 * 10**7, None)
+        host.call(as_stored(each), NOW, "collat_coeff", address(contract("XLM")))
+        for each in (reserve | {"cash": 600 * 10**7}, reserve)
     ]
 
     assert [(scval.I128, 1_040_000_418), (scval.I128, 440_000_418)] == found
@@ -182,10 +166,10 @@ def test_coefficients(host: Any) -> None:
     for number in range(160):
         huge = number % 2 == 0
         reserve, window = made_state(random, huge)
-        stored = as_stored(reserve, reserve.cash, window)
+        stored = as_stored(reserve, window)
         for function, ours in (("collat_coeff", collateral_coefficient), ("debt_coeff", debt_coefficient)):
             try:
-                theirs: object = host.call(stored, NOW, function, address(reserve.token))[1]
+                theirs: object = host.call(stored, NOW, function, address(contract("XLM")))[1]
             except RuntimeError:
                 theirs = None
             try:
@@ -200,7 +184,7 @@ def test_coefficients(host: Any) -> None:
     assert min(compared[False], compared[True]) > 20
 
 
-def made_state(random: Random, huge: bool) -> tuple[slender.Reserve, int]:
+def made_state(random: Random, huge: bool) -> tuple[Reserve, int]:
     """A reserve as the chain may have one, or of numbers of any size."""
     most = {"rate": 5 * 10**9, "amount": 10**18, "since": 10**8, "window": 10**4}
 
@@ -208,38 +192,30 @@ def made_state(random: Random, huge: bool) -> tuple[slender.Reserve, int]:
         return random.getrandbits(random.randint(1, 126)) if huge else random.randint(0, most[name])
 
     since = random.choice((0, random.randint(-100, most["since"])))
-    return slender.Reserve(
-        contract("XLM"),
-        contract("s"),
-        contract("debt"),
-        7,
-        NOW - since,
-        any_size("rate"),
-        any_size("rate"),
-        any_size("rate"),
-        any_size("rate"),
-        random.choice((0, any_size("amount"), any_size("amount"))),
-        any_size("amount"),
-        any_size("amount"),
-    ), random.choice((0, 1, 20, random.randint(0, most["window"])))
+    reserve = {"last_update": NOW - since} | {name: any_size("rate") for name in RATES}
+    reserve["s_supply"] = random.choice((0, any_size("amount"), any_size("amount")))
+    reserve |= {name: any_size("amount") for name in ("debt_supply", "cash")}
+    return reserve, random.choice((0, 1, 20, random.randint(0, most["window"])))
 
 
-def collateral_coefficient(reserve: slender.Reserve, window: int) -> object:
+def collateral_coefficient(reserve: Reserve, window: int) -> object:
     """By the exporter's math, in the contract's order: without shares nothing is computed."""
-    if not reserve.s_supply:
+    if not reserve["s_supply"]:
         return math.ONE
-    lent = math.lent_out(grown(reserve, window, reserve.lender_ar, reserve.lender_ir), one(reserve.debt_supply))
-    return math.collateral_coefficient(exact.add(one(reserve.cash), lent), one(reserve.s_supply)).item()
+    lent = math.lent_out(
+        grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), one(reserve["debt_supply"])
+    )
+    return math.collateral_coefficient(exact.add(one(reserve["cash"]), lent), one(reserve["s_supply"])).item()
 
 
-def debt_coefficient(reserve: slender.Reserve, window: int) -> object:
+def debt_coefficient(reserve: Reserve, window: int) -> object:
     """By the exporter's math."""
-    return grown(reserve, window, reserve.borrower_ar, reserve.borrower_ir).item()
+    return grown(reserve, window, reserve["borrower_ar"], reserve["borrower_ir"]).item()
 
 
-def grown(reserve: slender.Reserve, window: int, accrued: int, rate: int) -> pl.Series:
+def grown(reserve: Reserve, window: int, accrued: int, rate: int) -> pl.Series:
     """An accrued rate at the time of the call."""
-    seconds = math.elapsed_seconds(one(reserve.last_update), one(window), NOW)
+    seconds = math.elapsed_seconds(one(reserve["last_update"]), one(window), NOW)
     return math.accrued_rate(one(accrued), one(rate), seconds)
 
 
