@@ -25,7 +25,6 @@ from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
 from exporter.ledger.codec.xdr_json import entry_data_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.localnet.contracts import stored_entry
 from exporter.numbers import exact
 from exporter.protocols.balances import balance_key, decode_balance
 from exporter.protocols.peridot import math
@@ -37,6 +36,7 @@ from exporter.protocols.peridot.layout import (
     fixed_curve,
 )
 from tests.protocols.judged import at
+from tests.protocols.made_ledger import entry
 
 ALL = {"snapshots": 422, "entries": 22_357, "controllers": 228, "vaults": 541, "models": 25}
 """What is in the whole set; what can be fetched is a part of it."""
@@ -170,7 +170,7 @@ class Accrual:
             "TotalBorrowed": u128(self.before["principal"]),
             "TotalReserves": u128(0),
         }
-        return dict(stored_entry(self.contract, vec(symbol(name)), value) for name, value in values.items())
+        return dict(entry(self.contract, vec(symbol(name)), value) for name, value in values.items())
 
     def agrees(self, found: dict[str, int]) -> bool:
         """Whether the contract has stored exactly this debt, index and part set aside."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -18,31 +19,22 @@ from exporter.deployments.networks import NETWORKS
 from exporter.history.export import scan_history
 from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
+from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import (
-    ORACLE_WASM_HASH,
-    TOKEN_WASM_HASH,
-    Contracts,
-    Host,
-    Token,
-    TokenLayout,
-    asset_entry,
-    oracle_instance,
-    run_oracle,
-    run_token,
-)
 from exporter.localnet.network import LocalNetwork
+from exporter.localnet.oracle import ORACLE, Prices
+from exporter.localnet.recording import RecordedAnswer
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS, register
 from exporter.protocols.base import ProtocolModule
-from tests.protocols.made_ledger import account, contract, entry, instance
+from tests.protocols.made_ledger import contract, entry, instance, stellar_asset
 from tests.protocols.pawn import NAME, WASM_HASH, YEAR, Pawn
 
 LEDGER, NOW = 60_000_000, 1_790_000_000
-SHOP, OPENED, GUILD, ORACLE = (contract(label) for label in ("shop", "opened shop", "guild", "oracle"))
+SHOP, OPENED, GUILD = (contract(label) for label in ("shop", "opened shop", "guild"))
 TOKENS = {symbol: contract(symbol) for symbol in ("USDC", "XLM")}
 DEPLOYMENT = Deployment(
     NAME,
@@ -63,49 +55,37 @@ def pool_state(**changes: ScVal | None) -> ScVal:
     return struct_map({name: value for name, value in (fields | changes).items() if value is not None})
 
 
-def run_shop(host: Host, contract: str, function: str, arguments: tuple[ScVal, ...]) -> ScVal:
-    """The stand-in for the code of a shop: ``pool(token)``."""
-    assert "pool" == function
-    state = host.data(contract, vec(symbol("Pool"), *arguments))
-    assert state is not None
-    return state
-
-
 def network_of(state: ScVal | None = None, code: bytes = WASM_HASH) -> LocalNetwork:
     """A ledger with a listed shop of two pools, one in the given state, and one that an event named."""
-    written = [oracle_instance(ORACLE, 7)]
-    for name, token in TOKENS.items():
-        written += [Token(token, name, 7, TokenLayout.WASM, account("admin")).instance_entry()]
-        written += [asset_entry(ORACLE, token, 2 * 10**7)]
+    written = [*Prices(dict.fromkeys(TOKENS.values(), 2 * 10**14), NOW, Random(1)).history().items()]
+    written += map(stellar_asset, TOKENS)
+    answers = []
     for shop, xlm in ((SHOP, state or pool_state()), (OPENED, pool_state())):
         storage = [(symbol("Name"), string("Corner")), (symbol("Oracle"), address(ORACLE))]
         written += [instance(shop, storage, code), entry(shop, symbol("Tokens"), vec(*map(address, TOKENS.values())))]
         for token, value in zip(TOKENS.values(), (pool_state(), xlm), strict=True):
             written += [entry(shop, vec(symbol("Pool"), address(token)), value)]
+            answers += [RecordedAnswer(shop, "pool", [encode_scval(address(token))], encode_scval(value))]
     entries = {key: RawEntry(data, LEDGER - 9, LEDGER + 10**6) for key, data in written}
-    entries |= {
-        code_key(item): RawEntry(b"\0\0\0\x07\0\0\0\0" + item + b"\0\0\0\0", LEDGER - 9, LEDGER + 10**6)
-        for item in (WASM_HASH, TOKEN_WASM_HASH, ORACLE_WASM_HASH)
-    }
+    entries[code_key(WASM_HASH)] = RawEntry(b"\0\0\0\7\0\0\0\0" + WASM_HASH + b"\0\0\0\0", LEDGER - 9, LEDGER + 10**6)
     chain = Chain(entries, start_ledger=LEDGER, start_time=NOW - 5)
     chain.close([], close_time=NOW, events=[(GUILD, (symbol("opened"),), address(OPENED))])
-    stand_ins = Contracts({WASM_HASH: run_shop, TOKEN_WASM_HASH: run_token, ORACLE_WASM_HASH: run_oracle})
-    return LocalNetwork(chain, NETWORKS["made"].passphrase, 23, stand_ins)
+    return LocalNetwork(chain, NETWORKS["local"].passphrase, 23, PlayedAnswers(answers, LEDGER + 1))
 
 
 @pytest.fixture
 def registered() -> Iterator[None]:
     """The protocol takes part, with what is known to be deployed of it."""
-    local = NETWORKS["made"]
-    register(Pawn(), {"made": [DEPLOYMENT]})
+    local = NETWORKS["local"]
+    register(Pawn(), {"local": [DEPLOYMENT]})
     yield
-    NETWORKS["made"] = local
+    NETWORKS["local"] = local
     del PROTOCOLS[NAME]
 
 
 def invoke(*arguments: str) -> Result:
     """What the command line does, in this process."""
-    return CliRunner().invoke(main, arguments, env={"EXPORTER_NETWORK": "made"}, catch_exceptions=False)
+    return CliRunner().invoke(main, arguments, env={"EXPORTER_NETWORK": "local"}, catch_exceptions=False)
 
 
 @pytest.mark.usefixtures("registered")
@@ -146,7 +126,7 @@ def test_names_that_are_taken() -> None:
     with pytest.raises(ValueError, match="no network lunar is known"):
         register(Pawn(), {"lunar": [DEPLOYMENT]})
     with pytest.raises(ValueError, match="a deployment of blend cannot come with pawn"):
-        register(Pawn(), {"made": [Deployment("blend", "v9")]})
+        register(Pawn(), {"local": [Deployment("blend", "v9")]})
     assert NAME not in PROTOCOLS
 
 
