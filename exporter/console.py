@@ -47,12 +47,19 @@ def _typed(program: Path) -> str:
 
 
 class Console:
-    """Says steps, warnings and errors in one of the formats. ``auto`` is text, with progress on a terminal."""
+    """Says steps, warnings and errors in one of the formats. ``auto`` is text, with progress on a terminal.
 
-    def __init__(self, log_format: str = "auto", stream: TextIO | None = None) -> None:
+    ``stamped`` text that is not on a terminal begins with the time. ``quiet`` leaves only warnings and errors.
+    """
+
+    def __init__(
+        self, log_format: str = "auto", stream: TextIO | None = None, *, stamped: bool = False, quiet: bool = False
+    ) -> None:
         self._json = log_format == "json"
         self._stream = stream or sys.stderr
-        self._progress = log_format == "auto" and self._stream.isatty()
+        self._progress = log_format == "auto" and self._stream.isatty() and not quiet
+        self._stamped = stamped and not self._stream.isatty()
+        self._quiet = quiet
         self._doing = ""  # what is on the terminal's line while a step runs
 
     @property
@@ -61,11 +68,14 @@ class Console:
 
     def event(self, name: str, message: str, **facts: Any) -> None:
         """One event: a line of text, or a JSON object with the facts next to it."""
+        if self._quiet and name not in ("warning", "error"):
+            return
+        at = datetime.now(UTC)
         if self._json:
-            at = datetime.now(UTC).isoformat(timespec="milliseconds")
-            line = json.dumps({"time": at, "event": name, "message": message, **facts}, default=str)
+            stamp = at.isoformat(timespec="milliseconds")
+            line = json.dumps({"time": stamp, "event": name, "message": message, **facts}, default=str)
         else:
-            line = message
+            line = f"{at:%Y-%m-%dT%H:%M:%SZ} {message}" if self._stamped else message
         before, after = ("\r\x1b[2K", self._doing) if self._doing else ("", "")
         click.echo(f"{before}{line}\n{after}", file=self._stream, nl=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -91,6 +92,28 @@ def test_json_lines() -> None:
     events = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert ["step", "warning", "error"] == [event["event"] for event in events]
     assert (7, "M", 3) == (events[0]["keys"], events[1]["market"], events[2]["exit_code"])
+
+
+def test_text_that_is_not_on_a_terminal_can_have_the_time() -> None:
+    """Where a log is kept each line begins with the time, in UTC; a terminal shows none."""
+    kept, terminal = io.StringIO(), Terminal()
+    for stream in (kept, terminal):
+        Console("text", stream, stamped=True).warning("careful")
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ warning: careful\n", kept.getvalue())
+    assert "warning: careful\n" == terminal.getvalue()
+
+
+def test_quiet_says_what_is_wrong_and_no_more() -> None:
+    """A quiet console prints warnings and errors, and neither steps nor events nor progress."""
+    stream = Terminal()
+    console = Console("auto", stream, quiet=True)
+    with console.step("read", "reading"), console.progress("files"):
+        console.event("discovered", "found something")
+    console.warning("careful")
+    console.error("broken", 3)
+
+    assert "warning: careful\nerror: broken\n" == stream.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from exporter.errors import ConfigError
     help="Undo the wrong run at this ledger and every later one.",
 )
 @log_format_option
+@click.option("--quiet", is_flag=True, help="Print only warnings and errors, for cron.")
 def run(
     config: Path | None,
     network: str | None,
@@ -55,6 +56,7 @@ def run(
     dry_run: bool,
     replace_ledger: int | None,
     log_format: str,
+    quiet: bool,
 ) -> None:
     """Read every market at one ledger and publish the tree.
 
@@ -62,7 +64,7 @@ def run(
     from the oracles' entries.
     """
     spare_memory()
-    console = Console(log_format)
+    console = Console(log_format, stamped=True, quiet=quiet)
     with ending(console):
         settings = configuration_of(config, network, rpc_urls, out, report).settings
         if archives and (snapshot is not None or rpc_urls):

@@ -60,6 +60,11 @@ class RunReport:
     def add(self, **facts: Any) -> None:
         self.facts.update(facts)
 
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken so far."""
+        return round(monotonic() - self._began, 3)
+
     def finish(self, exit_code: int, message: str | None = None) -> None:
         """The last word: the exit code, and what went wrong if anything did."""
         self.facts.update(
@@ -67,7 +72,7 @@ class RunReport:
             exit_code=exit_code,
             message=None if message is None else without_keys(message),
             finished_at=int(time()),
-            seconds=round(monotonic() - self._began, 3),
+            seconds=self.seconds,
         )
         self._write()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -35,6 +35,7 @@ from exporter.errors import (
     ExporterError,
     LostRaceError,
     PublishedCheckError,
+    SourceError,
     StoreError,
     pluralize,
 )
@@ -157,6 +158,10 @@ def run(
         log = RunLog(console, report)
         result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
         report.finish(result.exit_code)
+    except SourceError as error:
+        error.args = (f"{str(error).rstrip('.')}; the last published run stays", *error.args[1:])
+        report.finish(error.exit_code, str(error))
+        raise
     except ExporterError as error:
         report.finish(error.exit_code, str(error))
         raise
@@ -212,7 +217,31 @@ def execute(
         if code == EXIT_UNREAD:
             text = "published, but not everything could be read or priced; the status document names what"
             log.warning(text, exit_code=code)
+    report_outcome(log, computed.tables, summary, published=not dry_run)
     return RunResult(code, ledger, summary.run_id, not dry_run, log.report.facts)
+
+
+def report_outcome(log: RunLog, tables: Tables, summary: RunSummary, *, published: bool) -> None:
+    """The last line of a run: what was published at which ledger, how much of it, and how long it took."""
+    pools, unpriced, seconds = tables.pools.height, len(tables.unpriced), log.report.seconds
+    log.event(
+        "published" if published else "rendered",
+        f"{'published' if published else 'rendered, not published,'} {summary.run_id} at {tables.ledger}, "
+        f"{pluralize(pools, 'pool')}, {unpriced:,} unpriced, {seconds:.1f} s",
+        run_id=summary.run_id,
+        ledger=tables.ledger,
+        pools=pools,
+        unpriced=unpriced,
+        seconds=seconds,
+    )
+
+
+def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:
+    """Name each RPC that answered nothing in a reading that others carried."""
+    for label, names in errors.items():
+        if answers and not answers.get(label):
+            counted = ", ".join(f"{name} ({count} times)" for name, count in names.items())
+            log.warning(f"the RPC {label} gave no usable answer, another one did: {counted}", endpoint=label)
 
 
 class EvidenceFile(NamedTuple):
@@ -287,6 +316,8 @@ class Job:
                     read = await read_markets(settings, opened, memory, router)
                 finally:
                     log.add(reading=opened.report(), router=None if router is None else router.report())
+        asked = opened.report()
+        report_dead_endpoints(asked.get("answers", {}), asked.get("errors", {}), log)
         log.add(certificate=_certificate_facts(read.certificate), ledger_close_time=read.close_time)
         return read
 

@@ -200,7 +200,7 @@ def refuse_not_newer(
         raise LedgerNotNewerError(
             f"the run's ledger {observed_ledger} is "
             + ("published already" if observed_ledger == current else f"below the published ledger {current}")
-            + "; the published run stays. If this lasts, the endpoints lag: use another rpc_url",
+            + ". If this lasts, the endpoints lag: use another rpc_url",
             run_ledger=observed_ledger,
             published_ledger=current,
             unfinished=False,

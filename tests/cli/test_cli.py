@@ -148,3 +148,28 @@ def test_localnet_and_run(tmp_path: Path) -> None:
         assert 0 == exporter(*arguments, cwd=tmp_path, EXPORTER_REQUESTS_PER_SECOND="1000").returncode
 
     assert (tmp_path / "public" / "index.html").exists()
+
+
+def test_what_cron_keeps_of_a_run(tmp_path: Path) -> None:
+    """A run ends with one line that says it all; a quiet one prints only that an RPC is dead, or why it failed."""
+    dead = "http://127.0.0.1:9"
+    with serving("localnet", "--port", "0", cwd=tmp_path) as url:
+        loud = exporter("run", "--rpc-url", url, "--network", "local", cwd=tmp_path)
+        quiet = exporter(
+            "run", "--quiet", "--rpc-url", dead, "--rpc-url", url, "--network", "local", "--out", "b", cwd=tmp_path
+        )
+    failed = exporter("run", "--quiet", "--rpc-url", dead, "--network", "local", cwd=tmp_path)
+
+    assert 0 == loud.returncode, loud.stderr
+    assert re.fullmatch(
+        r"\S+Z published \S+ at \d+, 24 pools, \d+ unpriced, \d+\.\d s", loud.stderr.splitlines()[-1]
+    ), loud.stderr
+    assert 0 == quiet.returncode, quiet.stderr
+    assert re.fullmatch(
+        r"\S+Z warning: the RPC 127.0.0.1:9 gave no usable answer, another one did: connect \(\d+ times\)\n",
+        quiet.stderr,
+    ), quiet.stderr
+    assert 3 == failed.returncode
+    assert re.fullmatch(r"\S+Z error: no usable answer to .*; the last published run stays\n", failed.stderr), (
+        failed.stderr
+    )

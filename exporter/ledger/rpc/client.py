@@ -212,7 +212,7 @@ class RpcCaller:
             try:
                 endpoint = again or await self._choose(progress, budget)
                 if endpoint is None:
-                    problem = "no usable answer"
+                    problem = ""
                     break
                 again = None
                 if question.keys > endpoint.max_keys:
@@ -237,7 +237,7 @@ class RpcCaller:
                     await self._pause(wait, budget)
                     again = endpoint if endpoint.held_until <= self._timing.clock() else None
             except _BudgetSpentError as spent:
-                problem = f"no usable answer within {spent}"
+                problem = f" within {spent}"
                 break
         raise AllEndpointsFailedError(self._report(question, progress, problem))
 
@@ -425,7 +425,7 @@ class RpcCaller:
             tries = progress.tries[endpoint]
             often = f" ({tries} tries)" if tries > 1 else ""
             lines.append(f"{endpoint.label}: {failure}{often}")
-        return f"{question.subject}: {problem}. {'; '.join(lines)}. {_ADVICE}."
+        return f"no usable answer to {question.subject}{problem}: {'; '.join(lines)}. {_ADVICE}."
 
 
 def _passphrase(body: bytes, request_id: int, _: Endpoint) -> str:

@@ -391,7 +391,9 @@ def test_a_key_that_core_chokes_on_is_found_and_named() -> None:
     bench = Bench(A, B, rpc=filled(200))
     bench.rpc.poison = key(137)
 
-    with pytest.raises(AllEndpointsFailedError, match=r"^getLedgerEntries for the key (\S+): no usable") as caught:
+    with pytest.raises(
+        AllEndpointsFailedError, match=r"^no usable answer to getLedgerEntries for the key (\S+): "
+    ) as caught:
         bench.read(*range(200))
     first_four = [(call.host, len(call.params["keys"])) for call in bench.rpc.calls if "keys" in call.params][:5]
 
@@ -448,7 +450,7 @@ def test_endless_failure_is_bounded_and_told_by_endpoint() -> None:
     with pytest.raises(AllEndpointsFailedError) as caught:
         bench.run(lambda source: source.tip())
     assert (
-        "getHealth: no usable answer. "
+        "no usable answer to getHealth: "
         "a.example: cannot connect (name, address, port or TLS certificate) (3 tries); "
         "b.example: HTTP 503: it is overloaded (3 tries); "
         "c.example: HTTP 401: it wants a key, or another one: check rpc_urls. "
@@ -485,7 +487,9 @@ def test_a_call_has_a_deadline() -> None:
     bench.fault(A, *50 * [fake.status(500)])
     started = bench.clock.now
 
-    with pytest.raises(AllEndpointsFailedError, match=r"within 30 s \(total_deadline_s\), waits included. a.exam"):
+    with pytest.raises(
+        AllEndpointsFailedError, match=r"to getHealth within 30 s \(total_deadline_s\), waits included: a.exam"
+    ):
         bench.run(lambda source: source.tip())
     assert 30 >= bench.clock.now - started
     assert 6 == len(bench.rpc.asked("getHealth"))
@@ -858,7 +862,9 @@ def test_a_full_queue_is_a_matter_of_transport() -> None:
     bench.fault(A, *2 * [queue])
     bench.fault(B, *2 * [queue])
 
-    with pytest.raises(AllEndpointsFailedError, match=f"^simulateTransaction of decimals of {CONTRACT}: no usable"):
+    with pytest.raises(
+        AllEndpointsFailedError, match=f"^no usable answer to simulateTransaction of decimals of {CONTRACT}: "
+    ):
         bench.run(lambda source: source.simulate(CALL))
     assert [A, B, A, B] == bench.rpc.asked("simulateTransaction")
 
