@@ -8,6 +8,7 @@ DuckDB reads as bytes and pyarrow not at all, and no floats. docs/history.md sho
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
 
 from exporter.tables import COLUMNS
 from exporter.tree.values import ParquetType
@@ -21,6 +22,14 @@ PARQUET_DTYPES: dict[ParquetType, pl.DataType] = {
 }
 """How each type is written."""
 
+_ARROW_TYPES: dict[ParquetType, pa.DataType] = {
+    ParquetType.UTF8: pa.large_string(),
+    ParquetType.INT64: pa.int64(),
+    ParquetType.DECIMAL: pa.decimal128(38, 0),
+    ParquetType.TIMESTAMP: pa.timestamp("us", "UTC"),
+    ParquetType.BOOLEAN: pa.bool_(),
+}
+
 
 def column_names(kind: ParquetType) -> list[str]:
     """Name the columns of one type, in the order of the file."""
@@ -33,5 +42,6 @@ FILE_SCHEMA = pl.Schema({column.name: PARQUET_DTYPES[column.type] for column in 
 ORDER = ("market", "pool", "observed_ledger")
 """How the rows of a file of several runs are sorted."""
 
-ARROW_SCHEMA = pl.DataFrame(schema=FILE_SCHEMA).to_arrow().schema
+# Not converted from a frame: that would start the threads of Polars, and a process that forks after it hangs.
+ARROW_SCHEMA = pa.schema([(column.name, _ARROW_TYPES[column.type]) for column in COLUMNS])
 """The same as pyarrow has them."""
