@@ -29,6 +29,7 @@ from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     AssetsPage,
+    Census,
     HistoryManifest,
     ManifestFile,
     OpenApiDocument,
@@ -269,7 +270,7 @@ class TreeChecker:
         whole, document = self.whole, parse_back(key, data, written)
         model = type(document)
         whole.looked.documents[model.__name__] += 1
-        if model in ALONE or isinstance(document, SystemStatus | HistoryManifest | ProofList):
+        if model in ALONE or isinstance(document, SystemStatus | HistoryManifest | ProofList | Census):
             whole.documents[model] = key, document
         if whole.run.listing is not None:
             whole.faults.add_all(key, KINDS.get(model, judge_unknown)(whole, key, document))

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 import polars as pl
 
+from exporter.check.census import census_faults
 from exporter.check.checker import TreeChecker
 from exporter.check.listed import Listed
 from exporter.check.proofs import check_proofs, named_files
@@ -24,8 +25,18 @@ from exporter.check.whole import Fault, Looked, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import AssetsPage, HistoryManifest, Intent, ProofList, RunManifest, SystemStatus, encode
+from exporter.tree.documents import (
+    AssetsPage,
+    Census,
+    HistoryManifest,
+    Intent,
+    ProofList,
+    RunManifest,
+    SystemStatus,
+    encode,
+)
 from exporter.tree.families import (
+    CENSUS,
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
     INTENT_KEY,
@@ -153,6 +164,7 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_rollups(source, checker, whole=sample is None)
     await _read_proofs(source, checker, status)
+    await _read_census(source, checker, status)
     if isinstance(source, HttpSource):
         await check_public_urls(source, checker.whole, status, listed, sample or PUBLIC_URLS, drawn)
     try:
@@ -308,6 +320,17 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
             if family_of(key) is PROOF:
                 checker.add(key, content, of_run=False)
     check_proofs(checker.whole, status, listed, files)
+
+
+async def _read_census(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
+    """The census, which is no file of a run, where one was taken."""
+    data = await source.get(CENSUS.template, MAX_DOCUMENT_BYTES)
+    if data is None:
+        return
+    checker.add(CENSUS.template, data, of_run=False)
+    census = checker.whole.one(Census)
+    if census is not None:
+        checker.whole.faults.add_all(CENSUS.template, census_faults(census, status.network))
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:

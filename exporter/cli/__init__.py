@@ -6,6 +6,7 @@ import click
 
 from exporter import FORMAT, __version__
 from exporter.cli.backfill import backfill
+from exporter.cli.census import census
 from exporter.cli.check import check
 from exporter.cli.common import KeylessGroup
 from exporter.cli.demo import demo
@@ -33,5 +34,5 @@ def main() -> None:
     """
 
 
-for command in (backfill, check, demo, edge, history, localnet, mcp, plan, prove, run, serve, status, verify):
+for command in (backfill, census, check, demo, edge, history, localnet, mcp, plan, prove, run, serve, status, verify):
     main.add_command(command)

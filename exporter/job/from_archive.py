@@ -63,10 +63,12 @@ class FromArchive:
 class ProvenState:
     """The state at a checkpoint, its proof file's content, what that proves, and what is known of the list of trust.
 
+    ``instances`` have every contract's code and no storage: of all of mainnet's contracts that would be gigabytes.
     ``unlisted`` counts the validators that the trusted ones trust themselves, and the list does not have.
     """
 
     source: SnapshotSource
+    index: StateIndex
     instances: list[tuple[str, ContractInstance]]
     proof: bytes
     proven: Proven
@@ -126,7 +128,8 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
             header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
         )
         source = SnapshotSource(snapshot, f"checkpoint {header.ledger} of {archives.each[0].label}")
-        instances = sorted(index.instances(), key=lambda item: instance_key(item[0]))
-        yield ProvenState(source, instances, proof, check_proof(proof, trust), trust.date, unlisted)
+        bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
+        instances = sorted(bare, key=lambda item: instance_key(item[0]))
+        yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)
     finally:
         index.close()

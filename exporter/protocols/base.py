@@ -284,7 +284,9 @@ class ProtocolModule(ABC):
     ``statuses`` says in a sentence what each status of its markets means, ``pool_statuses`` what those of single pools
     do where the protocol has such. A price that is older than ``max_price_age``
     seconds is refused, and one of after the ledger unless ``takes_future_prices``. ``accrual`` is how its accruals are
-    found in the ledger's changes and compared with its math.
+    found in the ledger's changes and compared with its math. ``market_names`` are names (symbols) that the storage of
+    every market of the protocol has, and together no other contract's; by them a census finds markets whose code is
+    unknown.
     """
 
     name: ClassVar[str]
@@ -296,6 +298,7 @@ class ProtocolModule(ABC):
     without_price: ClassVar[WithoutPrice] = WithoutPrice()
     views: ClassVar[ProtocolViews] = ProtocolViews()
     accrual: ClassVar[AccrualRule | None] = None
+    market_names: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     async def read(

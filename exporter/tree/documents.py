@@ -56,6 +56,15 @@ from exporter.tree.values import (
 EXPORTER_VERSION: str = exporter.__version__
 """What every file that names its maker names."""
 
+CensusKind = Annotated[
+    str,
+    Meta(
+        pattern="^(known_code|known_storage|lending_shaped|oracle|token|other)$",
+        description="What a contract is, by its code, or by the names in its storage (docs/discovery.md).",
+        examples=["known_code"],
+    ),
+]
+
 PAGE_TOKEN_LENGTH = 22
 """Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
 
@@ -299,6 +308,46 @@ class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
     verifier: ObjectKey
     trust: ObjectKey
     proofs: list[Proof]
+
+
+class CensusCode(Struct, frozen=True, forbid_unknown_fields=True):
+    """Contracts of one code and kind; `wasm_hash` is null for those that run another contract's code."""
+
+    kind: CensusKind
+    protocol: ProtocolName | None
+    wasm_hash: Digest | None
+    contracts: Count
+
+
+class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
+    """A contract that the run did not read: `reason` in a word, `detail` in words."""
+
+    address: ContractAddress
+    kind: CensusKind
+    protocol: ProtocolName | None
+    wasm_hash: Digest | None
+    reason: Reason
+    detail: Annotated[str, Meta(description="Why, in words.")]
+
+
+class Census(Struct, frozen=True, forbid_unknown_fields=True):
+    """What every contract of a checkpoint's state is, and which lending contracts a run did not read.
+
+    `header` is the hash of the checkpoint's header. `counts` has the contracts of each kind, and `codes` those of the
+    first three kinds by code. `run_id` is the run that they were compared with, null for none. `unread_count` counts
+    the contracts of the first three kinds that it did not read, `unread` has the first of them, by kind and address.
+    """
+
+    network: Passphrase
+    checkpoint: Ledger
+    header: Digest
+    run_id: RunId | None
+    contract_count: Count
+    code_count: Count
+    counts: Annotated[dict[CensusKind, Count], Meta(description="How many contracts are of each kind.")]
+    codes: list[CensusCode]
+    unread_count: Count
+    unread: list[CensusContract]
 
 
 class DataField(Struct, frozen=True, forbid_unknown_fields=True):
@@ -762,6 +811,7 @@ Document: TypeAlias = (
     | ProtocolList
     | HistoryManifest
     | ProofList
+    | Census
     | PoolsPage
     | TokenList
     | DataPackage

@@ -400,6 +400,19 @@ PROOFS = _document(
     ),
     sweep=Sweep.NEVER,
 )
+CENSUS = _document(
+    "v1/census.json",
+    documents.Census,
+    "/v1/census",
+    Operation(
+        "getCensus",
+        "system",
+        "What every contract of the network is",
+        "Every contract of a proven checkpoint, counted by kind, and each lending contract that the run did not read. "
+        "There is none before `exporter census` was run.",
+    ),
+    sweep=Sweep.NEVER,
+)
 PROOF = Family(template="v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
 VERIFIER = _document("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER)
 """The program that checks proofs, and needs nothing of ours."""
@@ -581,6 +594,7 @@ FAMILIES = (
     LLMS,
     HISTORY_MANIFEST,
     PROOFS,
+    CENSUS,
     PROOF,
     VERIFIER,
     TRUST,

@@ -3,61 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
-from exporter.deployments.networks import RECORDED_PASSPHRASE, network_id
+from exporter.deployments.networks import RECORDED_PASSPHRASE
 from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.from_archive import FromArchive
 from exporter.job.reading import read_markets
-from exporter.ledger.codec.entries import ttl_key
-from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.bucket_entries import LIVE
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
+from tests.job.recorded_archive import CHECKPOINT, ORGANISATIONS, recorded_archive
 from tests.jobs import recorded_settings, run
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
-
-CHECKPOINT = 65_000_063
-ORGANISATIONS = validators(4)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path, FromArchive]:
     """A made network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
     folder = tmp_path_factory.mktemp("archive")
-    network = RecordedNetwork()
-    chain = network.chain
-    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
-    closed = chain.close_time(chain.latest) + 300
-    snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
-    snapshot.write(folder / "snapshot.json")
-    records = []
-    for key, entry in sorted(entries.items()):
-        records.append(LIVE + struct.pack(">I", entry.last_modified) + entry.data + bytes(4))
-        life = struct.pack(">II", entry.live_until or 0, 0)
-        records.append(LIVE + struct.pack(">I", 7) + ttl_key(key) + life)
-    signed = SignedArchive(
-        folder / "archive",
-        [records[: len(records) // 2], [], records],
-        ORGANISATIONS,
-        hot=[[]],
-        version=28,
-        checkpoint=CHECKPOINT,
-        time=closed - CHECKPOINT,
-        passphrase=network.passphrase,
-    )
-    (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, network.passphrase))
-    given = FromArchive((str(signed.archive.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
+    signed, given = recorded_archive(folder)
     return signed, folder, given
 
 

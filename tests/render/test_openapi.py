@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document
 from exporter.serve.preview import create_app
 from exporter.tree.documents import Document
-from exporter.tree.families import ERROR, PROOFS, family_of
+from exporter.tree.families import CENSUS, ERROR, PROOFS, family_of
 from exporter.tree.pools import AssetDetail, PoolSnapshot
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import parse_back, render_document
@@ -28,6 +28,9 @@ from tests.render.rendering import SIZES, contract, fetch
 from tests.render.whole_tree import documents_of
 
 M, P = contract(1), contract(2)
+
+ADDED = {PROOFS.path, CENSUS.path}
+"""Paths of what no run writes: `exporter prove` and `exporter census` add it."""
 
 
 @cache
@@ -76,7 +79,7 @@ def test_every_file_validates(tree: Path) -> None:
         counts.update(paths)
 
         assert [] == refused(json.loads(data), paths[0]), key
-    assert set(description()["paths"]) == {*counts, PROOFS.path}  # which `exporter prove` adds
+    assert set(description()["paths"]) == {*counts, *ADDED}
     assert counts["/v1/assets/{market}/{pool}/history"] >= 4 * counts["/v1/assets/{market}/{pool}"] > 80
 
 
@@ -207,7 +210,7 @@ def test_files_beside_paths_are_as_described(tree: Path) -> None:
     histories = [path for path in description()["paths"] if path.endswith("/history") and path != "/v1/history"]
     listings = {path: f"{path}/index.json" for path in ("/v1/assets", "/v1/pools")}
     named = listings | dict.fromkeys(histories, "/history/1d.json")
-    for path in description()["paths"].keys() - {PROOFS.path}:
+    for path in description()["paths"].keys() - ADDED:
         file = tree / f"{path.format(**values)[1:]}.json"
         assert file.is_file() == (path not in named and not path.endswith(".json")), path
     for path, text in named.items():

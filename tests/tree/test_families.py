@@ -53,6 +53,7 @@ NOT_IN_A_SMALL_TREE = {
     f"v1/buckets/{22 * 'a'}.json": "v1/buckets/{cursor}.json",
     f"v1/buckets/totals/{22 * 'a'}.json": "v1/buckets/totals/{cursor}.json",
     f"v1/pool-pages/{22 * 'a'}.json": "v1/pool-pages/{cursor}.json",
+    "v1/census.json": "v1/census.json",
     "v1/proofs.json": "v1/proofs.json",
     f"v1/proofs/{64 * 'a'}.json": "v1/proofs/{sha256}.json",
     "v1/verifier/stellar_proof.py": "v1/verifier/stellar_proof.py",

@@ -23,6 +23,7 @@ from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
 _ENTRY, _EVICTED, _LIFE, _INSTANCE, _BUCKET = b"E", b"H", b"T", b"I", b"B"
 """How the rows' names begin; then follows the SHA-256 of a LedgerKey, or the digest of a bucket that is in."""
 
+_DATA_OF_THIS_FORM: Final = entries.CONTRACT_DATA.to_bytes(4, "big") + bytes(4)
 _KINDS: Final = (entries.CONTRACT_DATA, entries.CONTRACT_CODE)
 
 
@@ -74,6 +75,15 @@ class StateIndex(Mapping[bytes, RawEntry]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def contract_data(self) -> Iterator[bytes]:
+        """The LedgerEntryData XDR of all contract data, archived entries too, in no order that means anything."""
+        for prefix in (_ENTRY, _EVICTED):
+            for name, value in self._all(prefix):
+                if value is None or value[4:12] != _DATA_OF_THIS_FORM:
+                    continue
+                if prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None:
+                    yield value[4:]
 
     def instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract whose instance can be decoded, as `exporter.ledger.snapshot_file` gives them."""

@@ -51,5 +51,6 @@ class Alula(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = AlulaViews()
     accrual = RULE
+    market_names = frozenset({"AllPools", "MarketStatus", "Oracle"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

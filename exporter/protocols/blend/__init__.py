@@ -57,6 +57,7 @@ class Blend(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
     accrual = RULE
+    market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)
     complete = staticmethod(with_factories)

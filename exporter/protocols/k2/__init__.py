@@ -53,5 +53,6 @@ class K2(ProtocolModule):
     )
     views = K2Views()
     accrual = RULE
+    market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -66,5 +66,6 @@ class Peridot(ProtocolModule):
     )
     views = PeridotViews()
     accrual = RULE
+    market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -54,6 +54,7 @@ class Slender(ProtocolModule):
     )
     views = SlenderViews()
     accrual = RULE
+    market_names = frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
 

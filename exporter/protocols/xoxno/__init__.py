@@ -46,6 +46,7 @@ class Xoxno(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = XoxnoViews()
     accrual = RULE
+    market_names = frozenset({"PositionLimits", "PriceAggregator", "SpokeAsset"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
     event_filters = staticmethod(events.event_filters)

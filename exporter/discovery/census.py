@@ -1,0 +1,160 @@
+"""A census: what every contract of a whole state is, told by its code and by the names in its storage.
+
+Names are the symbols in a contract's keys and values: struct fields, enum variants, keys. A contract whose storage has
+no names (keys that are numbers, for example) is told by its code alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from exporter.deployments import MARKET, Deployment
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.scval import STELLAR_ASSET, ContractInstance
+from exporter.protocols.base import ProtocolModule
+
+
+class Kind(StrEnum):
+    """What a contract is; the first that applies."""
+
+    KNOWN_CODE = "known_code"
+    """It has the code of a known protocol's markets."""
+    KNOWN_STORAGE = "known_storage"
+    """Its storage has the names of a known protocol's markets; its code is unknown."""
+    LENDING_SHAPED = "lending_shaped"
+    """Its storage has a word of each of `LENDING_WORDS`."""
+    ORACLE = "oracle"
+    TOKEN = "token"
+    OTHER = "other"
+
+
+LENDING: Final = (Kind.KNOWN_CODE, Kind.KNOWN_STORAGE, Kind.LENDING_SHAPED)
+
+LENDING_WORDS: Final = (
+    ("suppl", "deposit", "collateral", "lend", "lent", "balance", "liquidity"),
+    ("borrow", "debt", "loan", "liabilit", "liquidat"),
+    ("interest", "accru", "util", "index"),
+)
+"""What is supplied, what is owed, how it grows: a lending contract has names with words that begin like these."""
+
+_ORACLE: Final = frozenset({"assets", "base", "decimals", "timestamp"}), frozenset({"assets", "decimals", "resolution"})
+_TOKEN: Final = (
+    frozenset({"METADATA", "decimal", "symbol"}),
+    frozenset({"decimals", "name", "symbol", "Balance"}),
+    frozenset({"Metadata", "name", "symbol", "Balance"}),
+)
+
+_SYMBOL: Final = re.compile(rb"\0\0\0\x0f\0\0\0([\x01-\x20])([A-Za-z0-9_]{1,32})")
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_BITS: Final = 64
+
+
+class Found(NamedTuple):
+    """A contract of the census. ``wasm_hash`` is None where no wasm code of its own runs."""
+
+    address: str
+    kind: Kind
+    protocol: str | None
+    wasm_hash: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class CensusTaken:
+    """``counts`` has the contracts of each kind, ``codes`` counts the different wasm codes.
+
+    ``lending`` are the contracts of `LENDING`, by address.
+    """
+
+    counts: Mapping[Kind, int]
+    codes: int
+    lending: Sequence[Found]
+
+
+class Classifier:
+    """Tells what contracts are, from what is known of the protocols and their deployments.
+
+    What is kept of a contract is one integer with a bit for each name, or group of words, that matters. So memory grows
+    with the contracts of the state, not with their entries.
+    """
+
+    def __init__(self, modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> None:
+        self._code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
+        for deployment in deployments:
+            for contract in deployment.contracts:
+                if contract.role == MARKET and contract.wasm_hash is not None and deployment.protocol in modules:
+                    self._code.setdefault(bytes.fromhex(contract.wasm_hash), deployment.protocol)
+        self._forms = {name: module.market_names for name, module in modules.items() if module.market_names}
+        names = sorted(frozenset().union(*self._forms.values(), *_ORACLE, *_TOKEN))
+        self._bits = {name: 1 << (at + len(LENDING_WORDS)) for at, name in enumerate(names)}
+        self._lending = (1 << len(LENDING_WORDS)) - 1
+        if len(names) + len(LENDING_WORDS) > _BITS:
+            raise ValueError(f"{len(names)} names of protocols are more than a contract's integer has bits for")
+        self._bits_of = lru_cache(maxsize=1 << 14)(self._bits_of_name)
+
+    def take(self, entries: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance]]) -> CensusTaken:
+        """Take the census of a state.
+
+        Args:
+            entries: the LedgerEntryData XDR of all contract data, in any order.
+            instances: every contract's address and instance.
+        """
+        seen: dict[bytes, int] = {}
+        for data in entries:
+            contract = data[12:44]
+            bits = seen.get(contract, 0)
+            for length, text in _SYMBOL.findall(data):
+                if len(text) == length[0]:
+                    bits |= self._bits_of(text)
+            seen[contract] = bits
+        counts, lending, codes = Counter[Kind](), list[Found](), set[bytes]()
+        for address, instance in instances:
+            found = self.classify(address, instance, seen.get(strkey.decode(address)[1], 0))
+            counts[found.kind] += 1
+            if found.wasm_hash is not None:
+                codes.add(found.wasm_hash)
+            if found.kind in LENDING:
+                lending.append(found)
+        return CensusTaken({kind: counts[kind] for kind in Kind}, len(codes), sorted(lending))
+
+    def classify(self, address: str, instance: ContractInstance, bits: int) -> Found:
+        """What a contract is whose storage has these bits."""
+        wasm_hash = instance.wasm_hash
+        protocol = self._code.get(wasm_hash or b"")
+        if protocol is not None:
+            return Found(address, Kind.KNOWN_CODE, protocol, wasm_hash)
+        if instance.executable == STELLAR_ASSET:
+            return Found(address, Kind.TOKEN, None, None)
+        for name, form in self._forms.items():
+            if self._has(bits, form):
+                return Found(address, Kind.KNOWN_STORAGE, name, wasm_hash)
+        kind = Kind.OTHER
+        if bits & self._lending == self._lending:
+            kind = Kind.LENDING_SHAPED
+        elif any(self._has(bits, form) for form in _ORACLE):
+            kind = Kind.ORACLE
+        elif any(self._has(bits, form) for form in _TOKEN):
+            kind = Kind.TOKEN
+        return Found(address, kind, None, wasm_hash)
+
+    def _has(self, bits: int, names: Iterable[str]) -> bool:
+        return all(bits & self._bits[name] for name in names)
+
+    def _bits_of_name(self, text: bytes) -> int:
+        name = text.decode("ascii")
+        bits = self._bits.get(name, 0)
+        for word in words_of(name):
+            for at, beginnings in enumerate(LENDING_WORDS):
+                if word.startswith(beginnings):
+                    bits |= 1 << at
+        return bits
+
+
+def words_of(name: str) -> Iterator[str]:
+    """The words of a name in lower case: ``TotalBorrowed`` and ``total_borrowed`` have the same."""
+    return (word.lower() for word in _WORD.findall(name))

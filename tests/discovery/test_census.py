@@ -1,0 +1,133 @@
+"""What contracts are, told by their code and by the names in their storage: measured on all recorded protocols."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.deployments import MARKET
+from exporter.deployments.networks import network_of
+from exporter.discovery.census import Classifier, Found, Kind, words_of
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import (
+    CONTRACT_DATA,
+    ContractData,
+    decode_contract_data,
+    encode_contract_data,
+    instance_of,
+    is_instance_key,
+)
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.localnet.player import RecordedNetwork
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import ProtocolModule
+from tests.localnet.recorded import BLEND_V2
+
+POOLS_OF = {"peridot": "vault", "xoxno": "pool"}
+"""The role of the contracts that hold what is lent, where that is not the market itself."""
+
+
+def recorded() -> tuple[list[bytes], list[tuple[str, ContractInstance]]]:
+    """All contract data of the recorded network, and all instances."""
+    chain = RecordedNetwork().chain
+    entries = {key: entry.data for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    data = [content for content in entries.values() if content[:4] == CONTRACT_DATA.to_bytes(4, "big")]
+    decoded = [decode_contract_data(content) for key, content in entries.items() if is_instance_key(key)]
+    return data, [(entry.contract, instance_of(entry)) for entry in decoded]
+
+
+def renamed(instances: list[tuple[str, ContractInstance]]) -> list[tuple[str, ContractInstance]]:
+    """The same contracts, all of a code that nobody knows."""
+    return [
+        (address, instance._replace(wasm_hash=b"?" * 32) if instance.wasm_hash else instance)
+        for address, instance in instances
+    ]
+
+
+def listed() -> dict[str, tuple[str, str]]:
+    """Protocol and role of each contract in the recorded network's lists."""
+    deployments = network_of(RecordedNetwork().passphrase).deployments
+    return {item.address: (each.protocol, item.role) for each in deployments for item in each.contracts}
+
+
+def taken(modules: dict[str, ProtocolModule], instances: list[tuple[str, ContractInstance]]) -> dict[str, Found]:
+    lending = Classifier(modules, network_of(RecordedNetwork().passphrase).deployments).take(recorded()[0], instances)
+    return {item.address: item for item in lending.lending}
+
+
+def test_markets_are_known_by_their_code() -> None:
+    """Every market whose code a list or a protocol has, and no other contract."""
+    found = {
+        address: item.protocol
+        for address, item in taken(PROTOCOLS, recorded()[1]).items()
+        if item.kind == Kind.KNOWN_CODE
+    }
+    markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
+
+    assert found.items() <= markets.items()
+    assert {"blend", "k2", "peridot", "slender", "xoxno"} <= set(found.values())
+
+
+def test_markets_of_unknown_code_are_known_by_their_storage() -> None:
+    """Of every protocol, each market and nothing else; Alula's code is in no list to begin with."""
+    found = taken(PROTOCOLS, renamed(recorded()[1]))
+    markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
+
+    assert markets == {address: item.protocol for address, item in found.items() if item.kind == Kind.KNOWN_STORAGE}
+    assert set(PROTOCOLS) == set(markets.values())
+
+
+def test_recall_of_the_lending_rule() -> None:
+    """As if no protocol were known: found are five of six; Blend's pools only while somebody has a position there."""
+    found = taken({}, renamed(recorded()[1]))
+    roles = listed()
+    missed = {
+        protocol
+        for protocol in PROTOCOLS
+        if not any(
+            (protocol, POOLS_OF.get(protocol, MARKET)) == roles.get(address) and item.kind == Kind.LENDING_SHAPED
+            for address, item in found.items()
+        )
+    }
+
+    assert missed == {"blend"}
+    assert {roles[address][1] for address in found} <= {MARKET, *POOLS_OF.values()}
+
+
+def test_a_pool_of_blend_with_a_position_has_the_shape() -> None:
+    """Its debts are named there, and nowhere else."""
+    data, instances = recorded()
+    position = (scval.MAP, (((scval.SYMBOL, "liabilities"), (scval.MAP, ())),))
+    data.append(encode_contract_data(ContractData(BLEND_V2, (scval.SYMBOL, "Positions"), 1, position)))
+    found = Classifier({}, ()).take(data, renamed(instances)).lending
+
+    assert BLEND_V2 in {item.address for item in found}
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("total_supply", "borrow_index", "interest"), Kind.LENDING_SHAPED),
+        (("TotalSupply", "BORROWED", "UtilizationRate"), Kind.LENDING_SHAPED),
+        (("total_supply", "borrow_cap"), Kind.OTHER),
+        (("supplier", "reborrowed", "interest"), Kind.OTHER),
+        (("assets", "base", "decimals", "timestamp"), Kind.ORACLE),
+        (("METADATA", "decimal", "symbol"), Kind.TOKEN),
+        ((), Kind.OTHER),
+    ],
+)
+def test_kinds_by_names(names: tuple[str, ...], kind: Kind) -> None:
+    """A word counts by its beginning; one word of each of three groups makes the shape of lending."""
+    value: ScVal = (scval.VEC, tuple((scval.SYMBOL, name) for name in names))
+    data = encode_contract_data(ContractData(BLEND_V2, (scval.U32, 1), 1, value))
+    instance = ContractInstance(scval.WASM, b"?" * 32, None, None)
+
+    counts = Classifier(PROTOCOLS, ()).take([data], [(BLEND_V2, instance)]).counts
+
+    assert [kind] == [each for each, count in counts.items() if count]
+
+
+def test_words() -> None:
+    """Of both ways to write names, in lower case."""
+    assert ["total", "borrowed"] == list(words_of("TotalBorrowed")) == list(words_of("total_borrowed"))
+    assert ["b", "supply"] == list(words_of("b_supply"))
+    assert ["rdata"] == list(words_of("RDATA"))

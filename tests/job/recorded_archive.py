@@ -1,0 +1,56 @@
+"""The recorded network's state as a history archive that made validators signed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from exporter.deployments.networks import network_id
+from exporter.job.from_archive import FromArchive
+from exporter.ledger.codec.entries import ttl_key
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import RawEntry
+from exporter.localnet.player import RecordedNetwork
+from exporter.past.archive.bucket_entries import LIVE
+from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+
+CHECKPOINT = 65_000_063
+ORGANISATIONS = validators(4)
+
+
+def recorded_archive(
+    folder: Path,
+    change: Callable[[dict[bytes, RawEntry]], None] | None = None,
+    newest: Sequence[bytes] = (),
+) -> tuple[SignedArchive, FromArchive]:
+    """The archive, and how to read it; the folder also gets ``snapshot.json`` of the same state and ``trust.json``.
+
+    ``change`` may change the entries before they are written; ``newest`` are records of the newest bucket.
+    """
+    network = RecordedNetwork()
+    chain = network.chain
+    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    if change is not None:
+        change(entries)
+    closed = chain.close_time(chain.latest) + 300
+    snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
+    snapshot.write(folder / "snapshot.json")
+    records = []
+    for key, entry in sorted(entries.items()):
+        records.append(LIVE + struct.pack(">I", entry.last_modified) + entry.data + bytes(4))
+        life = struct.pack(">II", entry.live_until or 0, 0)
+        records.append(LIVE + struct.pack(">I", 7) + ttl_key(key) + life)
+    signed = SignedArchive(
+        folder / "archive",
+        [list(newest) or records[: len(records) // 2], [], records],
+        ORGANISATIONS,
+        hot=[[]],
+        version=28,
+        checkpoint=CHECKPOINT,
+        time=closed - CHECKPOINT,
+        passphrase=network.passphrase,
+    )
+    (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, network.passphrase))
+    given = FromArchive((str(signed.archive.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
+    return signed, given

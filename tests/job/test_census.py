@@ -1,0 +1,120 @@
+"""The census of a real checkpoint and of a recorded network, as a document and in a published tree."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from exporter.check.published_tree import check_tree
+from exporter.cli import main
+from exporter.console import Silence
+from exporter.errors import CheckError
+from exporter.job.census import census
+from exporter.job.from_archive import FromArchive
+from exporter.stores import open_store
+from exporter.stores.memory import MemoryStore
+from tests.job.recorded_archive import recorded_archive
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V2
+
+BLEND = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+LAINA = {
+    "CCGUA2YKJMYEU2AARU6KOXJND7REEOFNIPLTLH3USNZKVIOOASDTWUG7",
+    "CAGUULV26FYIKTRVSLJTWRLIOTTBJFG55JSIUJD4HJNSY7I4WATMM7OV",
+    "CBTYQBEHSKKW2BI6OT2BQ2R5V4GMXZU2KADELJZLUEX6EPLZOOC2BHYV",
+}
+LEFT_OUT = {
+    ("alula", "not_found"),
+    ("blend", "not_found"),
+    ("k2", "not_found"),
+    ("peridot", "not_found"),
+    ("slender", "not_found"),
+    ("xoxno", "not_found"),
+    (None, "no_reader"),
+}
+PERPETUALS = "CAVGUXGSLGR7W6Y3IVHN66WTLGATPFHEDGKHKGHVEPTTZYKFTTJVBLID"
+
+
+def test_the_census_of_testnet(real_data: Path, tmp_path: Path) -> None:
+    """A pool of Blend, three loan pools and a market of perpetuals are found among 294 contracts, and nothing else."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    result = CliRunner().invoke(
+        main,
+        ["census", "--network", "testnet", "--archive", str(folder), "--checkpoint", "9983", "--kept", str(tmp_path)],
+    )
+    found = json.loads(result.stdout)
+
+    assert 0 == result.exit_code, result.output
+    assert {"known_code": 1, "known_storage": 0, "lending_shaped": 4, "oracle": 2, "token": 44, "other": 243} == found[
+        "counts"
+    ]
+    assert (294, 5) == (found["contract_count"], found["unread_count"])
+    assert [(BLEND, "blend")] == [(i["address"], i["protocol"]) for i in found["unread"] if i["kind"] == "known_code"]
+    assert {*LAINA, PERPETUALS} == {item["address"] for item in found["unread"] if item["kind"] == "lending_shaped"}
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_census_in_a_tree(tmp_path: Path, *, everything: bool) -> None:
+    """It names what the run there left out, with the reason, and the tree still passes the check."""
+    _, given = recorded_archive(tmp_path)
+    out = tmp_path / "out"
+    only = {"discovery__enabled": False, "markets": [{"protocol": "blend", "address": BLEND_V2}]}
+    settings = recorded_settings(out, **({} if everything else only))
+    run(settings, archive=given)
+
+    census(settings, given, open_store(str(out)), Silence())
+
+    found = json.loads((out / "v1/census.json").read_bytes())
+    unread = {(item["protocol"], item["reason"]) for item in found["unread"]}
+    assert unread == (set() if everything else LEFT_OUT)
+    assert found["run_id"] == json.loads((out / "v1/system/status.json").read_bytes())["run_id"]
+    assert 1 == check_tree(str(out)).documents["Census"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("network", "another", r"\$\.network is 'another'"),
+        ("checkpoint", 64, r"\$\.checkpoint is 64, which is none"),
+        ("contract_count", 1, r"\$\.contract_count is 1, but its kinds sum up to"),
+        ("codes", [], r"\$\.counts\.known_code is \d+, but its codes sum up to 0"),
+        ("unread_count", 0, r"\$\.unread_count is 0, but"),
+    ],
+)
+def test_a_census_that_contradicts_itself(partial: Path, tmp_path: Path, field: str, value: object, said: str) -> None:
+    """The check names the field."""
+    out = tmp_path / "out"
+    shutil.copytree(partial, out)
+    key = out / "v1/census.json"
+    key.write_bytes(msgspec.json.encode(json.loads(key.read_bytes()) | {field: value}))
+
+    with pytest.raises(CheckError, match=said):
+        check_tree(str(out))
+
+
+@pytest.fixture(scope="module")
+def partial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of a run that read one market, with a census."""
+    folder = tmp_path_factory.mktemp("partial")
+    _, given = recorded_archive(folder)
+    settings = recorded_settings(
+        folder / "out", discovery__enabled=False, markets=[{"protocol": "blend", "address": BLEND_V2}]
+    )
+    run(settings, archive=given)
+    census(settings, given, open_store(str(folder / "out")), Silence())
+    return folder / "out"
+
+
+def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
+    """An empty folder has nothing to compare with."""
+    given = FromArchive(("archive",))
+
+    with pytest.raises(CheckError, match="no run is published there"):
+        census(recorded_settings(), given, MemoryStore(), Silence())
