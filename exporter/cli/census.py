@@ -33,7 +33,7 @@ from exporter.console import Console
 )
 @click.option("--trust", type=FILE, help="The organisations to trust.  [default: the known ones]")
 @click.option("--kept", metavar="DIR", help="Where buckets are kept.  [default: ./archive-buckets]")
-@click.option("--out", help="A published tree: compare with its run, and add the census.  [default: print it]")
+@click.option("--out", help="Compare with the run there, and add to its tree.  [default: print]")
 @log_format_option
 def census(
     config: Path | None,
@@ -45,10 +45,9 @@ def census(
     out: str | None,
     log_format: str,
 ) -> None:
-    """Tell what every contract of a proven checkpoint is.
+    """List lending contracts that a run did not read.
 
-    Counts contracts by kind, and lists those of lending protocols, known or not, that the run in --out did not read
-    (docs/discovery.md). Reads the whole state: about 10 GB on mainnet.
+    Reads every contract of a proven checkpoint (docs/discovery.md).
     """
     spare_memory()
     console, answers = Console(log_format), answers_to(log_format)

@@ -1,7 +1,7 @@
-"""A census: what every contract of a whole state is, told by its code and by the names in its storage.
+"""A census: what every contract of a whole state is, by its code and by the names in its storage.
 
 Names are the symbols in a contract's keys and values: struct fields, enum variants, keys. A contract whose storage has
-no names (keys that are numbers, for example) is told by its code alone.
+no names (keys that are numbers, for example) is known by its code alone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CensusTaken:
 
 
 class Classifier:
-    """Tells what contracts are, from what is known of the protocols and their deployments.
+    """Decides what contracts are, by what is known of the protocols and their deployments.
 
     What is kept of a contract is one integer with a bit for each name, or group of words, that matters. So memory grows
     with the contracts of the state, not with their entries.

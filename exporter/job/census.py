@@ -27,7 +27,7 @@ from exporter.tree.read_back import render_document
 MARKETS_KEY = "v1/markets.json"
 
 MAX_LISTED = 10_000
-"""So many contracts that were not read are listed; all are counted."""
+"""At most this many contracts that were not read are listed; all are counted."""
 
 _NO_RUN = "no_run", "compared with no run"
 _NO_READER = "no_reader", "no protocol that the exporter reads has such storage"

@@ -1,4 +1,4 @@
-"""What contracts are, told by their code and by the names in their storage: measured on all recorded protocols."""
+"""What contracts are, by their code and by the names in their storage: measured on all recorded protocols."""
 
 from __future__ import annotations
 
