@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_citations import text_files
 
-WORDS = 40_900
+WORDS = 41_000
 """The most words, by `wc -w`, that all Markdown files together have: docs, README, changelog, contributing."""
 
 AVOIDED = {
