@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -65,7 +66,7 @@ def test_a_census_in_a_tree(tmp_path: Path, *, everything: bool) -> None:
     """It names what the run there left out, with the reason, and the tree still passes the check."""
     _, given = recorded_archive(tmp_path)
     out = tmp_path / "out"
-    only = {"discovery__enabled": False, "markets": [{"protocol": "blend", "address": BLEND_V2}]}
+    only: dict[str, Any] = {"discovery__enabled": False, "markets": [{"protocol": "blend", "address": BLEND_V2}]}
     settings = recorded_settings(out, **({} if everything else only))
     run(settings, archive=given)
 
