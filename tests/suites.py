@@ -29,6 +29,7 @@ ARGUMENTS = {"test-real": ["--fetch", "build/real"]}
 PACKAGES = {
     "test-s3": ["ceph-mon", "ceph-osd", "radosgw"],
     "test-readers": ["nginx-light", "openssl", "default-jre-headless", "curl", "jq"],
+    "test-templates": ["prometheus"],
     "test-slow": ["nginx-light", "openssl"],
 }
 """Debian's packages that a suite needs, beside what GitHub's machines have: Go, Node, Rust, Chromium."""

@@ -1,7 +1,9 @@
 """`/metrics.txt`: the run for monitoring systems, as OpenMetrics 1.0, which reads as Prometheus' own text format, too.
 
 Every number is printed from the exact integers. What is not known has no line. Monitors refuse bodies of many
-megabytes, so of a network with very many pools those of the highest value have lines.
+megabytes, so of a network with very many pools those of the highest value have lines. The file follows from what was
+read, so that anybody can render it again from the run's evidence: times of this machine, such as when the run was
+published or how long its steps took, are not in it (the first is in the status, the second in the run report).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import polars as pl
 
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
+from exporter.tables import VALID_PRICE
 from exporter.tree.families import METRICS
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -62,7 +65,7 @@ def render_metrics(tables: Tables) -> RenderedFile:
 
 
 def _parts(tables: Tables) -> Iterator[str]:
-    of_run = {
+    of_run: dict[str, tuple[str, object]] = {
         "run_ledger": ("The ledger of the run.", tables.ledger),
         "run_ledger_close_timestamp_seconds": ("When that ledger closed.", tables.close_time),
         "markets": ("Markets that were read.", tables.markets.height),
@@ -74,6 +77,9 @@ def _parts(tables: Tables) -> Iterator[str]:
             max(tables.pools.height - MOST_POOLS, 0),
         ),
     }
+    oldest = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)["price_timestamp"].min()
+    if oldest is not None:
+        of_run["run_oldest_price_timestamp_seconds"] = ("When the oldest price that is used was set.", oldest)
     for name, (text, number) in of_run.items():
         yield f"{_head(name, text)}lending_{name} {number}\n"
     yield f"{_head('unpriced_ratio', 'Share of the pools that were read which have no valid price.')}"
