@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from exporter.deployments import deployments_of
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval import ScVal, decode_scval
@@ -13,7 +14,9 @@ from exporter.ledger.codec.scval_encode import VOID, address, i128, string, stru
 from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.made import SOME, MadeNetwork
+from exporter.localnet.oracle import ORACLE
+from exporter.localnet.player import NETWORK, RecordedNetwork
+from tests.entries import recorded_instance
 from tests.ledger.storage_rules.stored import LEDGER, NOW, UNKNOWN_CODE, Stored, by_name, stellar
 from tests.ledger.storage_rules.test_k2_oracle import BTC, FRESH, K2, PLAIN, with_adapter
 from tests.ledger.storage_rules.test_reflector import TOKEN as TOKEN_OF_K2
@@ -152,20 +155,21 @@ def _scrambled(value: ScVal, junk: ScVal, random: Random) -> ScVal:
 
 def test_damaged_entries_cost_a_call_at_most() -> None:
     """Whatever stands in the place of what a call looks at, there is an answer or an error, and no rule breaks."""
-    network = MadeNetwork(pools=6, others=SOME, real_oracles=True)
+    network = RecordedNetwork()
     ledger = network.chain.latest
     now, state = network.chain.close_time(ledger), network.chain.state(ledger)
-    xoxno, peridot, reflector = network.others.xoxno, network.others.peridot, network.reflector
-    assert reflector is not None
-    by_token = [vec(symbol("Stellar"), address(token.contract)) for token in network.tokens[:6]]
-    keys = vec(*(vec(symbol("Token"), address(token.contract)) for token in network.tokens[:6]))
+    tokens = network.prices.tokens[:6]
+    lists = {item.protocol: item for item in deployments_of(NETWORK)}
+    aggregator = lists["xoxno"].address("price_aggregator") or ""
+    priced = dict(recorded_instance("OracleKeys").storage or ())[vec(symbol("OracleKeys"))]
+    by_token = [vec(symbol("Stellar"), address(token)) for token in tokens]
     calls = [
-        *(ContractCall(reflector.aggregator, "lastprice", (asset,)) for asset in by_token),
-        *(ContractCall(reflector.oracle, "prices", (asset, u32(3))) for asset in by_token),
-        ContractCall(xoxno.aggregator, "quotes", (keys,)),
-        ContractCall(xoxno.aggregator, "prices", (keys,)),
-        ContractCall(peridot.markets[0].vaults[0].address, "get_available_liquidity"),
-        *(ContractCall(token.contract, "symbol") for token in network.tokens[:3]),
+        *(ContractCall(ORACLE, "lastprice", (asset,)) for asset in by_token),
+        *(ContractCall(ORACLE, "prices", (asset, u32(3))) for asset in by_token),
+        ContractCall(aggregator, "quotes", (priced,)),
+        ContractCall(aggregator, "prices", (priced,)),
+        ContractCall(lists["peridot"].address("vault") or "", "get_available_liquidity"),
+        *(ContractCall(token, "symbol") for token in tokens[:3]),
     ]
     k2 = [ContractCall(K2, PLAIN, (vec(BTC, stellar(TOKEN_OF_K2)),)), ContractCall(K2, FRESH, (vec(BTC),))]
     cases = [*((state, now, call) for call in calls), *((with_adapter().entries, NOW, call) for call in k2)]

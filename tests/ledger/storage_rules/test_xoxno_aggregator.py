@@ -1,11 +1,9 @@
-"""XOXNO's price aggregator and own oracle from entries, and against the embedded network's stand-in."""
+"""XOXNO's price aggregator and own oracle from entries, and against a judge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,8 +13,6 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.storage_rules.host import price_data
-from exporter.localnet.contracts import Host
-from exporter.localnet.xoxno import Answer, answers_entry, run_aggregator
 from tests.ledger.storage_rules.stored import NOW, Stored, by_variant, other
 from tests.ledger.storage_rules.test_redstone import feed_price
 from tests.ledger.storage_rules.test_reflector import LAST, ORACLE, STEP, put_price, release_4
@@ -95,40 +91,52 @@ feeds = st.none() | st.tuples(
 )
 
 
+class Leg(NamedTuple):
+    """What a source gives: USD WAD, the time, and whether it follows a market."""
+
+    price: int
+    time: int
+    market: bool
+
+
+def judged(legs: list[Leg | None], ratio: int, most: int) -> dict[str, Any]:
+    """The status after docs/protocols/xoxno.md, "Prices": of one or two sources with an hour's limit of age."""
+    found = [leg for leg in legs if leg and leg.price > 0 and leg.time <= NOW + 60]
+    zeros = dict.fromkeys(("final_wad", "primary_wad", "secondary_wad", "price_timestamp"), 0)
+    status = {**zeros, "stale": False, "deviation": False, "valid": False}
+    if not found:
+        return status
+    times = [leg.time for leg in found]
+    prices = [leg.price if leg in found else 0 for leg in legs if leg or len(legs) > 1]
+    status["price_timestamp"] = min(times)
+    status["stale"] = NOW - min(times) > 3_600
+    status["primary_wad"], status["secondary_wad"] = (prices * 2)[:2]
+    if len(found) < len(legs):
+        return status | {"deviation": True}
+    status["stale"] |= all(leg.market for leg in found) and max(times) - min(times) > 3_600
+    status["deviation"] = (max(prices) * 10_000 + min(prices) // 2) // min(prices) > ratio
+    status["final_wad"] = sum((prices * 2)[:2]) // 2
+    status["valid"] = not status["stale"] and not status["deviation"] and 10 <= status["final_wad"] <= most
+    return status
+
+
 @given(first=feeds, second=feeds | st.just("one source only"), ratio=st.sampled_from([10_000, 10_200, 11_000]))
-def test_the_same_as_the_stand_in(first: Any, second: Any, ratio: int) -> None:
-    """For feeds, the embedded network's own stand-in of the contract gives the same status."""
-    stored = deployed(Stored())
-    sources, answers = [], []
+def test_the_same_as_the_judge(first: Any, second: Any, ratio: int) -> None:
+    """For one or two feeds of any price, age and nature, the judge gives the same status."""
+    stored, most = deployed(Stored()), 106 * 10**16
+    sources: list[ScVal] = []
+    legs: list[Leg | None] = []
     for name, item in (("A", first), ("B", second)):
         if item == "one source only":
             continue
-        nature = "Market"
+        price, age, market = item or (0, 0, True)
         if item is not None:
-            price, age, market = item
-            nature = "Market" if market else "Fundamental"
             put_feed(stored, name, price, NOW - age, NOW - age)
-        answers.append(None if item is None else Answer(price * 10**10, NOW - age))
-        sources.append(plain(feed(provider("Xoxno", name, nature))))
-    put_oracle(stored, *sources, max_age=7_200, ratio=ratio, most=106 * 10**16)
-    key, data = answers_entry(AGGREGATOR, TOKEN, answers)
-    entries = {key: data} | {each: entry.data for each, entry in stored.entries.items()}
-    judge = run_aggregator(cast(Host, _FakeHost(entries)), AGGREGATOR, "quotes", (vec(KEY),))
+        legs.append(None if item is None else Leg(price * 10**10, NOW - age, market))
+        sources.append(plain(feed(provider("Xoxno", name, "Market" if market else "Fundamental"))))
+    put_oracle(stored, *sources, max_age=7_200, ratio=ratio, most=most)
 
-    assert judge == stored.value(AGGREGATOR, "quotes", vec(KEY))
-
-
-class _FakeHost(SimpleNamespace):
-    timestamp = NOW
-
-    def __init__(self, entries: Mapping[bytes, bytes]) -> None:
-        super().__init__(entries=entries)
-
-    def data(self, owner: str, key: ScVal) -> ScVal | None:
-        from exporter.ledger.codec.entries import data_key, decode_contract_data
-
-        found = self.entries.get(data_key(owner, key))
-        return None if found is None else decode_contract_data(found).value
+    assert judged(legs, ratio, most) == status(stored)
 
 
 def test_a_spot_price_of_reflector() -> None:
