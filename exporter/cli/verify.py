@@ -27,6 +27,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.command()
 @click.argument("uri")
 @proof_options
+@click.option("--complete", is_flag=True, help="Also see that no market was left out (reads all buckets).")
 @click.option(
     "--earlier",
     type=click.IntRange(0, 1000),
@@ -49,6 +50,7 @@ def verify(
     trust: Path | None,
     deadline: float,
     full: bool,
+    complete: bool,
     earlier: int,
     max_age: int | None,
     allowed: frozenset[Reason],
@@ -67,7 +69,9 @@ def verify(
     with ending(console):
         from exporter.job.verify import refuse_old, verify_tree
 
-        verified = verify_tree(uri, archives, trust, console, full=full, deadline=deadline, earlier=earlier)
+        verified = verify_tree(
+            uri, archives, trust, console, full=full, complete=complete, deadline=deadline, earlier=earlier
+        )
         answers.event("verified", "\n".join(verified.lines()), **verified.as_dict())
         code = report_unproven(answers, verified.unproven, allowed)
         refuse_old(verified, max_age)

@@ -85,7 +85,7 @@ def run_read_of(status: SystemStatus, markets: MarketList, evidence: Evidence) -
 def take_census(state: ProvenState, passphrase: str) -> CensusTaken:
     """The census of a proven state."""
     classifier = Classifier(PROTOCOLS, network_of(passphrase).deployments)
-    return classifier.take(state.index.contract_data(), state.instances)
+    return classifier.take((data for _, data in state.index.contract_data()), state.instances)
 
 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     EARLIER = "earlier"
     UNLISTED = "unlisted"
     STATEMENTS = "statements"
+    MARKETS = "markets"
 
 
 _MEANINGS = {
@@ -45,6 +46,7 @@ _MEANINGS = {
     Reason.EARLIER: "earlier runs, or files of theirs, were not verified",
     Reason.UNLISTED: "files are in no run",
     Reason.STATEMENTS: "statements are the publisher's word",
+    Reason.MARKETS: "contracts may be markets that the run left out",
 }
 
 

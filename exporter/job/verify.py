@@ -24,6 +24,8 @@ from exporter.config import Settings, load
 from exporter.console import Console, Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, ExporterError, RefutedError, SourceError, lasting, pluralize
+from exporter.job.census import MARKETS_KEY, run_read_of
+from exporter.job.completeness import Complete, check_complete
 from exporter.job.earlier_runs import (
     changes_before,
     compare_rows,
@@ -54,7 +56,7 @@ from exporter.publishing.published_state import read_current_listing, read_publi
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ChangeList, SystemStatus, encode, timestamp
+from exporter.tree.documents import ChangeList, MarketList, SystemStatus, encode, timestamp
 from exporter.tree.families import CHANGES, DATA_PACKAGE, POINTER_KEY, PROOFS
 
 EARLIER_RUNS = 5
@@ -78,6 +80,7 @@ class Verified:
         rows: how many rows the history has before the run.
         covered_rows: how many of them are of ``earlier``.
         unproven: all that neither signatures nor evidence confirm.
+        complete: how the run's markets compare with all contracts of the checkpoint, where that was asked for.
     """
 
     run_id: str
@@ -93,6 +96,7 @@ class Verified:
     rows: int
     covered_rows: int
     unproven: Unproven
+    complete: Complete | None = None
 
     @property
     def age(self) -> int:
@@ -110,6 +114,7 @@ class Verified:
             f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
             f"{self.covered_rows} of {self.rows} earlier rows of the history follow from the evidence of "
             f"{pluralize(len(self.earlier), 'run')}",
+            *([] if self.complete is None else [self.complete.line()]),
             f"trusted: {names} (a list of {trust.date}, {days} days old: {trust.source})",
         ]
 
@@ -131,6 +136,7 @@ class Verified:
             "earlier_runs": self.earlier,
             "history_rows": self.rows,
             "covered_history_rows": self.covered_rows,
+            "markets": None if self.complete is None else self.complete.markets,
         }
 
 
@@ -141,6 +147,7 @@ def verify_tree(
     console: Console,
     *,
     full: bool = False,
+    complete: bool = False,
     deadline: float = 300.0,
     earlier: int = EARLIER_RUNS,
     now: Clock = utc_now,
@@ -153,6 +160,7 @@ def verify_tree(
         trust: a file with the organisations to trust; None for those that are known for the network.
         console: receives progress.
         full: look every entry up in all buckets, also where the run's ledger is not a checkpoint.
+        complete: also compare the run's markets with all contracts of the checkpoint.
         deadline: the seconds that reading the archives may take; what an earlier run lacks by then is not covered.
         earlier: repeat at most this many earlier runs.
         now: the wall clock.
@@ -205,6 +213,19 @@ def verify_tree(
                         tree.earlier.left_out[run.run_id] = str(error)
             prover.count_other_claims()
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
+        found = None
+        if complete:
+            with console.step("complete", "looking at all contracts of the checkpoint") as facts:
+                markets = decode_json((tree.tree / MARKETS_KEY).read_bytes(), MarketList)
+                found = check_complete(
+                    prover.archives,
+                    outcome.proven,
+                    Path(folder) / "state",
+                    status.network,
+                    run_read_of(status, markets, evidence),
+                    unproven,
+                )
+                facts.update(markets=found.markets)
         left = dict(uncovered(tree.before, covered, tree.tree))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.earlier.left_out.items()))
@@ -225,6 +246,7 @@ def verify_tree(
         rows=rows,
         covered_rows=rows - sum(left.values()),
         unproven=unproven,
+        complete=found,
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import lasting
+from exporter.ledger.codec.entries import ContractData
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
@@ -286,7 +287,7 @@ class ProtocolModule(ABC):
     seconds is refused, and one of after the ledger unless ``takes_future_prices``. ``accrual`` is how its accruals are
     found in the ledger's changes and compared with its math. ``market_names`` are names (symbols) that the storage of
     every market of the protocol has, and together no other contract's; by them a census finds markets whose code is
-    unknown.
+    unknown. With ``needs_record`` a contract that nobody named is a market only if a factory has a record of it.
     """
 
     name: ClassVar[str]
@@ -299,6 +300,7 @@ class ProtocolModule(ABC):
     views: ClassVar[ProtocolViews] = ProtocolViews()
     accrual: ClassVar[AccrualRule | None] = None
     market_names: ClassVar[frozenset[str]] = frozenset()
+    needs_record: ClassVar[bool] = False
 
     @abstractmethod
     async def read(
@@ -332,6 +334,10 @@ class ProtocolModule(ABC):
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The contract code of this protocol's markets, and the version each is; empty where no source has the hash."""
         return {}
+
+    def recorded_market(self, entry: ContractData) -> str | None:  # noqa: ARG002
+        """The market that this entry of a factory is the record of; None for other entries."""
+        return None
 
     def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
         """The events that name new markets or pools of these deployments; none where the protocol has no such."""

@@ -76,14 +76,14 @@ class StateIndex(Mapping[bytes, RawEntry]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def contract_data(self) -> Iterator[bytes]:
-        """The LedgerEntryData XDR of all contract data, archived entries too, in no order that means anything."""
+    def contract_data(self) -> Iterator[tuple[int, bytes]]:
+        """All contract data, archived entries too, in any order: the last change and the LedgerEntryData XDR."""
         for prefix in (_ENTRY, _EVICTED):
             for name, value in self._all(prefix):
                 if value is None or value[4:12] != _DATA_OF_THIS_FORM:
                     continue
                 if prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None:
-                    yield value[4:]
+                    yield int.from_bytes(value[:4], "big"), value[4:]
 
     def instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract whose instance can be decoded, as `exporter.ledger.snapshot_file` gives them."""

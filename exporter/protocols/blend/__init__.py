@@ -19,7 +19,7 @@ from exporter.protocols.blend import reader
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.math import project_pools, rate_curves
-from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, with_factories
+from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, recorded_pool, with_factories
 from exporter.protocols.blend.terms import POOL_STATUSES
 from exporter.protocols.blend.views import BlendViews
 
@@ -57,6 +57,7 @@ class Blend(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
     accrual = RULE
+    needs_record = True
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)
@@ -65,6 +66,8 @@ class Blend(ProtocolModule):
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code of both generations of pools."""
         return WASM_HASHES
+
+    recorded_market = staticmethod(recorded_pool)
 
     def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
         """What the factories publish when they deploy a pool."""

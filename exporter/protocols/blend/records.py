@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.entries import ContractData, instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, expect
-from exporter.ledger.codec.scval_encode import address
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
@@ -40,6 +40,15 @@ def is_record(entry: Entry | None) -> bool:
         return entry is not None and entry.value == (scval.BOOL, True)
     except DecodeError:
         return False
+
+
+def recorded_pool(entry: ContractData) -> str | None:
+    """The pool that this entry of a factory is the record of; None for other entries."""
+    kind, parts = entry.key
+    if kind != scval.VEC or parts is None or len(parts) != 2 or entry.value != (scval.BOOL, True):
+        return None
+    name, (kind, pool) = parts
+    return pool if name == symbol("Contracts") and kind == scval.ADDRESS and pool.startswith("C") else None
 
 
 def decode_pool_factory(entry: Entry) -> str:

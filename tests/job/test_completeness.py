@@ -1,0 +1,209 @@
+"""Markets that a run left out, and the attacks by which one would hide them or refute an honest run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from exporter.cli import main
+from exporter.errors import EXIT_REFUTED, RefutedError
+from exporter.job.census import RunRead
+from exporter.job.completeness import Complete, check_complete
+from exporter.job.unproven import Reason, Unproven
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import (
+    decode_contract_data,
+    encode_contract_data,
+    instance_key,
+    instance_of,
+    variant_key,
+)
+from exporter.ledger.codec.scval_encode import address
+from exporter.ledger.source import RawEntry
+from exporter.past.archive.archive_places import Archives, Deadline
+from exporter.past.archive.bucket_entries import DEAD
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.stellar_proof import check_proof
+from exporter.past.archive.trusted_organisations import trust_of
+from tests.job.recorded_archive import CHECKPOINT, recorded_archive
+from tests.jobs import recorded_settings, run
+from tests.localnet.recorded import BLEND_V2, LISTED, only
+
+MARKETS = frozenset(market for _, market in LISTED)
+SLENDER, ALULA = (next(market for protocol, market in LISTED if protocol == name) for name in ("slender", "alula"))
+FACTORY = "CBC7J7T3"
+STRANGER = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
+Entries = dict[bytes, RawEntry]
+
+
+@dataclass
+class _Status:
+    """What the comparison takes of a status."""
+
+    observed_ledger: int = CHECKPOINT
+    notices: Sequence[str] = ()
+
+
+def compared(
+    folder: Path,
+    read: frozenset[str],
+    change: Callable[[Entries], None] | None = None,
+    newest: Sequence[bytes] = (),
+    ledger: int = CHECKPOINT,
+) -> tuple[Complete, Unproven]:
+    """A run at a ledger that read these markets, compared with the archive of a changed network."""
+    signed, given = recorded_archive(folder, change, newest)
+    passphrase = recorded_settings().passphrase
+    trust = trust_of(passphrase, given.trust)
+    archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
+    proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
+    status: Any = _Status(ledger)
+    unproven = Unproven()
+    complete = check_complete(
+        archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset()), unproven
+    )
+    return complete, unproven
+
+
+def entry_of(entries: Entries, key: bytes) -> RawEntry:
+    return entries[key]
+
+
+def with_code(market: str, code: bytes, last_modified: int | None = None) -> Callable[[Entries], None]:
+    """A market has other code."""
+
+    def change(entries: Entries) -> None:
+        entry = entries[instance_key(market)]
+        data = decode_contract_data(entry.data)
+        instance = instance_of(data)._replace(wasm_hash=code)
+        written = encode_contract_data(data._replace(value=(scval.CONTRACT_INSTANCE, instance)))
+        entries[instance_key(market)] = replace_entry(entry, written, last_modified)
+
+    return change
+
+
+def replace_entry(entry: RawEntry, data: bytes, last_modified: int | None = None) -> RawEntry:
+    return RawEntry(data, last_modified or entry.last_modified, entry.live_until)
+
+
+def record_key(entries: Entries, market: str) -> bytes:
+    """The key of the record of a market in a factory."""
+    end = variant_key(STRANGER, "Contracts", address(market))[40:]
+    return next(key for key in entries if key[40:] == end)
+
+
+def copied(market: str, code_of: bytes | None = None) -> Callable[[Entries], None]:
+    """A stranger's contract has the code and the instance of a market."""
+
+    def change(entries: Entries) -> None:
+        entry = entries[instance_key(market)]
+        data = decode_contract_data(entry.data)._replace(contract=STRANGER)
+        entries[instance_key(STRANGER)] = replace_entry(entry, encode_contract_data(data))
+
+    return change
+
+
+def test_a_run_of_all_markets_is_complete(tmp_path: Path) -> None:
+    """All seven are in the run; nothing is excluded or unproven."""
+    complete, unproven = compared(tmp_path, MARKETS)
+
+    assert (len(MARKETS), []) == (complete.markets, complete.excluded)
+    assert {} == unproven.counts
+
+
+@pytest.mark.parametrize("market", sorted(MARKETS - {ALULA}))
+def test_a_hidden_market(tmp_path: Path, market: str) -> None:
+    """Each market whose code is known, or that a factory has a record of, is missed."""
+    with pytest.raises(RefutedError, match=f"the run left out {market} of "):
+        compared(tmp_path, MARKETS - {market})
+
+
+def test_a_market_of_unknown_code(tmp_path: Path) -> None:
+    """Alula's code is in no list: the market is unproven, by name, and the run is not refuted."""
+    _, unproven = compared(tmp_path, MARKETS - {ALULA})
+
+    assert {Reason.MARKETS: 1} == unproven.counts
+    assert ALULA in unproven.names[Reason.MARKETS][0]
+
+
+def test_renamed_code(tmp_path: Path) -> None:
+    """A market with a factory's record cannot hide behind other code; one without is unproven by its storage."""
+    with pytest.raises(RefutedError, match=f"left out {BLEND_V2} of blend: a factory has a record of it"):
+        compared(tmp_path, MARKETS - {BLEND_V2}, with_code(BLEND_V2, b"?" * 32))
+    (tmp_path / "other").mkdir()
+    _, unproven = compared(tmp_path / "other", MARKETS - {SLENDER}, with_code(SLENDER, b"?" * 32))
+
+    assert f"{SLENDER} of slender: its storage is that of a market" in unproven.names[Reason.MARKETS][0]
+
+
+def test_a_forged_record(tmp_path: Path) -> None:
+    """A contract that is no factory vouches for a copy of a pool: it is excluded, and the run is not refuted."""
+
+    def change(entries: Entries) -> None:
+        copied(BLEND_V2)(entries)
+        record = entries[record_key(entries, BLEND_V2)]
+        forged = decode_contract_data(record.data)._replace(
+            contract=STRANGER, key=(scval.VEC, ((scval.SYMBOL, "Contracts"), address(STRANGER)))
+        )
+        entries[variant_key(STRANGER, "Contracts", address(STRANGER))] = replace_entry(
+            record, encode_contract_data(forged)
+        )
+
+    complete, unproven = compared(tmp_path, MARKETS, change)
+
+    assert [STRANGER] == complete.excluded
+    assert {} == unproven.counts
+
+
+def test_a_copy_of_code_without_factories(tmp_path: Path) -> None:
+    """Where a protocol has no factory, its code is enough to be a market."""
+    with pytest.raises(RefutedError, match=f"left out {STRANGER} of slender: it has the code of a market"):
+        compared(tmp_path, MARKETS, copied(SLENDER))
+
+
+def test_a_tombstoned_pool(tmp_path: Path) -> None:
+    """A pool whose instance is gone from the state is no market, though its factory keeps the record."""
+    complete, unproven = compared(tmp_path, MARKETS - {BLEND_V2}, newest=[DEAD + instance_key(BLEND_V2)])
+
+    assert (len(MARKETS) - 1, {}) == (complete.markets, unproven.counts)
+
+
+def test_a_market_that_is_newer_than_the_run(tmp_path: Path) -> None:
+    """It is unproven: neither code nor record was there, as far as the checkpoint says."""
+
+    def change(entries: Entries) -> None:
+        key = record_key(entries, BLEND_V2)
+        entries[key] = replace_entry(entries[key], entries[key].data, CHECKPOINT - 5)
+
+    _, unproven = compared(tmp_path, MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 10)
+
+    assert {Reason.MARKETS: 1} == unproven.counts
+    assert "after the run" in unproven.names[Reason.MARKETS][0]
+    (tmp_path / "later").mkdir()
+    with pytest.raises(RefutedError, match="since ledger 65000058, and the run is of 65000060"):
+        compared(tmp_path / "later", MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 3)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_published_tree(tmp_path: Path, *, everything: bool) -> None:
+    """A run of all markets verifies with exit code 0; one that read only Blend's is refuted, and passed before."""
+    _, given = recorded_archive(tmp_path)
+    settings = recorded_settings(tmp_path / "out", **({} if everything else only("blend")))
+    run(settings, archive=given)
+    arguments = ["verify", str(tmp_path / "out"), "--archive", given.uris[0], "--trust", str(given.trust)]
+    allowed = ["--allow-unproven", "statements,changes"]
+    without = CliRunner().invoke(main, arguments + allowed)
+    result = CliRunner().invoke(main, [*arguments, *allowed, "--complete"])
+
+    assert 0 == without.exit_code, without.output
+    if everything:
+        assert 0 == result.exit_code, result.output
+        assert "7 markets are in the run; 0 of a market's code are excluded" in result.output
+    else:
+        assert EXIT_REFUTED == result.exit_code, result.output
+        assert "the run left out" in result.output
