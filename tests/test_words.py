@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_citations import text_files
 
-WORDS = 41_000
+WORDS = 41_100
 """The most words, by `wc -w`, that all Markdown files together have: docs, README, changelog, contributing."""
 
 AVOIDED = {
