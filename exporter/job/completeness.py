@@ -103,7 +103,7 @@ def _left_out(
 
 
 def _needs_record(found: Found, deployments: Sequence[Deployment]) -> bool:
-    """Whether a contract without a record is no market: its protocol has factories, and none of them knows it."""
+    """Whether a contract without a record is not a market: its protocol has factories, and none of them knows it."""
     protocol = str(found.protocol)
     own = (item for item in deployments if item.protocol == protocol)
     return PROTOCOLS[protocol].needs_record and any(item.addresses(FACTORY) for item in own)
