@@ -17,6 +17,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MODULE = re.compile(r"(?:`+|-m )((?:exporter|tests)(?:\.[A-Za-z_]\w*)+)\b(?!/)")
 
 ELSEWHERE = {
+    ".github/workflows/markets.yml",  # of a repository that is made from templates/
     "exporter/_site_templates",  # in the wheel
     "exporter/protocols/pawn",
     "tests/protocols/test_pawn_reader.py",  # what a test of the recipe makes

@@ -76,8 +76,8 @@ def run_lake_backfill(
     if state.ledger > first:
         if begins != Moment():
             raise ConfigError(
-                f"--from means ledger {first}, and {state.label} is of ledger {state.ledger}: what was before is not "
-                "in it; begin later, or give an older start"
+                f"--from means ledger {first}, and {state.label} is of ledger {state.ledger}: it has no earlier state; "
+                "begin later, or give an older start"
             )
         first, begin_time = state.ledger, state.close_time
     plan = LakePlan(

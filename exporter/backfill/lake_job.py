@@ -269,8 +269,8 @@ class LakeJob:
             if extracted.facts.gaps and plan.on_gap == STOP:
                 gap = extracted.facts.gaps[0]
                 raise LakeError(
-                    f"{_shown(gap)}: {gap.reason}. Nothing is lost: run the same command again once that is "
-                    "solved, or with --on-gap skip to go on without the ledgers that cannot be known then"
+                    f"{_shown(gap)}: {gap.reason}. Nothing is lost: fix that and run the same command again, "
+                    "or add --on-gap skip to continue without these ledgers"
                 )
             changes, ledgers = self._keys(watched, work.first, work.last)
             self._changes.put(changes, extracted.changes)

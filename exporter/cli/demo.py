@@ -75,7 +75,7 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
 
             settings = load(None, flags, environment={}).settings
             with (
-                console.step("past", f"letting {days} days of it go by, and replaying them") as facts,
+                console.step("past", f"simulating and replaying {days} days") as facts,
                 tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
             ):
                 for _ in range(SETTLING):

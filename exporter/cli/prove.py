@@ -53,7 +53,7 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Rea
     """Print what is not proven and what was allowed not to be; gives the exit code."""
     code = unproven.exit_code(allowed)
     if allowed:
-        answers.event("allowed", f"allowed not to be proven: {', '.join(sorted(allowed))}", allowed=sorted(allowed))
+        answers.event("allowed", f"allowed as unproven: {', '.join(sorted(allowed))}", allowed=sorted(allowed))
     for reason, line in unproven.lines(allowed):
         answers.event("unproven", line, reason=reason, **unproven.facts(reason), allowed=reason in allowed)
     return code
@@ -101,5 +101,5 @@ def prove(
         for run_id, reason in result.waiting.items():
             answers.event("waiting", f"run {run_id}: {reason}", run_id=run_id, reason=reason)
         if not result.added and not result.waiting:
-            answers.event("nothing_to_do", "nothing to do: every run that can be proven is")
+            answers.event("nothing_to_do", "nothing to do: every run that can be proven is proven")
         sys.exit(report_unproven(answers, result.unproven, allowed))

@@ -58,7 +58,7 @@ async def follow_events(
             for start, filters, streams in _requests(modules, deployments, known):
                 await follower.follow(filters, streams, start)
     except TimeoutError:
-        found.notices.append(f"reading events took longer than {max_seconds:g} s; the next run goes on from there")
+        found.notices.append(f"reading events took longer than {max_seconds:g} s; the next run continues there")
     follower.summarize()
     return found
 
@@ -131,7 +131,9 @@ class _Follower:
                         found.streams.update(dict.fromkeys(streams, start))
                     return
                 if restarts >= _MAX_RESTARTS:
-                    found.notices.append("events could not be read: their oldest ledger moves on faster than is asked")
+                    found.notices.append(
+                        "events could not be read: the RPC drops old ledgers faster than they are asked for"
+                    )
                     return
                 if start is not None and restarts == 0:
                     last = page.oldest - 1
@@ -173,7 +175,9 @@ class _Follower:
     def summarize(self) -> None:
         """Say once what was ignored."""
         if self._foreign:
-            self._found.notices.append(f"{self._foreign} events that were not asked for were given, and ignored")
+            self._found.notices.append(
+                f"the RPC returned {self._foreign} events that were not asked for; they were ignored"
+            )
         if self._wrong:
             more = f", and {len(self._wrong) - 1} more" if len(self._wrong) > 1 else ""
             self._found.notices.append(f"events were ignored: {self._wrong[0]}{more}")

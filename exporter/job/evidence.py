@@ -189,7 +189,7 @@ class Evidence:
         lines = map(decoder.decode, content)
         first, looked = next(lines, None), next(lines, None)
         if not isinstance(first, _Ledger) or not isinstance(looked, _Looked):
-            raise DecodeError("it must begin with the ledger that it is of, and with where was looked")
+            raise DecodeError("it must start with its ledger and the addresses searched")
         entries: dict[bytes, RawEntry | None] = {}
         calls: dict[ContractCall, SimulationAnswer] = {}
         candidates, contracts, notices = list[Candidate](), list[LearnedContract](), list[str]()
@@ -199,7 +199,7 @@ class Evidence:
                     if line.last_modified > first.ledger:
                         raise DecodeError(f"an entry changed at {line.last_modified}, after ledger {first.ledger}")
                     if (line.live_until == 0) is (line.archived is None):
-                        raise DecodeError("an entry is archived, and is not")
+                        raise DecodeError("an entry is both archived and live")
                     _once(entries, line.key, RawEntry(line.data, line.last_modified, line.live_until))
                 case _Absent():
                     _once(entries, line.key, None)

@@ -110,7 +110,9 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
     archives = Archives.open(given.uris, given.kept, deadline)
     ledger = given.checkpoint
     if ledger is not None and ledger != checkpoint_of(ledger):
-        raise ConfigError(f"--checkpoint: {ledger} is none; the next one is {checkpoint_of(ledger)} (63, 127, …)")
+        raise ConfigError(
+            f"--checkpoint: {ledger} is not a checkpoint; the next is {checkpoint_of(ledger)} (63, 127, …)"
+        )
     checkpoint, proof = newest_proof(archives, trust) if ledger is None else make_proof(archives, ledger, trust)
     named = checkpoint.state.passphrase
     if named not in (None, settings.passphrase):

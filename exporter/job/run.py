@@ -328,7 +328,9 @@ class Job:
             names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in read.discovered]
             shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
             found = pluralize(len(names), "market or pool", "markets and pools")
-            self.log.event("discovered", f"found {found} that no list has: {shown}", count=len(names))
+            self.log.event(
+                "discovered", f"found {found} that are not in the package's lists: {shown}", count=len(names)
+            )
         if read.memory is None:
             return
         # Where the network has not come to the replaced ledger yet.
@@ -337,7 +339,7 @@ class Job:
         try:
             save_memory(self.store, read.memory)
         except (StoreError, LostRaceError) as error:
-            self.log.warning(f"the next run has to find again what this one found: {error}")
+            self.log.warning(f"what this run discovered was not saved; the next run discovers it again: {error}")
 
     def compute(self, read: MarketsRead, evidence: EvidenceFile) -> Computed:
         """Make the frames of what was read, and name what is not in them."""
@@ -390,7 +392,9 @@ class Job:
         missed = self._missed()
         if missed:
             prices = pluralize(len(missed), "pool")
-            self.log.warning(f"the published run has no price of {prices} that had one lately", exit_code=EXIT_UNREAD)
+            self.log.warning(
+                f"the published run lacks the price of {prices} that had one in the last 7 days", exit_code=EXIT_UNREAD
+            )
         return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.report.facts)
 
     def _missed(self) -> Collection[object]:
@@ -424,21 +428,21 @@ class Job:
 
     def remember(self, recorded: Recorded) -> None:
         """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
-        with self.log.step("remember", "keeping what the next run needs of the history") as facts:
+        with self.log.step("remember", "saving the history's state for the next run") as facts:
             try:
                 series = recorded.series
                 facts.update(observations=series.row_count, bytes=save_series(self.store, series))
             except StoreError as error:
-                self.log.warning(f"the next run has to read the history again: {error}")
+                self.log.warning(f"the history's state was not saved; the next run reads the history again: {error}")
             try:
                 save_missed(self.store, recorded.lost)
             except StoreError as error:
-                self.log.warning(f"the next run does not know which prices this one missed: {error}")
+                self.log.warning(f"the list of missing prices was not saved: {error}")
 
     def judge_history(self, recorded: Recorded) -> None:
         """End the run here where earlier files of the history are damaged."""
         damage = recorded.damage
-        with self.log.step("history", "judging the history's earlier files") as facts:
+        with self.log.step("history", "checking the history's earlier files") as facts:
             facts.update(damaged=len(damage))
             if damage:
                 raise PublishedCheckError(
@@ -523,7 +527,7 @@ def report_missing(settings: Settings, tables: Tables, said: Collection[str], lo
     log.add(**named)
     report_notices(tables.notices, log, said)
     for item in tables.bounded:
-        log.warning(f"{item.market}/{item.pool}: {item.field} is published as {item.bound}; it is that or more")
+        log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
     surprises = {}
     for unread in tables.unread:
         place = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"

@@ -195,7 +195,7 @@ def verify_tree(
             facts.update(files=repeated)
         trusted = trust_of(status.network, trust)
         unproven.add(Reason.STATEMENTS, checker_words(tree.checker, status.network, trust))
-        with console.step("prove", "holding the evidence against the network's checkpoint") as facts:
+        with console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
             prover = _Prover(
                 tree,
                 trusted,

@@ -131,7 +131,7 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
         ConfigError: an option is not for this platform, or not usable in its configuration.
     """
     if platform not in PLATFORMS:
-        raise ConfigError(f"there is no rule for {platform!r}; there are {', '.join(PLATFORMS)}")
+        raise ConfigError(f"unknown platform {platform!r}; expected one of {', '.join(PLATFORMS)}")
     if root is not None and platform != "nginx":
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
     if origin is not None and platform != "cloudflare":
@@ -358,7 +358,7 @@ def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options
     origin = options.origin
     if origin is not None:
         if url_or_none(origin) is None:
-            raise ConfigError("--origin: its host or its port cannot be one; write it as https://host/path")
+            raise ConfigError("--origin: its host or port is invalid; write it as https://host/path")
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(f"--origin must be an http(s) URL without a query; got a {parts.scheme or 'bare'} one")

@@ -94,7 +94,7 @@ class Writer:
                 raise LostRaceError(moved_message(key))
             quoted = quoted and expected is None
         raise StoreError(
-            f"the server refuses to write {key} on the condition that it is as it is; it does not implement "
+            f"the server refuses to write {key} unless it changed; it does not implement "
             "conditional writes as S3 does, and nothing can be published to it safely"
         )
 

@@ -143,7 +143,7 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
     try:
         parts = urlsplit(uri)
     except ValueError as error:
-        raise ConfigError(f"this is the URI of no tree: {error}") from None
+        raise ConfigError(f"this is not the URI of a tree: {error}") from None
     if parts.scheme not in ("http", "https"):
         store = open_store(uri)
         folder = Path(parts.path if parts.scheme == "file" else uri)
@@ -152,7 +152,7 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
         yield StoreSource(store)
         return
     if url_or_none(uri) is None:
-        raise ConfigError("this is not the URL of a tree: its host or its port cannot be one; write https://host/path")
+        raise ConfigError("this is not the URL of a tree: its host or port is invalid; write https://host/path")
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")
     limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)

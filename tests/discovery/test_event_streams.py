@@ -128,7 +128,7 @@ def test_oldest_ledger_that_runs_away() -> None:
     found = follow(source)
 
     assert 4 == len(source.asked)
-    assert ["faster than is asked" in notice for notice in found.notices] == [True]
+    assert ["faster than they are asked for" in notice for notice in found.notices] == [True]
 
 
 def test_foreign_events() -> None:
@@ -137,7 +137,7 @@ def test_foreign_events() -> None:
     found = follow(Scripted(page), {STREAM: 600})
 
     assert {contract("A")} == pools_in(found)
-    assert ["2 events that were not asked for were given, and ignored"] == found.notices
+    assert ["the RPC returned 2 events that were not asked for; they were ignored"] == found.notices
 
 
 def test_undecodable_events() -> None:

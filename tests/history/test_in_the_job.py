@@ -89,7 +89,7 @@ def test_what_becomes_of_the_state_changes_no_byte() -> None:
     assert tree == publish_runs(damaged, lambda: damaged.put(STATE_KEY, b"damaged"))[0]
     other, said = publish_runs(stubborn, lambda: None)
     assert tree == other
-    assert RUNS == said.count("the next run has to read the history again")
+    assert RUNS == said.count("the next run reads the history again")
 
 
 def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,9 +92,9 @@ def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (b"", "it must begin with the ledger"),
+        (b"", "it must start with its ledger"),
         (b"{}\n", "Expected `array`, got `object`"),
-        (b'["absent","AAAA"]\n["looked",true,true,false]', "it must begin with the ledger that it is of"),
+        (b'["absent","AAAA"]\n["looked",true,true,false]', "it must start with its ledger"),
         (b" " * 1001, "more than"),
     ],
 )

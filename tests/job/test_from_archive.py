@@ -64,7 +64,7 @@ def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, From
         )
     with pytest.raises(ConfigError, match="no organisations are known to trust on the network"):
         run(recorded_settings(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
-    with pytest.raises(ConfigError, match="--checkpoint: 65000001 is none; the next one is 65000063"):
+    with pytest.raises(ConfigError, match="--checkpoint: 65000001 is not a checkpoint; the next is 65000063"):
         run(recorded_settings(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
     other = SignedArchive(folder / "other", [], ORGANISATIONS)  # its state file names another network
     other.archive.write_state({"networkPassphrase": "another"})

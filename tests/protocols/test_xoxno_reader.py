@@ -134,7 +134,7 @@ class TestFailures:
         assert [3] == tables.markets["pool_count"].to_list()
         assert [] == tables.unread
         assert 1 == len(tables.notices)
-        assert "these pools are known of and not created" in tables.notices[0]
+        assert "these pools are announced but not deployed" in tables.notices[0]
         assert pool_id(2, "SPIKO") in tables.notices[0]
 
     @pytest.mark.parametrize("origin", [Origin.REMEMBERED, Origin.CONFIGURATION])

@@ -17,7 +17,7 @@ def decode_event(data: bytes, ledger: int) -> ContractEvent:
     try:
         (there,) = struct.unpack_from(">I", data, 4)
         if there != 1:
-            raise DecodeError("an event of no contract")
+            raise DecodeError("an event without a contract")
         (count,) = struct.unpack_from(">I", data, 48)
         if count > _MAX_TOPICS:
             raise DecodeError(f"an event with {count} topics")

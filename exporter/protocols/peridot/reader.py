@@ -133,11 +133,13 @@ class _Reader(Collector):
                     kept.append(vault)
                     self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
                 else:
-                    self.notice(f"vault {vault} is known, but market {market} does not list it, and it is not there")
+                    self.notice(f"vault {vault} is known, but market {market} does not list it, and it does not exist")
                 continue
             kept.append(vault)
             if not supported:
-                self.notice(f"vault {vault} is known, but market {market} does not list it (any more); it was read")
+                self.notice(
+                    f"vault {vault} is known, but market {market} does not list it (any more); it was read anyway"
+                )
             with self.noting(market, vault):
                 archived = layout.archived_entry(vault, layout.NUMBERED_ENTRIES, entries)
                 if archived is not None:

@@ -184,7 +184,7 @@ class _Reader(Collector):
             self.take_pool(market, pool, state, parameters, entries)
         if missing:
             named = ", ".join(pool.pool for pool in missing)
-            self.notice(f"market {market}: these pools are known of and not created, or not yet: {named}")
+            self.notice(f"market {market}: these pools are announced but not deployed: {named}")
         if not members:
             self.notice(
                 f"market {market} was read and no pool of it was found: its contracts list none, so that only a list, "
