@@ -194,7 +194,10 @@ def _pools_of(
         )
     )
     known_prices = prices_in(prices)
-    pools = with_rewards(pools, reading, known_prices)
+    pools = with_comparable_yields(with_rewards(pools, reading, known_prices)).with_columns(
+        supply_compounding=pl.lit(module.coverage.supply_compounding),
+        borrow_compounding=pl.lit(module.coverage.borrow_compounding),
+    )
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, known_prices)])
 
     def representable(kept: pl.DataFrame) -> pl.DataFrame:
@@ -215,6 +218,21 @@ def _pools_of(
         listed = pools.filter(pl.col(SPOKES).is_not_null()).select("market", "pool", SPOKES)
         tables.spokes |= {(market, pool): spokes for market, pool, spokes in listed.iter_rows()}
     return pools.select(POOLS.keys())
+
+
+def with_comparable_yields(pools: pl.DataFrame) -> pl.DataFrame:
+    """Add the yields that protocols have in common: the accrued annual rates compounded daily, and with the reward."""
+    parts = [
+        own.with_columns(
+            exact.annual_yield_bps_floor(
+                own[f"accrued_{side}_apr"], 365, 10 ** max(own["apr_decimals"].to_list(), default=0)
+            ).alias(f"comparable_{side}_apy_bps")
+            for side in ("supply", "borrow")
+        )
+        for own in pools.partition_by("apr_decimals") or [pools]
+    ]
+    total = pl.col("comparable_supply_apy_bps") + pl.col("supply_reward_apr_bps").fill_null(0)
+    return pl.concat(parts).sort("position").with_columns(total.alias("total_supply_apy_bps"))
 
 
 def _symbol(reading: ProtocolReading, position: int) -> str | None:

@@ -205,6 +205,8 @@ VALUES = {
     "supplied_usd_cents": ("total_supplied",),
     "borrowed_usd_cents": ("total_borrowed",),
     "available_usd_cents": ("available_to_withdraw",),
+    "available_to_supply_usd_cents": ("available_to_supply",),
+    "available_to_borrow_usd_cents": ("available_to_borrow",),
 }
 """The amounts whose sum each value is of."""
 

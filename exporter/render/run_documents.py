@@ -184,8 +184,6 @@ def asset_detail(
         rate_model=[
             RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
         ],
-        supply_compounding=module.coverage.supply_compounding,
-        borrow_compounding=module.coverage.borrow_compounding,
         operations=filled(
             AssetOperations,
             market_status_meaning=module.statuses.get(row["market_status"]),

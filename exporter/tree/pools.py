@@ -110,13 +110,36 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
-    """The snapshot, with the time, and what it is a pool of."""
+    """The snapshot, with the time, what it is a pool of, and its yields on one basis.
+
+    Protocols compound in different ways: `supply_compounding` and `borrow_compounding` say how `supply_apy_bps` and
+    `borrow_apy_bps` follow from the annual rates. To compare pools, take the three yields that are compounded daily.
+    """
 
     ledger_close_time: Annotated[Timestamp, computed(24, "close time of that ledger")]
     protocol: Annotated[ProtocolName, given(6, "lending protocol, for example blend")]
     version: Annotated[Words, given(7, "generation of the protocol's contracts, for example v2")]
     market_name: Annotated[Words, given(8, "the market's name as its contract gives it")]
     market_status: Annotated[Words, given(9, "the market's status in the protocol's own words")]
+    supply_compounding: Annotated[
+        Compounding, computed(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
+    ]
+    borrow_compounding: Annotated[
+        Compounding, computed(88, "how often a year borrow_apy_bps is compounded, or simple; 365 is daily")
+    ]
+    comparable_supply_apy_bps: Annotated[
+        BasisPoints, computed(84, "accrued_supply_apr compounded daily, in every protocol alike, floor to basis points")
+    ]
+    comparable_borrow_apy_bps: Annotated[
+        BasisPoints, computed(85, "accrued_borrow_apr compounded daily, in every protocol alike, floor to basis points")
+    ]
+    total_supply_apy_bps: Annotated[
+        BasisPoints,
+        computed(
+            86,
+            "comparable_supply_apy_bps plus supply_reward_apr_bps; a reward of null (no price, not funded) adds 0",
+        ),
+    ]
 
 
 class AssetPrice(
@@ -284,6 +307,13 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     available_usd_cents: Annotated[
         UsdCents | None, computed(66, "floor(available_to_withdraw * price * 100); null without a valid price")
+    ]
+    available_to_supply_usd_cents: Annotated[
+        UsdCents | None,
+        computed(89, "floor(available_to_supply * price * 100); null without a valid price, and without a cap"),
+    ]
+    available_to_borrow_usd_cents: Annotated[
+        UsdCents | None, computed(90, "floor(available_to_borrow * price * 100); null without a valid price")
     ]
 
 
@@ -456,9 +486,8 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
 
     The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
     `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
-    `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own.
-    `supply_compounding` and `borrow_compounding` say how the two yields follow from the annual rates. `periods` are a
-    day, a week and a month, as far as the history reaches.
+    `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own. `periods` are
+    a day, a week and a month, as far as the history reaches.
     """
 
     wasm_hash: Annotated[
@@ -473,8 +502,6 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     rates: AssetRates
     indexes: AssetIndexes
     rate_model: list[RateModelParameter]
-    supply_compounding: Compounding
-    borrow_compounding: Compounding
     operations: AssetOperations
     liquidity: AssetLiquidity
     risk: AssetRisk

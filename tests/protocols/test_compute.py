@@ -156,7 +156,14 @@ class TestBounds:
 
         assert [] == tables.unread
         assert [
-            Bounded(A, contract("XLM"), name, "9007199254740991") for name in ("borrow_apy_bps", "supply_apy_bps")
+            Bounded(A, contract("XLM"), name, "9007199254740991")
+            for name in (
+                "borrow_apy_bps",
+                "comparable_borrow_apy_bps",
+                "comparable_supply_apy_bps",
+                "supply_apy_bps",
+                "total_supply_apy_bps",
+            )
         ] == tables.bounded
         assert (2**53 - 1, 2**53 - 1) == (row["borrow_apy_bps"], row["supply_apy_bps"])
         assert before.filter(pl.col("symbol") == "XLM")["total_supplied"].item() <= row["total_supplied"]
@@ -180,7 +187,9 @@ class TestBounds:
         expected = judge.project(state | constant, NOW)
 
         assert [] == tables.unread
-        assert [("borrow_apy_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
+        assert {"borrow_apy_bps", "comparable_borrow_apy_bps", "comparable_supply_apy_bps", "total_supply_apy_bps"} == {
+            item.field for item in tables.bounded
+        }
         for name in ("total_supplied", "total_borrowed", "utilization_bps", "borrow_apy_bps", "supply_apy_bps"):
             assert [expected[name]] == tables.pools[name].to_list()
 
@@ -220,7 +229,7 @@ class TestBounds:
                 "total_supplied": exact.column([5, 5]),
                 "total_collateral": exact.column([10**38, 10**38 - 6]),
                 "total_borrowed": exact.column([0, 0]),
-                "available_to_withdraw": exact.column([None, None]),
+                **dict.fromkeys(GATES.values(), exact.column([None, None])),
                 "decimals": [38, 38],
                 "oracle_decimals": [0, 0],
                 "oracle_price": exact.column([1, 1]),
@@ -296,6 +305,7 @@ class TwoPools:
     """A protocol with two pools of one token in a market without an oracle, and plain collateral."""
 
     name = "other"
+    coverage = PROTOCOLS["blend"].coverage
 
     def __init__(self, **terms: object) -> None:
         self.terms = terms

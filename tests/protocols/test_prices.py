@@ -110,7 +110,10 @@ def valued(*pools: Pool) -> pl.DataFrame:
             exact.column([pool[1] for pool in pools], "total_supplied"),
             exact.column([pool[2] for pool in pools], "total_collateral"),
             exact.column([pool[1] // 3 for pool in pools], "total_borrowed"),
-            exact.column([None if pool[2] else pool[1] // 2 for pool in pools], "available_to_withdraw"),
+            *(
+                exact.column([None if pool[2] else pool[1] // 2 for pool in pools], f"available_to_{action}")
+                for action in ("withdraw", "supply", "borrow")
+            ),
             pl.Series("decimals", [pool[3] for pool in pools], dtype=pl.Int64),
             exact.column(prices, "oracle_price"),
             pl.Series("oracle_decimals", [None if pool[4] is None else pool[5] for pool in pools], dtype=pl.Int64),

@@ -55,6 +55,7 @@ def test_every_part_of_the_vocabulary_is_named(rows: list[re.Match[str]]) -> Non
         "operations.can_reason",
         "operations.pool_status_meaning",
         "liquidity.available_to_supply",
+        "liquidity.available_to_supply_usd_cents",
         "liquidity.min_first_supply",
         "risk.risk_scope",
     } == shared - named

@@ -74,6 +74,8 @@ def unpriced(reason: str = "the oracle has no price for this token") -> dict[str
         "supplied_usd_cents",
         "borrowed_usd_cents",
         "available_usd_cents",
+        "available_to_supply_usd_cents",
+        "available_to_borrow_usd_cents",
     )
     return dict.fromkeys(names) | {"price_reason": reason}
 
