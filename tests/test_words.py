@@ -35,7 +35,6 @@ EXCEPTIONS = {
     "exporter/localnet/": "not rewritten yet",
     "docs/api.md": "not rewritten yet",
     "docs/integrators.md": "not rewritten yet",
-    "docs/operations.md": "not rewritten yet",
     "scripts/": "not rewritten yet",
     ".github/": "not rewritten yet",
     "exporter/cli/status.py": "a name of exporter/check",

@@ -22,6 +22,7 @@ from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.render import run_documents
 from exporter.render.site.templates import template_folder
+from exporter.serve.cloudformation import template
 from exporter.stores import scheme_of
 from exporter.tree import families, headers, problems, routes
 from exporter.tree.files import FileKind
@@ -334,12 +335,21 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
     top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
     rest = "".join(line for line in lines[top:] if not line.startswith("//"))
     files["function.js"] = "\n".join([*lines[:top], _without_spaces(rest), ""])
+    policies = {
+        "headers": _response_headers_policy(),
+        "cache": _CACHE_POLICY,
+        "api": _custom_error_responses(),
+        "missing": _items([_error_response(code, 200) for code in (403, 404)]),
+        "group": _ORIGIN_GROUPS,
+    }
+    scripts = {"api": files["function.js"], "missing": files["missing.js"]}
     return files | {
-        "response-headers-policy.json": _pretty(_response_headers_policy()),
-        "cache-policy.json": _pretty(_CACHE_POLICY),
-        "custom-error-responses.json": _pretty(_custom_error_responses()),
-        "missing-error-responses.json": _pretty(_items([_error_response(code, 200) for code in (403, 404)])),
-        "origin-group.json": _pretty(_ORIGIN_GROUPS),
+        "response-headers-policy.json": _pretty(policies["headers"]),
+        "cache-policy.json": _pretty(policies["cache"]),
+        "custom-error-responses.json": _pretty(policies["api"]),
+        "missing-error-responses.json": _pretty(policies["missing"]),
+        "origin-group.json": _pretty(policies["group"]),
+        "template.json": _pretty(template(scripts, policies)),
     }
 
 
