@@ -22,7 +22,7 @@ _HOME = {
     "Settings": "config",
     "Tables": "protocols.compute",
     "TreeFaultsError": "check.whole",
-    "check_tree": "check.published_tree",
+    "check_tree": "job.rerender",
     "load_settings": "config",
     "read": "job.reading",
     "run": "job.run",

@@ -1,4 +1,3 @@
-from exporter.check.published_tree import check_tree as check_tree
 from exporter.check.whole import Looked as Looked
 from exporter.check.whole import TreeFaultsError as TreeFaultsError
 from exporter.config import Settings as Settings
@@ -8,6 +7,7 @@ from exporter.history.export import scan_history as scan_history
 from exporter.job.from_archive import FromArchive as FromArchive
 from exporter.job.reading import LedgerTables as LedgerTables
 from exporter.job.reading import read as read
+from exporter.job.rerender import check_tree as check_tree
 from exporter.job.run import RunResult as RunResult
 from exporter.job.run import run as run
 from exporter.ledger.view import Certificate as Certificate

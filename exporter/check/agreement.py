@@ -22,7 +22,7 @@ from exporter.errors import ConfigError
 from exporter.history.manifest import file_ledgers
 from exporter.history.totals import places_of
 from exporter.numbers.exact import JSON_INTEGER_MAX
-from exporter.render.openapi import openapi_document
+from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.render.run_documents import market_pool
 from exporter.tables import POOLS
 from exporter.tree.documents import (
@@ -353,10 +353,9 @@ def _judge_changes(whole: Whole, key: str, changes: ChangeList) -> Iterator[str]
 
 def _judge_openapi(whole: Whole, key: str, document: OpenApiDocument) -> Iterator[str]:  # noqa: ARG001
     ours = openapi_document()
-    version = "x-exporter-version"
     if not document.paths:
         yield "$.paths is empty"
-    elif document.info.get(version) == ours.info[version] and document != ours:
+    elif document.info.get(VERSION_FIELD) == ours.info[VERSION_FIELD] and document != ours:
         yield "is not the description of the documents of this version, which wrote it"
 
 

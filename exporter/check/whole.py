@@ -101,6 +101,8 @@ class Looked:
         walks: walks from a first page to the end of its filter.
         links: cursors, references and links that were followed to a file.
         requests: public URLs that were asked for, beside the files themselves.
+        rerendered: files of the run that came out of its evidence and the history byte for byte.
+        not_rerendered: why the run was not rendered again; None where it was, or nobody tried.
     """
 
     run_id: str = ""
@@ -118,6 +120,8 @@ class Looked:
     history_files: int = 0
     history_rows: int = 0
     requests: int = 0
+    rerendered: int = 0
+    not_rerendered: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a report."""
@@ -142,6 +146,10 @@ class Looked:
             lines.append(f"{pluralize(self.validated, 'document')} validated against the tree's own OpenAPI document")
         if self.requests:
             lines.append(f"{pluralize(self.requests, 'public URL')} asked for")
+        if self.rerendered:
+            lines.append(f"{pluralize(self.rerendered, 'file')} rendered again from evidence, byte for byte")
+        if self.not_rerendered is not None:
+            lines.append(f"not rendered again: {self.not_rerendered}")
         return lines
 
 

@@ -47,6 +47,10 @@ from exporter.tree.run_listing import RunListing, listing_of
 _Model = TypeVar("_Model")
 
 
+class JoinedFilesError(SourceError):
+    """The run's rows are in one file with those of earlier runs, so the history before it is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedTree:
     """A tree as far as verifying needs it.
@@ -167,7 +171,7 @@ async def _fetch_history(
     earlier = [file for file in history.files if file.first_ledger < status.observed_ledger]
     for file in earlier:
         if file.last_ledger >= status.observed_ledger:
-            raise SourceError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
+            raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
         store.put_new(file.key, await _get(source, file.key, file.sha256))
     resources = _decoded(DATA_PACKAGE.template, package, DataPackage).resources
     paths = [path for resource in resources if resource.name == "history" for path in resource.path]

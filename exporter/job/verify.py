@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import polars as pl
-
 from exporter.check.published_tree import check_tree
-from exporter.config import Settings, load
-from exporter.console import Console, Silence
-from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ConfigError, ExporterError, RefutedError, SourceError, lasting, pluralize
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize
 from exporter.job.census import MARKETS_KEY, run_read_of
 from exporter.job.completeness import Complete, check_complete
 from exporter.job.earlier_runs import (
@@ -38,32 +35,25 @@ from exporter.job.fetched_tree import FetchedTree, fetch
 from exporter.job.prove import Outcome, claims_of, hold_against
 from exporter.job.publisher_statements import (
     check_proof_claims,
-    check_status,
     checker_words,
     evidence_words,
     plain_words,
 )
-from exporter.job.report import RunLog, RunReport
-from exporter.job.run import execute
-from exporter.job.sources import StoredLedger
+from exporter.job.rerender import rerender, settings_of
 from exporter.job.unlisted_files import unlisted_files
 from exporter.job.unproven import Reason, Unproven
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import days_old, signed_by, trust_of
-from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ChangeList, MarketList, SystemStatus, encode, timestamp
-from exporter.tree.families import CHANGES, DATA_PACKAGE, POINTER_KEY, PROOFS
+from exporter.tree.documents import ChangeList, MarketList, timestamp
+from exporter.tree.families import CHANGES, PROOFS
 
 EARLIER_RUNS = 5
 """How many of the newest earlier runs are repeated, unless the caller says how many."""
-
-OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
-"""The keys of files that show which files the history has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +172,7 @@ def verify_tree(
         if status.run_id != looked.run_id:
             raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
         claims_of(tree.evidence)  # it is within bounds, before anything else reads it
-        settings = _settings_of(status, tree.tree)
+        settings = settings_of(status, tree.tree)
         unproven = Unproven()
         with console.step("earlier", "repeating earlier runs from their evidence") as facts:
             covered, seed = _repeat_earlier(tree, settings, unproven)
@@ -294,26 +284,6 @@ class _Prover:
                 self.unproven.add(Reason.STATEMENTS, [f"{PROOFS.template}: the proof of run {claim.run_id}"])
 
 
-def _settings_of(status: SystemStatus, out: Path) -> Settings:
-    """Settings by which a run writes the pages that the status has. Raises `RefutedError` for impossible ones."""
-    known = next((name for name, network in NETWORKS.items() if network.passphrase == status.network), None)
-    network = {"network.passphrase": status.network} if known is None else {"network.name": known}
-    try:
-        return load(
-            None,
-            {
-                **network,
-                "output.uri": str(out),
-                "output.page_sizes": list(status.page_sizes),
-                "output.default_page_size": status.default_page_size,
-                "output.market_pools_cap": status.market_pools_cap,
-            },
-            environment={},
-        ).settings
-    except ConfigError as error:
-        raise RefutedError(f"{POINTER_KEY}: no run has such settings: {error}") from None
-
-
 def _repeat_earlier(
     tree: FetchedTree, settings: Settings, unproven: Unproven
 ) -> tuple[dict[int, str], ChangeList | None]:
@@ -352,25 +322,8 @@ def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unpr
     Raises:
         RefutedError: a file, or the status, is not what the evidence gives.
     """
-    store = open_store(settings.output.uri)
-    if seed is not None:
-        store.put(CHANGES.template, encode(seed))
-    path = tree.tree.with_name("evidence.jsonl.gz")
-    path.write_bytes(tree.evidence)
-    try:
-        execute(settings, store, RunLog(Silence(), RunReport(None)), StoredLedger(path))
-    except ExporterError as error:
-        raise RefutedError(f"the run cannot be repeated from its evidence: {error}") from None
-    published, status = read_published(store), store.get(POINTER_KEY)
-    assert published is not None  # by this very run
-    assert status is not None
-    made = read_current_listing(store, published.pointer).whole().select("key", again="sha256")
-    files = made.join(tree.files.whole().select("key", "sha256"), on="key", how="full", coalesce=True)
-    differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
-    for key, listed in differ.select("key", "sha256").iter_rows():
-        if tree.as_published or key not in OF_THE_HISTORY or listed is None:
-            what = "is not among the run's files" if listed is None else "does not follow from the run's evidence"
-            raise RefutedError(f"{key} {what}")
-        unproven.add(Reason.HISTORY, [f"{key} (it shows files of the history that are gone)"])
-    check_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
-    return files.height - differ.height
+    made = rerender(tree, settings, seed)
+    for key, why in made.different.items():
+        raise RefutedError(f"{key} {why}")
+    unproven.add(Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown))
+    return made.same

@@ -46,6 +46,9 @@ OPERATIONS = tuple(
 )
 """What can be asked for: (path, model of the document, description), in the order of the table."""
 
+VERSION_FIELD = "x-exporter-version"
+"""The field of `info` with the version of the exporter that wrote the document."""
+
 TAGS: Mapping[str, str] = {
     "assets": "Pools: one token's pool in one market.",
     "markets": "Lending markets: contracts with pools.",
@@ -177,7 +180,7 @@ def openapi_document() -> OpenApiDocument:
             "summary": "A static JSON API of exact lending market snapshots.",
             "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "x-exporter-version": EXPORTER_VERSION,
+            VERSION_FIELD: EXPORTER_VERSION,
         },
         servers=[{"url": "..", "description": "Wherever this file is served from: its folder's parent."}],
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],

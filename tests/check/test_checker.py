@@ -545,7 +545,7 @@ class TestConsistentLies:
         key, manifest_key = manifest_of(files)["files_key"], status_of(files)["manifest_key"]
         files[key] = b"PAR1"
         change(files, manifest_key, lambda manifest: manifest.update(files_sha256=sha256(b"PAR1").hexdigest()))
-        with pytest.raises(CheckError, match="is no listing of files"):
+        with pytest.raises(CheckError, match="is not a listing of files"):
             check(files)
         del files[key]
         with pytest.raises(CheckError, match=f"{key} is missing"):

@@ -1,0 +1,161 @@
+"""Rendering a published run again from its evidence and the history before it: its files must come out byte for byte.
+
+`exporter check` does this after it has looked at every file by itself, `exporter verify` after it has checked the
+evidence of earlier runs. A wrong number that every digest covers shows here, whatever document it is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from exporter.check import published_tree
+from exporter.check.whole import Fault, Looked, TreeFaultsError
+from exporter.config import Settings, load
+from exporter.console import Silence
+from exporter.deployments.networks import NETWORKS
+from exporter.errors import ConfigError, ExporterError, RefutedError, SourceError
+from exporter.job.fetched_tree import FetchedTree, JoinedFilesError, fetch
+from exporter.job.prove import claims_of
+from exporter.job.publisher_statements import check_status
+from exporter.job.report import RunLog, RunReport
+from exporter.job.run import execute
+from exporter.job.sources import StoredLedger
+from exporter.publishing.published_state import read_current_listing, read_published
+from exporter.render.openapi import VERSION_FIELD, openapi_document
+from exporter.stores import open_store
+from exporter.stores.tree_sources import open_tree
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import ChangeList, OpenApiDocument, SystemStatus, encode
+from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, POINTER_KEY
+
+OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
+"""The keys of files that show which files the history has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerendered:
+    """What a second rendering gave.
+
+    Attributes:
+        same: how many of the run's files came out byte for byte.
+        different: what is wrong, by key.
+        unknown: the keys of those that show files of the history that are gone.
+    """
+
+    same: int
+    different: dict[str, str]
+    unknown: list[str]
+
+
+def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> Looked:
+    """Check the published tree at a URI; gives how much was looked at.
+
+    Every file by itself and its links; then, without a sample, the run is rendered again and compared.
+
+    Args:
+        uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
+        sample: look at this many files of each kind besides one walk over all pools; None looks at every file.
+        progress: receives how many more files were read.
+
+    Raises:
+        TreeFaultsError: the tree fails its checks.
+        CheckError: there is nothing that could be checked.
+        SourceError: the tree cannot be read, or a new run was published each time while it was read.
+        ConfigError: a tree at such a URI cannot be checked.
+    """
+    looked = published_tree.check_tree(uri, sample, progress)
+    if sample is None:
+        looked.not_rerendered = _check_again(uri, looked)
+    return looked
+
+
+def _check_again(uri: str, looked: Looked) -> str | None:
+    """Render the run again and count what came out; gives why not, where it cannot be."""
+    if (version := asyncio.run(_version_of(uri))) != (own := openapi_document().info[VERSION_FIELD]):
+        return f"version {version} wrote it, and this is {own}"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            tree = asyncio.run(fetch(uri, Path(folder), 0))
+            if tree.status.run_id != looked.run_id:
+                raise SourceError(f"run {tree.status.run_id} was published during the check; check again")
+            claims_of(tree.evidence)  # it is within bounds
+            made = rerender(tree, settings_of(tree.status, tree.tree), tree.changes)
+        except JoinedFilesError as error:
+            return str(error)
+        except RefutedError as error:
+            raise TreeFaultsError([Fault(POINTER_KEY, str(error))], 1) from None
+    if made.different:
+        raise TreeFaultsError([Fault(*item) for item in made.different.items()], len(made.different))
+    looked.rerendered = made.same
+    return None
+
+
+async def _version_of(uri: str) -> object:
+    """The version that wrote a tree which passed its check, by its OpenAPI document."""
+    async with open_tree(uri) as source:
+        data = await source.get(OPENAPI_KEY, published_tree.MAX_DOCUMENT_BYTES)
+        return decode_json(data or b"", OpenApiDocument).info.get(VERSION_FIELD)
+
+
+def settings_of(status: SystemStatus, out: Path) -> Settings:
+    """Settings by which a run writes the pages that the status has. Raises `RefutedError` for impossible ones."""
+    known = next((name for name, network in NETWORKS.items() if network.passphrase == status.network), None)
+    network = {"network.passphrase": status.network} if known is None else {"network.name": known}
+    try:
+        return load(
+            None,
+            {
+                **network,
+                "output.uri": str(out),
+                "output.page_sizes": list(status.page_sizes),
+                "output.default_page_size": status.default_page_size,
+                "output.market_pools_cap": status.market_pools_cap,
+            },
+            environment={},
+        ).settings
+    except ConfigError as error:
+        raise RefutedError(f"{POINTER_KEY}: no run has such settings: {error}") from None
+
+
+def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
+    """Repeat a run from its evidence and compare its files.
+
+    Args:
+        tree: what was fetched of it; the run is repeated into its folder.
+        settings: those of the run, with the folder as the output.
+        changes: the list of changes to go on with; a run takes over those of its own ledger.
+
+    Raises:
+        RefutedError: the run cannot be repeated, or its status is another.
+    """
+    store = open_store(settings.output.uri)
+    if changes is not None:
+        store.put(CHANGES.template, encode(changes))
+    path = tree.tree.with_name("evidence.jsonl.gz")
+    path.write_bytes(tree.evidence)
+    try:
+        execute(settings, store, RunLog(Silence(), RunReport(None)), StoredLedger(path))
+    except ExporterError as error:
+        raise RefutedError(f"the run cannot be repeated from its evidence: {error}") from None
+    published, status = read_published(store), store.get(POINTER_KEY)
+    assert published is not None  # by this very run
+    assert status is not None
+    made = read_current_listing(store, published.pointer).whole().select("key", again="sha256")
+    files = made.join(tree.files.whole().select("key", "sha256"), on="key", how="full", coalesce=True)
+    differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
+    different, unknown = dict[str, str](), list[str]()
+    for key, listed in differ.select("key", "sha256").iter_rows():
+        if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
+            unknown.append(key)
+        else:
+            missing = listed is None
+            different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
+    if not different:
+        check_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
+    return Rerendered(files.height - differ.height, different, unknown)

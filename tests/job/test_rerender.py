@@ -1,0 +1,97 @@
+"""A published run is rendered again from its evidence: every file comes out byte for byte, and a wrong one is named."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import exporter
+from exporter.errors import RefutedError
+from exporter.job.fetched_tree import fetch
+from exporter.job.rerender import Rerendered, rerender, settings_of
+from exporter.tree.families import CHANGES, OPENAPI_KEY, POINTER_KEY
+from tests.check.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries
+
+
+def written(files: Files, folder: Path) -> str:
+    """Write a tree into a folder; gives its URI."""
+    for key, data in files.items():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return str(folder)
+
+
+def rerendered(files: Files, folder: Path) -> Rerendered:
+    """Render the run of a tree again."""
+    (folder / "again").mkdir()
+    tree = asyncio.run(fetch(written(files, folder / "tree"), folder / "again", 0))
+    return rerender(tree, settings_of(tree.status, tree.tree), tree.changes)
+
+
+def test_every_file_comes_out_byte_for_byte(tmp_path: Path) -> None:
+    """The check of a good tree says how many files of the run were rendered again: all of them."""
+    files = good_tree()
+    looked = exporter.check_tree(written(files, tmp_path))
+
+    assert (len(listed_of(files)), None) == (looked.rerendered, looked.not_rerendered)
+
+
+def test_every_wrong_file_is_named(tmp_path: Path) -> None:
+    """One byte more in any file that the run rendered is seen, although every digest fits."""
+    files = good_tree()
+    read = {status_of(files)["evidence_key"], CHANGES.template}  # which it is rendered from
+    wrong = [entry.key for entry in listed_of(files) if entry.key not in read]
+    for key in wrong:
+        files[key] += b" "
+    seal(files)
+    made = rerendered(files, tmp_path)
+
+    assert dict.fromkeys(sorted(wrong), "does not follow from the run's evidence") == made.different
+    assert len(read) == made.same
+
+
+def test_a_file_too_many_and_one_too_few(tmp_path: Path) -> None:
+    """The listing of the run has what its evidence gives, and nothing else."""
+    files = good_tree()
+    lost = summaries(files)[0]
+    del files[lost]
+    seal(files)
+    add_listed(files, "v1/strange.json", b"{}")
+    made = rerendered(files, tmp_path)
+
+    assert {
+        lost: "is not among the run's files",
+        "v1/strange.json": "does not follow from the run's evidence",
+    } == made.different
+
+
+def test_a_wrong_status(tmp_path: Path) -> None:
+    """What the status says of the run follows from the evidence, too."""
+    files = good_tree()
+    change(files, POINTER_KEY, lambda status: status.update(unpriced_bps=1))
+
+    with pytest.raises(RefutedError, match=r"expected \$.unpriced_bps .* but found '1'"):
+        rerendered(files, tmp_path)
+
+
+def test_the_check_names_what_does_not_follow(tmp_path: Path) -> None:
+    """A value that no other file has, and that is wrong, is a fault of the tree."""
+    files = good_tree()
+    key = summaries(files)[0]
+    lie(files, key, lambda document: document.update(config_hash="0" * 16))
+
+    with pytest.raises(exporter.TreeFaultsError, match=key):
+        exporter.check_tree(written(files, tmp_path))
+
+
+def test_a_tree_of_another_version_is_not_rendered_again(tmp_path: Path) -> None:
+    """Another version may render otherwise; the check says that it did not compare."""
+    files = good_tree()
+    lie(files, OPENAPI_KEY, lambda document: document["info"].update({"x-exporter-version": "0.0.1"}))
+    looked = exporter.check_tree(written(files, tmp_path))
+
+    assert 0 == looked.rerendered
+    assert f"not rendered again: version 0.0.1 wrote it, and this is {exporter.__version__}" == looked.lines()[-1]
