@@ -17,7 +17,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import alias_of, kind_of
 from exporter.tree.files import FileKind
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 BEGIN, END = "<!-- made by scripts/docs: costs -->", "<!-- end of what is made -->"
@@ -166,7 +166,7 @@ def measure(pools: int) -> RunSize:
     states = []
     with running(create_app(network)) as url:
         for _ in range(2):
-            _, facts = run(recorded_settings(None, url), store)
+            _, facts = run(settings_for(None, url), store)
             pools = next(step["pools"] for step in facts["steps"] if "pools" in step)
             states.append(_objects(store))
             network.advance()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) -> Settings:
-    """Settings of a run against the embedded network; ``output__uri`` means output.uri."""
+    """Settings of a run against the recorded network; ``output__uri`` means output.uri."""
     values: dict[str, Any] = {
-        "network.name": "made",
+        "network.name": NETWORK,
         "network.requests_per_second": 10_000.0,
         "network.max_ledger_age": 0,  # the clock of tests is their own
     }
@@ -36,10 +35,6 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
         values["network.rpc_urls"] = [url]
     values |= {key.replace("__", "."): value for key, value in flags.items()}
     return load(None, values, environment={}).settings
-
-
-recorded_settings = partial(settings_for, network__name=NETWORK)
-"""Settings of a run against a recorded network."""
 
 
 def on_chain(settings: Settings, snapshot: Path | None = None) -> ChainCheck:

@@ -15,7 +15,7 @@ import exporter
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from tests.jobs import recorded_settings, settings_for
+from tests.jobs import settings_for
 from tests.localnet.recorded import only
 
 PAGE = Path(__file__).parent.parent / "docs" / "library.md"
@@ -57,7 +57,7 @@ def test_scan_history(tmp_path: Path) -> None:
     network = RecordedNetwork(close_seconds=86_400)
     ledgers = []
     with running(create_app(network)) as url:
-        settings = recorded_settings(tmp_path, url, output__report=str(tmp_path / "report.json"), **only("k2"))
+        settings = settings_for(tmp_path, url, output__report=str(tmp_path / "report.json"), **only("k2"))
         for _ in range(3):
             ledgers.append(exporter.run(settings).ledger)
             network.advance()

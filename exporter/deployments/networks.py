@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from exporter.deployments import Deployment, KnownContract, deployments_of, router_of
-from exporter.deployments.made_addresses import LOCAL, LOCAL_ROUTER
 from exporter.ledger.codec import strkey
 
 
@@ -33,7 +32,6 @@ NETWORKS: dict[str, Network] = {
     "mainnet": Network("mainnet", "Public Global Stellar Network ; September 2015", _MAINNET, router_of("mainnet")),
     "testnet": Network("testnet", "Test SDF Network ; September 2015", _TESTNET, router_of("testnet")),
     "local": Network("local", RECORDED_PASSPHRASE, deployments_of("local"), simulated=True),
-    "made": Network("made", "Standalone Network ; February 2017", LOCAL, LOCAL_ROUTER, simulated=True),
 }
 """By the name that the configuration uses."""
 

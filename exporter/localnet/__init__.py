@@ -1,8 +1,8 @@
 """The embedded network: a Stellar RPC server of our own, for the demo, the tests and the benchmarks.
 
-It speaks the real protocol over HTTP, over a made network or over a ledger snapshot file:
+It speaks the real protocol over HTTP, over the recorded network (recording.md) or over a ledger snapshot file:
 
-    network = MadeNetwork(pools=60, seed=1)                          # exporter.localnet.made
+    network = RecordedNetwork(copies=3, seed=1)                      # exporter.localnet.player
     network = snapshot_network(LedgerSnapshot.load(path))            # exporter.localnet.network
     behaviour = Behaviour(lags=(0, 2), latency=0.05)                 # exporter.localnet.behaviour
     app = create_app(network, behaviour)                             # exporter.localnet.server

@@ -1,46 +1,12 @@
-"""A network that the embedded RPC server serves: a chain, the code of its contracts, and how it moves on."""
+"""A network that the embedded RPC server serves: a chain, what its contracts answer, and how it moves on."""
 
 from __future__ import annotations
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.alula import MARKET_WASM_HASH, run_market
 from exporter.localnet.answers import Answering, PlayedAnswers
-from exporter.localnet.blend import V2
-from exporter.localnet.blend import run_pool as run_blend_pool
 from exporter.localnet.chain import Chain
-from exporter.localnet.contracts import (
-    ORACLE_WASM_HASH,
-    OWN_LAYOUT_WASM_HASH,
-    ROUTER_WASM_HASH,
-    TOKEN_WASM_HASH,
-    Contracts,
-    run_oracle,
-    run_router,
-    run_token,
-)
-from exporter.localnet.k2 import CODE as K2_CODE
-from exporter.localnet.peridot import PERIDOT_CODE
-from exporter.localnet.slender import CODE as SLENDER_CODE
-from exporter.localnet.xoxno import XOXNO_CODE
-
-CODE = Contracts(
-    {
-        ORACLE_WASM_HASH: run_oracle,
-        TOKEN_WASM_HASH: run_token,
-        OWN_LAYOUT_WASM_HASH: run_token,
-        MARKET_WASM_HASH: run_market,
-        V2.wasm_hash: run_blend_pool,
-        ROUTER_WASM_HASH: run_router,
-        **K2_CODE,
-        **PERIDOT_CODE,
-        **SLENDER_CODE,
-        **XOXNO_CODE,
-    },
-    stellar_asset=run_token,
-)
-"""The stand-ins for contract code that every embedded network runs."""
 
 
 class LocalNetwork:

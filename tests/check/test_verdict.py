@@ -137,7 +137,7 @@ class TestRun:
 
     def run(self, url: str, out: Path) -> dict[str, Any]:
         """One run; gives its report."""
-        return jobs.run(jobs.recorded_settings(out, url), now=utc_now())[1]
+        return jobs.run(jobs.settings_for(out, url), now=utc_now())[1]
 
     def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""

@@ -28,7 +28,7 @@ from exporter.tree.documents import ManifestFile, page_token
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
 from exporter.tree.run_listing import RunListing
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -49,7 +49,7 @@ def tree_of(network: RecordedNetwork, *names: str, runs: int = 1) -> Files:
                 "output__default_page_size": 2,
                 "output__market_pools_cap": 2,
             }
-            settings = recorded_settings(None, url, **sizes, **only(*names))
+            settings = settings_for(None, url, **sizes, **only(*names))
             run(settings, store, now=START + timedelta(days=2 * number))
             network.advance()
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}

@@ -24,7 +24,6 @@ BLEND_DIGESTS = {
     "mainnet": "0feaabbdde24bd84",
     "testnet": "41e2422aa69a2c75",
     "local": "4c624bc79286dd3f",
-    "made": "2d3a3703d8d4675d",
 }
 
 
@@ -87,7 +86,7 @@ def test_every_deployment_can_be_read() -> None:
 
 def test_networks_by_name_and_passphrase() -> None:
     """A network is found by its passphrase, and by the name the configuration uses."""
-    assert {"mainnet", "testnet", "local", "made"} == set(NETWORKS)
+    assert {"mainnet", "testnet", "local"} == set(NETWORKS)
     for name, network in NETWORKS.items():
         assert name == network.name
         assert network == network_of(network.passphrase)

@@ -33,7 +33,7 @@ from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.stores.folder import FolderStore
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
 from tests.protocols.made_ledger import account, contract, entry
 
@@ -73,7 +73,7 @@ class TestRuns:
             network.advance()
         new = network.deploy("new")
         with running(create_app(network)) as url:
-            _, facts = run(recorded_settings(tmp_path, url))
+            _, facts = run(settings_for(tmp_path, url))
 
         assert {*MARKETS, new} == published_markets(tmp_path)
         assert lost not in json.dumps(facts)
@@ -83,9 +83,9 @@ class TestRuns:
         network = RecordedNetwork()
         gone = network.deploy("gone")
         with running(create_app(network)) as url:
-            run(recorded_settings(tmp_path, url))
+            run(settings_for(tmp_path, url))
             network.close({instance_key(gone): None})
-            code, facts = run(recorded_settings(tmp_path, url))
+            code, facts = run(settings_for(tmp_path, url))
 
         assert 0 == code
         assert [gone] == [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
@@ -96,7 +96,7 @@ class TestRuns:
         network = RecordedNetwork()
         network.deploy("new")
         with running(create_app(network)) as url:
-            _, facts = run(recorded_settings(tmp_path, url), dry_run=True)
+            _, facts = run(settings_for(tmp_path, url), dry_run=True)
 
         assert facts["discovered"]
         assert not (tmp_path / MEMORY_KEY).exists()
@@ -105,7 +105,7 @@ class TestRuns:
         """With discovery off nothing is remembered, and no events are asked for."""
         network, behaviour = RecordedNetwork(), Behaviour()
         with running(create_app(network, behaviour)) as url:
-            run(recorded_settings(tmp_path, url, **only("blend")))
+            run(settings_for(tmp_path, url, **only("blend")))
 
         assert {BLEND_V1, BLEND_V2} == published_markets(tmp_path)
         assert 0 == behaviour.counts["getEvents"]
@@ -116,10 +116,10 @@ class TestRuns:
         network = RecordedNetwork()
         fake = network.deploy("fake", through_factory=False)
         with running(create_app(network)) as url:
-            _, named = run(recorded_settings(tmp_path, url, markets=[{"protocol": "blend", "address": fake}]))
+            _, named = run(settings_for(tmp_path, url, markets=[{"protocol": "blend", "address": fake}]))
             assert fake in published_markets(tmp_path)
             network.advance()
-            run(recorded_settings(tmp_path, url))
+            run(settings_for(tmp_path, url))
 
         assert fake not in published_markets(tmp_path)
         assert [notice for notice in named["notices"] if fake in notice and "[[markets]] names them" in notice]
@@ -133,15 +133,15 @@ class TestFaults:
         """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
         network, behaviour = RecordedNetwork(), Behaviour()
         with running(create_app(network, behaviour)) as url:
-            run(recorded_settings(tmp_path, url))
+            run(settings_for(tmp_path, url))
             before = memory_in(tmp_path).streams
             new = network.deploy("new")
             behaviour.fail_next(failure, times=50, method="getEvents")
-            code, facts = run(recorded_settings(tmp_path, url))
+            code, facts = run(settings_for(tmp_path, url))
             assert before == memory_in(tmp_path).streams
         network.advance()
         with running(create_app(network)) as url:
-            run(recorded_settings(tmp_path, url))
+            run(settings_for(tmp_path, url))
 
         assert 0 == code
         assert [notice for notice in facts["notices"] if "could not be read, a later run tries again" in notice]
@@ -161,7 +161,7 @@ class TestFaults:
         ]
         network.close(events=events)
         with running(create_app(network)) as url:
-            code, facts = run(recorded_settings(tmp_path, url))
+            code, facts = run(settings_for(tmp_path, url))
 
         assert 0 == code
         assert [notice for notice in facts["notices"] if "names nothing" in notice and "and 2 more" in notice]
@@ -178,7 +178,7 @@ class TestFaults:
         ]
         network.close(events=spam)
         with running(create_app(network, behaviour)) as url:
-            code, _ = run(recorded_settings(tmp_path, url))
+            code, _ = run(settings_for(tmp_path, url))
 
         assert 0 == code
         assert fake not in published_markets(tmp_path)
@@ -190,7 +190,7 @@ class TestFaults:
         fake = network.deploy("fake", through_factory=False)
         network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
         with running(create_app(network)) as url:
-            code, facts = run(recorded_settings(tmp_path, url))
+            code, facts = run(settings_for(tmp_path, url))
 
         assert 0 == code
         assert fake not in published_markets(tmp_path)
@@ -232,7 +232,7 @@ def test_factory_that_no_list_has() -> None:
         if item.protocol == "blend"
     ]
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = recorded_settings()
+    settings = settings_for()
     with pluralize(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
         found = learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
@@ -258,7 +258,7 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
         network.advance()
     new = network.deploy("new")
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = recorded_settings()
+    settings = settings_for()
     behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=9, method="getEvents", node=1)
     with running(create_app(network, behaviour)) as url:
         nodes = [f"{url}/node/1", f"{url}/node/0"]
@@ -283,7 +283,7 @@ def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
     for _ in range(6):
         network.advance()
     behaviour = Behaviour(lags=lags, advance_every_requests=every)
-    settings = recorded_settings()
+    settings = settings_for()
     with running(create_app(network, behaviour)) as url:
         reading = asyncio.run(read_all(url, settings, Memory(network_id(LOCAL.passphrase))))
 
@@ -307,7 +307,7 @@ def test_other_code_is_said_once() -> None:
     ]
     listed = {market for item in lists for market in item.markets}
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = recorded_settings()
+    settings = settings_for()
     with pluralize(network) as (url, _):
         reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
 
@@ -323,7 +323,7 @@ def test_requests(copies: int) -> None:
     """All protocols together ask at most ceil(keys / 200) and one more for each wave that depends on another."""
     network = RecordedNetwork(copies=copies)
     memory = Memory(network_id(LOCAL.passphrase))
-    settings = recorded_settings()
+    settings = settings_for()
     with pluralize(network) as (url, behaviour):
         reading = asyncio.run(read_all(url, settings, memory))
 

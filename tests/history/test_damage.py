@@ -24,7 +24,7 @@ from exporter.publishing.published_state import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
 from tests.publishing.test_compaction import DAY, FIRST_DAY, record
 
@@ -33,7 +33,7 @@ class Job:
     """Runs of the job over one store and one recorded network, each at a ledger hours after the one before."""
 
     def __init__(self, store: Store, url: str, network: RecordedNetwork) -> None:
-        self.settings = recorded_settings(None, url, **only("slender"))
+        self.settings = settings_for(None, url, **only("slender"))
         self.store, self.network, self.said = store, network, io.StringIO()
         self.now = datetime(2026, 11, 21, tzinfo=UTC)
 

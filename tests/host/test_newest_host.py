@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.ledger.codec.scval_encode import address
+from exporter.ledger.codec.scval_encode import address, u32
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import ContractCall
 from exporter.past.archive.checkpoint import CheckpointState
 from tests.host.blend_world import POOL, SUPPLY, USERS, balance_entry, requests
 from tests.host.host_network import load_snapshot, simulated
 from tests.host.machine import Machine
-from tests.host.test_localnet import asked, code_of
+from tests.host.test_localnet import NOBODY, asked, code_of, tokens_of
 from tests.past.archive.archive_snapshot import snapshot_of
+
+
+def asked_of_the_pool(snapshot: LedgerSnapshot) -> list[ContractCall]:
+    """Calls that Blend's pool understands, and others."""
+    reserves = [ContractCall(POOL, "get_reserve", (address(token),)) for token in tokens_of(snapshot)]
+    wrong = [(), (u32(1),), (address(NOBODY), u32(1))]
+    return [
+        *reserves,
+        *(ContractCall(POOL, "get_reserve", arguments) for arguments in wrong),
+        ContractCall(POOL, "no_such_function", ()),
+    ]
 
 
 def test_later_protocols_answer_the_same(
@@ -24,7 +37,7 @@ def test_later_protocols_answer_the_same(
             load_snapshot(machine, snapshot)
             machine.at(machine.info.after(30 * 86_400))
         assert old.protocol < new.protocol
-        for call in asked(snapshot):
+        for call in [*asked(snapshot), *asked_of_the_pool(snapshot)]:
             before, after = simulated(old, call), simulated(new, call)
             count("calls compared between hosts", 1)
 

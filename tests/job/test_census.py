@@ -20,7 +20,7 @@ from exporter.job.from_archive import FromArchive
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import recorded_archive
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 
 BLEND = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
@@ -67,7 +67,7 @@ def test_a_census_in_a_tree(tmp_path: Path, *, everything: bool) -> None:
     _, given = recorded_archive(tmp_path)
     out = tmp_path / "out"
     only: dict[str, Any] = {"discovery__enabled": False, "markets": [{"protocol": "blend", "address": BLEND_V2}]}
-    settings = recorded_settings(out, **({} if everything else only))
+    settings = settings_for(out, **({} if everything else only))
     run(settings, archive=given)
 
     census(settings, given, open_store(str(out)), Silence())
@@ -105,7 +105,7 @@ def partial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree of a run that read one market, with a census."""
     folder = tmp_path_factory.mktemp("partial")
     _, given = recorded_archive(folder)
-    settings = recorded_settings(
+    settings = settings_for(
         folder / "out", discovery__enabled=False, markets=[{"protocol": "blend", "address": BLEND_V2}]
     )
     run(settings, archive=given)
@@ -118,4 +118,4 @@ def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
     given = FromArchive(("archive",))
 
     with pytest.raises(CheckError, match="no run is published there"):
-        census(recorded_settings(), given, MemoryStore(), Silence())
+        census(settings_for(), given, MemoryStore(), Silence())

@@ -31,7 +31,7 @@ from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
 
 MARKETS = frozenset(market for _, market in LISTED)
@@ -58,7 +58,7 @@ def compared(
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network."""
     signed, given = recorded_archive(folder, change, newest)
-    passphrase = recorded_settings().passphrase
+    passphrase = settings_for().passphrase
     trust = trust_of(passphrase, given.trust)
     archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
     proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
@@ -193,7 +193,7 @@ def test_a_market_that_is_newer_than_the_run(tmp_path: Path) -> None:
 def test_a_published_tree(tmp_path: Path, *, everything: bool) -> None:
     """A run of all markets verifies with exit code 0; one that read only Blend's is refuted, and passed before."""
     _, given = recorded_archive(tmp_path)
-    settings = recorded_settings(tmp_path / "out", **({} if everything else only("blend")))
+    settings = settings_for(tmp_path / "out", **({} if everything else only("blend")))
     run(settings, archive=given)
     arguments = ["verify", str(tmp_path / "out"), "--archive", given.uris[0], "--trust", str(given.trust)]
     allowed = ["--allow-unproven", "statements,changes"]

@@ -20,7 +20,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The id of a run over six protocols, while ledgers close all the time, and the evidence that it left."""
     out = tmp_path_factory.mktemp("evidence") / "out"
     with running(create_app(RecordedNetwork(), Behaviour(advance_every_requests=9))) as url:
-        _, facts = run(recorded_settings(out, url))
+        _, facts = run(settings_for(out, url))
     assert facts["certificate"]["uncertified_calls"] or facts["certificate"]["rounds"] > 1
     (path,) = (out / "v1" / "evidence").iterdir()
     return facts["run_id"], path
@@ -38,7 +38,7 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
     """A run over the evidence has the same id, which is a digest of every page, document and Parquet file."""
     run_id, path = left
     store = MemoryStore()
-    code, facts = run(recorded_settings(), store, snapshot=path)
+    code, facts = run(settings_for(), store, snapshot=path)
 
     assert (code, facts["run_id"]) == (0, run_id)
     assert [info.key for info in store.list("v1/evidence/")] == [f"v1/evidence/{path.name}"]
@@ -46,7 +46,7 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
 
 def test_the_evidence_of_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
     """A run over a ledger snapshot file leaves evidence as well, of which the same run is made."""
-    mainnet, store = recorded_settings(network__name="mainnet"), MemoryStore()
+    mainnet, store = settings_for(network__name="mainnet"), MemoryStore()
     _, facts = run(mainnet, store, snapshot=mainnet_snapshot_path)
     (info,) = store.list("v1/evidence/")
     stored = store.get(info.key)
@@ -59,7 +59,7 @@ def test_the_evidence_of_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: 
 def test_of_another_network(left: tuple[str, Path]) -> None:
     """Evidence of one network is refused by a run of another, by name."""
     with pytest.raises(NetworkMismatchError, match=r"evidence of ledger \d+ is of network local, but .* mainnet"):
-        run(recorded_settings(network__name="mainnet"), MemoryStore(), snapshot=left[1])
+        run(settings_for(network__name="mainnet"), MemoryStore(), snapshot=left[1])
 
 
 def test_what_it_does_not_tell(left: tuple[str, Path], tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_what_it_does_not_tell(left: tuple[str, Path], tmp_path: Path) -> None:
         path = tmp_path / "lacking.gz"
         path.write_bytes(lacking.encode())
         with pytest.raises(SourceError, match=f"the evidence does not have {said}"):
-            run(recorded_settings(), MemoryStore(), snapshot=path)
+            run(settings_for(), MemoryStore(), snapshot=path)
 
 
 @given(at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())

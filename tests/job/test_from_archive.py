@@ -19,14 +19,14 @@ from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, ORGANISATIONS, recorded_archive
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path, FromArchive]:
-    """A made network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
+    """A recorded network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
     folder = tmp_path_factory.mktemp("archive")
     signed, given = recorded_archive(folder)
     return signed, folder, given
@@ -36,8 +36,8 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedAr
     """Every page has the same name, so the same content; what is missing is named alike; the report says who signed."""
     _, folder, given = made
     by_archive, by_file = MemoryStore(), MemoryStore()
-    code, facts = run(recorded_settings(), by_archive, archive=given)
-    code_by_file, facts_by_file = run(recorded_settings(), by_file, snapshot=folder / "snapshot.json")
+    code, facts = run(settings_for(), by_archive, archive=given)
+    code_by_file, facts_by_file = run(settings_for(), by_file, snapshot=folder / "snapshot.json")
     pages = [[item.key for item in store.list("v1/assets/")] for store in (by_archive, by_file)]
 
     assert code == code_by_file
@@ -58,21 +58,21 @@ def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, From
     (tmp_path / "few.json").write_bytes(trust_document(few, RECORDED_PASSPHRASE))
     with pytest.raises(NotProvableError, match="4 of 9 organisations signed ledger 65000064, 7 must"):
         run(
-            recorded_settings(),
+            settings_for(),
             MemoryStore(),
             archive=FromArchive(given.uris, CHECKPOINT, tmp_path / "few.json", tmp_path),
         )
     with pytest.raises(ConfigError, match="no organisations are known to trust on the network"):
-        run(recorded_settings(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
+        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
     with pytest.raises(ConfigError, match="--checkpoint: 65000001 is not a checkpoint; the next is 65000063"):
-        run(recorded_settings(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
+        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
     other = SignedArchive(folder / "other", [], ORGANISATIONS)  # its state file names another network
     other.archive.write_state({"networkPassphrase": "another"})
     other_trust = tmp_path / "trust.json"
     other_trust.write_bytes(trust_document(ORGANISATIONS))
     with pytest.raises(NetworkMismatchError, match="the archive is of the network 'another', but the run is"):
         run(
-            recorded_settings(network__passphrase="a made network"),
+            settings_for(network__passphrase="a made network"),
             MemoryStore(),
             archive=FromArchive((str(other.archive.folder),), 127, other_trust, tmp_path),
         )
@@ -96,7 +96,7 @@ def test_the_real_testnet_pool_is_published_from_the_archive_alone(
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    settings = recorded_settings(network__name="testnet")
+    settings = settings_for(network__name="testnet")
     by_archive, by_file = MemoryStore(), MemoryStore()
     _, facts = run(settings, by_archive, archive=FromArchive((str(folder),), ledger, None, tmp_path / "kept"))
     archive_snapshot(Archives.open([str(folder)], tmp_path).each[0], ledger).write(tmp_path / "snapshot.json")
@@ -114,7 +114,7 @@ def test_the_newest_checkpoint_that_can_be_proven_is_read(real_data: Path, tmp_p
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    settings = recorded_settings(network__name="testnet")
+    settings = settings_for(network__name="testnet")
     _, facts = run(settings, MemoryStore(), archive=FromArchive((str(folder),), None, None, tmp_path))
 
     assert 9_983 == facts["certificate"]["ledger"]
@@ -126,7 +126,7 @@ def test_the_proof_of_a_reading_is_kept_with_it(made: tuple[SignedArchive, Path,
     """What is proven of the ledger can be published beside its rows."""
 
     _, _, given = made
-    settings = recorded_settings()
+    settings = settings_for()
 
     async def read() -> bytes | None:
         async with given.open(settings) as opened:

@@ -18,7 +18,7 @@ from exporter.job.ledger_clock import check_ledger_clock
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 
 LEDGER, CLOSED = 5_000, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TIME = int(CLOSED.timestamp())
@@ -34,7 +34,7 @@ def publish(out: Path, ledger: int, time: int, **options: Any) -> dict[str, Any]
     """A run at a ledger, by a machine with the same clock."""
     options.setdefault("now", datetime.fromtimestamp(time, UTC))
     with network_at(ledger, time) as url:
-        code, facts = run(recorded_settings(out, url), **options)
+        code, facts = run(settings_for(out, url), **options)
     assert 0 == code
     return facts
 
@@ -72,18 +72,18 @@ class TestThisMachinesClock:
         """An RPC that follows the network no more ends a run with exit code 3, at the published ledger too."""
         late = CLOSED + timedelta(minutes=15, seconds=1)
         with network_at(LEDGER, TIME) as url:
-            settings = recorded_settings(tmp_path / "out", url, network__max_ledger_age=900)
+            settings = settings_for(tmp_path / "out", url, network__max_ledger_age=900)
             assert 0 == run(settings, now=CLOSED + timedelta(minutes=15))[0]
             assert run(settings, now=CLOSED)[1]["nothing_to_do"]
             with pytest.raises(SourceError, match=r"15 minutes 1 second ago.*network\.max_ledger_age allows 15 min"):
                 run(settings, now=late)
-            assert run(recorded_settings(tmp_path / "out", url), now=late)[1]["nothing_to_do"]
+            assert run(settings_for(tmp_path / "out", url), now=late)[1]["nothing_to_do"]
 
     def test_evidence_may_be_old(self, tmp_path: Path) -> None:
         """Only what an RPC gives has to be new."""
         publish(tmp_path / "out", LEDGER, TIME)
         evidence = tmp_path / "out" / published(tmp_path / "out")["evidence_key"]
-        settings = recorded_settings(tmp_path / "again", network__max_ledger_age=900)
+        settings = settings_for(tmp_path / "again", network__max_ledger_age=900)
 
         assert 0 == run(settings, snapshot=evidence, now=CLOSED + timedelta(days=400))[0]
 
@@ -91,7 +91,7 @@ class TestThisMachinesClock:
         """A ledger that closed more than five minutes ago is a warning; not where that is on purpose."""
 
         def warning(minutes: int, **flags: Any) -> str | None:
-            settings = recorded_settings(**{"network__max_ledger_age": 900} | flags)
+            settings = settings_for(**{"network__max_ledger_age": 900} | flags)
             return check_ledger_clock(settings, LEDGER, TIME, CLOSED + timedelta(minutes=minutes))
 
         said = "ledger 5000 closed at 2026-11-21T12:00:00Z, 6 minutes ago: the RPC lags behind the network"
@@ -111,7 +111,7 @@ class TestThisMachinesClock:
     )
     def test_the_default(self, flags: dict[str, Any], seconds: int) -> None:
         """Without the key it is 15 minutes, and no limit on the local network."""
-        assert seconds == recorded_settings(**{"network__max_ledger_age": None} | flags).max_ledger_age
+        assert seconds == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
 
 
 class TestTheRunBefore:

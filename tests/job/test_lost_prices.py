@@ -15,7 +15,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 
 DAY = 86_400
 BEGIN = 1_790_000_000
@@ -29,7 +29,7 @@ def run_on(store: Store, day: int, *, stale: bool, **flags: Any) -> tuple[int, d
     network.close()
     said = io.StringIO()
     with running(create_app(network)) as url:
-        code, facts = run(recorded_settings(None, url, **flags), store, said=said)
+        code, facts = run(settings_for(None, url, **flags), store, said=said)
     return code, facts, said.getvalue()
 
 

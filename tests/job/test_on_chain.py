@@ -17,14 +17,14 @@ from exporter.localnet.recording import shipped
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from tests.job.contract_views import ALULA, ContractViews
-from tests.jobs import on_chain, recorded_settings
+from tests.jobs import on_chain, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
 
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
     """Read some markets of a network (all), and compare with their contracts."""
     with running(create_app(network, behaviour or Behaviour())) as url:
-        return on_chain(recorded_settings(None, url, **flags, **(only(*names) if names else {})))
+        return on_chain(settings_for(None, url, **flags, **(only(*names) if names else {})))
 
 
 def with_views(**options: Any) -> RecordedNetwork:
@@ -113,7 +113,7 @@ def test_wall_clock() -> None:
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
     """Where no call can be made the check fails instead of passing without having looked."""
     with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no view"):
-        on_chain(recorded_settings(network__name="mainnet"), mainnet_snapshot_path)
+        on_chain(settings_for(network__name="mainnet"), mainnet_snapshot_path)
 
 
 def test_ledgers_that_close_faster_than_the_calls() -> None:

@@ -21,7 +21,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
-from tests.jobs import recorded_settings
+from tests.jobs import settings_for
 from tests.localnet.recorded import LISTED
 
 WAVES = (
@@ -72,7 +72,7 @@ def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
     behaviour, plain = Behaviour(), network.contracts
     network.contracts = answers = CountedAnswers(network)
     with running(create_app(network, behaviour)) as url:
-        settings = recorded_settings(None, url)
+        settings = settings_for(None, url)
         memory = load_memory(store, network_id(settings.passphrase))
 
         async def work() -> MarketsRead:

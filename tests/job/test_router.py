@@ -16,7 +16,7 @@ from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.routed import ROUTER, route
 
 
@@ -24,7 +24,7 @@ def job(folder: Path, network: RecordedNetwork, *, router: bool) -> tuple[dict[s
     """A whole run: its report, and what the server was asked."""
     behaviour = Behaviour()
     with running(create_app(network, behaviour)) as url:
-        code, facts = run(recorded_settings(folder, url, network__router=router), dry_run=True)
+        code, facts = run(settings_for(folder, url, network__router=router), dry_run=True)
     assert 0 == code
     return facts, behaviour.counts
 

@@ -19,7 +19,7 @@ from exporter.localnet.oracle import price_entries
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:
@@ -44,13 +44,13 @@ def walk(folder: Path, head: str) -> list[dict[str, Any]]:
 
 
 class TestEmbeddedNetwork:
-    """Against a made network over HTTP."""
+    """Against the recorded network over HTTP."""
 
     def test_whole_job(self, tmp_path: Path) -> None:
         """A run publishes every pool of the network at one ledger, in documents, pages and Parquet alike."""
         network = RecordedNetwork()
         with running(create_app(network, Behaviour(advance_every_requests=7))) as url:
-            code, facts = run(recorded_settings(tmp_path / "out", url, schedule__interval_minutes=15))
+            code, facts = run(settings_for(tmp_path / "out", url, schedule__interval_minutes=15))
 
         rows = walk(tmp_path / "out", "v1/assets/limit/10.json")
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
@@ -71,7 +71,7 @@ class TestEmbeddedNetwork:
         """The output is tried first: where it refuses, the network was not asked for anything."""
         (tmp_path / "out").write_text("a file")
         report = RunReport(None)
-        settings = recorded_settings(tmp_path / "out", "http://127.0.0.1:9")
+        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
         with pytest.raises(StoreError, match="Not a directory" if dry_run else f"cannot write into {tmp_path}/out"):
             run(settings, report=report, dry_run=dry_run)
 
@@ -84,7 +84,7 @@ class TestEmbeddedNetwork:
         (tmp_path / "out" / key).parent.mkdir(parents=True)
         (tmp_path / "out" / key).write_bytes(b'{"x":' + b"[" * 200_000)
         report = RunReport(None)
-        settings = recorded_settings(tmp_path / "out", "http://127.0.0.1:9")
+        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
         with pytest.raises(StoreError, match=f"{key}.*nested too deep"):
             run(settings, report=report, dry_run=dry_run)
 
@@ -94,14 +94,14 @@ class TestEmbeddedNetwork:
     def test_refuses_what_is_not_newer(self, tmp_path: Path, dry_run: bool) -> None:
         """A second run at an earlier ledger ends with exit code 3, before it computes, and changes no byte."""
         with running(create_app(RecordedNetwork(start_ledger=5_000))) as url:
-            run(recorded_settings(tmp_path / "out", url))
+            run(settings_for(tmp_path / "out", url))
         before = tree_of(tmp_path / "out")
         report = RunReport(None)
         with (
             running(create_app(RecordedNetwork(start_ledger=4_999))) as url,
             pytest.raises(NotNewerError) as caught,
         ):
-            run(recorded_settings(tmp_path / "out", url), report=report, dry_run=dry_run)
+            run(settings_for(tmp_path / "out", url), report=report, dry_run=dry_run)
 
         assert 3 == caught.value.exit_code
         assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
@@ -110,10 +110,10 @@ class TestEmbeddedNetwork:
     def test_nothing_to_do(self, tmp_path: Path) -> None:
         """A second run at the published ledger ends with exit code 0, before it computes, and changes no byte."""
         with running(create_app(RecordedNetwork())) as url:
-            run(recorded_settings(tmp_path / "out", url))
+            run(settings_for(tmp_path / "out", url))
             before = tree_of(tmp_path / "out")
             for dry_run in (False, True):
-                code, facts = run(recorded_settings(tmp_path / "out", url), dry_run=dry_run)
+                code, facts = run(settings_for(tmp_path / "out", url), dry_run=dry_run)
                 assert (0, True) == (code, facts["nothing_to_do"])
                 assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
 
@@ -123,7 +123,7 @@ class TestEmbeddedNetwork:
         """A run with nothing to do, a dry run and one that is refused report what they noticed, like any other."""
         network, memory = RecordedNetwork(), tmp_path / "out" / "state" / "known-markets.memory"
         with running(create_app(network)) as url:
-            settings = recorded_settings(tmp_path / "out", url)
+            settings = settings_for(tmp_path / "out", url)
             run(settings)
             for dry_run in (False, True):
                 memory.write_bytes(b"damaged")
@@ -135,7 +135,7 @@ class TestEmbeddedNetwork:
             memory.write_bytes(b"damaged")
             said = io.StringIO()
             with pytest.raises(SourceError, match="max_ledger_age"):
-                run(recorded_settings(tmp_path / "out", url, network__max_ledger_age=60), said=said)
+                run(settings_for(tmp_path / "out", url, network__max_ledger_age=60), said=said)
             assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
             network.advance()
             memory.write_bytes(b"damaged")
@@ -149,16 +149,16 @@ class TestEmbeddedNetwork:
         with running(create_app(network)) as url:
             for _ in range(2):
                 for out in (damaged, control):
-                    run(recorded_settings(out, url))
+                    run(settings_for(out, url))
                 network.advance()
             (damaged / "v1/system/status.json").write_bytes(b"{")
             with pytest.raises(
                 StoreError, match=r"v1/system/status\.json cannot be understood .* Remove this one file"
             ):
-                run(recorded_settings(damaged, url))
+                run(settings_for(damaged, url))
             (damaged / "v1/system/status.json").unlink()
             for out in (damaged, control):
-                assert 0 == run(recorded_settings(out, url))[0]
+                assert 0 == run(settings_for(out, url))[0]
 
         found, wanted = tree_of(damaged), tree_of(control)
         assert wanted.keys() == found.keys()
@@ -172,14 +172,14 @@ class TestEmbeddedNetwork:
         out, far = tmp_path / "out", 1_005_000
         time = 1_764_000_000
         with running(create_app(RecordedNetwork(start_ledger=5_000, start_time=time))) as url:
-            run(recorded_settings(out, url))
+            run(settings_for(out, url))
         with running(create_app(RecordedNetwork(start_ledger=far, start_time=time + 6))) as url:
             with pytest.raises(SourceError, match="no network is that fast"):
-                run(recorded_settings(out, url))
-            run(recorded_settings(tmp_path / "begun there", url))
+                run(settings_for(out, url))
+            run(settings_for(tmp_path / "begun there", url))
         with running(create_app(RecordedNetwork(start_ledger=5_001, start_time=time + 5))) as url:
-            assert 0 == run(recorded_settings(out, url))[0]
-            behind = recorded_settings(tmp_path / "begun there", url)
+            assert 0 == run(settings_for(out, url))[0]
+            behind = settings_for(tmp_path / "begun there", url)
             with pytest.raises(NotNewerError):
                 run(behind)
             with pytest.raises(ConfigError, match=str(far)):
@@ -197,15 +197,15 @@ class TestEmbeddedNetwork:
         """A dry run does all the work and leaves no file; over a published tree it changes no byte."""
         network = RecordedNetwork()
         with running(create_app(network)) as url:
-            code, facts = run(recorded_settings(tmp_path / "out", url), dry_run=True)
+            code, facts = run(settings_for(tmp_path / "out", url), dry_run=True)
             assert (0, False) == (code, facts["published"])
             assert not (tmp_path / "out").exists()
-            run(recorded_settings(tmp_path / "out", url))
+            run(settings_for(tmp_path / "out", url))
             before = tree_of(tmp_path / "out")
             network.advance()
-            code, facts = run(recorded_settings(tmp_path / "out", url), dry_run=True)
+            code, facts = run(settings_for(tmp_path / "out", url), dry_run=True)
             network.advance()
-            _, real = run(recorded_settings(tmp_path / "real", url))
+            _, real = run(settings_for(tmp_path / "real", url))
 
         assert (0, False) == (code, facts["published"])
         assert before == tree_of(tmp_path / "out")
@@ -216,9 +216,9 @@ class TestEmbeddedNetwork:
         first, second, third = [pool.key for pool in RecordedNetwork().pools if pool.protocol == "blend"][:3]
         network = RecordedNetwork(archived=[first, second], without=[third])
         with running(create_app(network)) as url:
-            code, facts = run(recorded_settings(tmp_path / "out", url))
+            code, facts = run(settings_for(tmp_path / "out", url))
             names = tuple(f"{item['market']}/{item['pool']}" for item in facts["unread"])
-            allowed, _ = run(recorded_settings(tmp_path / "allowed", url, allow_unread=names))
+            allowed, _ = run(settings_for(tmp_path / "allowed", url, allow_unread=names))
 
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
         assert (7, 0) == (code, allowed)
@@ -231,12 +231,12 @@ class TestEmbeddedNetwork:
         network = RecordedNetwork()
         behaviour = Behaviour()
         with running(create_app(network, behaviour)) as url:
-            run(recorded_settings(tmp_path / "out", url))
+            run(settings_for(tmp_path / "out", url))
             before = tree_of(tmp_path / "out")
             network.advance()
             behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=1000)
             with pytest.raises(SourceError) as caught:
-                run(recorded_settings(tmp_path / "out", url))
+                run(settings_for(tmp_path / "out", url))
 
         assert 3 == caught.value.exit_code
         assert before == tree_of(tmp_path / "out")
@@ -244,10 +244,10 @@ class TestEmbeddedNetwork:
     def test_flaky_endpoints(self, tmp_path: Path) -> None:
         """Nodes that lag and fail now and then give the same tree as one that does not."""
         with running(create_app(RecordedNetwork())) as url:
-            run(recorded_settings(tmp_path / "calm", url))
+            run(settings_for(tmp_path / "calm", url))
         behaviour = Behaviour(fail_rate=0.1, seed=3)
         with running(create_app(RecordedNetwork(), behaviour)) as url:
-            code, facts = run(recorded_settings(tmp_path / "flaky", url))
+            code, facts = run(settings_for(tmp_path / "flaky", url))
 
         assert 0 == code
         assert facts["reading"]["retries"] > 0
@@ -259,7 +259,7 @@ class TestEmbeddedNetwork:
             running(create_app(RecordedNetwork(), Behaviour(latency=0.7))) as url,
             pytest.raises(SourceError, match=r"network\.read_deadline_seconds = 1"),
         ):
-            run(recorded_settings(tmp_path / "out", url, network__read_deadline_seconds=1.0))
+            run(settings_for(tmp_path / "out", url, network__read_deadline_seconds=1.0))
 
     def test_wrong_network(self, tmp_path: Path) -> None:
         """An endpoint of another network is refused."""
@@ -267,14 +267,14 @@ class TestEmbeddedNetwork:
             running(create_app(RecordedNetwork())) as url,
             pytest.raises(NetworkMismatchError, match="Public Global Stellar Network"),
         ):
-            run(recorded_settings(tmp_path / "out", url, network__name="mainnet"))
+            run(settings_for(tmp_path / "out", url, network__name="mainnet"))
 
     @pytest.mark.parametrize("dry_run", [False, True])
     def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
         """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
         network = RecordedNetwork()
         with running(create_app(network)) as url:
-            assert 0 == run(recorded_settings(tmp_path / "out", url))[0]
+            assert 0 == run(settings_for(tmp_path / "out", url))[0]
         before = tree_of(tmp_path / "out")
         network.advance()
         network.passphrase = NETWORKS["mainnet"].passphrase
@@ -283,7 +283,7 @@ class TestEmbeddedNetwork:
             running(create_app(network, behaviour)) as url,
             pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "),
         ):
-            run(recorded_settings(tmp_path / "out", url, network__name="mainnet"), dry_run=dry_run)
+            run(settings_for(tmp_path / "out", url, network__name="mainnet"), dry_run=dry_run)
 
         assert before == tree_of(tmp_path / "out")
         assert not behaviour.calls
@@ -291,7 +291,7 @@ class TestEmbeddedNetwork:
     def test_nothing_found(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""
         with running(create_app(RecordedNetwork())) as url:
-            settings = recorded_settings(tmp_path / "out", url, discovery__enabled=False)
+            settings = settings_for(tmp_path / "out", url, discovery__enabled=False)
             with pytest.raises(CheckError, match="no market was read"):
                 run(settings)
 
@@ -308,7 +308,7 @@ class TestAlula:
         index, now = network.prices.tokens.index(pool.token), network.prices.updated
         network.close({[*price_entries([0] * (index + 1), now)][index][0]: None})
         with running(create_app(network)) as url:
-            code, _ = run(recorded_settings(tmp_path, url))
+            code, _ = run(settings_for(tmp_path, url))
 
         status = json.loads((tmp_path / "v1" / "system" / "status.json").read_bytes())
         markets = [json.loads(path.read_bytes()) for path in (tmp_path / "v1" / "markets").glob("*.json")]
@@ -335,10 +335,10 @@ class TestMainnetFile:
         from exporter.localnet.network import snapshot_network
 
         if through == "file":
-            run(recorded_settings(tmp_path, network__name="mainnet"), snapshot=mainnet_snapshot_path)
+            run(settings_for(tmp_path, network__name="mainnet"), snapshot=mainnet_snapshot_path)
         else:
             with running(create_app(snapshot_network(LedgerSnapshot.load(mainnet_snapshot_path)))) as url:
-                run(recorded_settings(tmp_path, url, network__name="mainnet"))
+                run(settings_for(tmp_path, url, network__name="mainnet"))
 
         market = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
         document = json.loads((tmp_path / "v1" / "markets" / f"{market}.json").read_bytes())

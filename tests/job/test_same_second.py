@@ -14,7 +14,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores import open_store
-from tests.jobs import on_chain, recorded_settings, run
+from tests.jobs import on_chain, run, settings_for
 
 BOUNDARY = 1_795_219_200
 """2026-11-21 00:00:00 UTC: where buckets of every length but the week begin, and a day of the history."""
@@ -29,7 +29,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("out")
     network = RecordedNetwork(start_time=BOUNDARY - 1)
     with running(create_app(network)) as url:
-        settings = recorded_settings(out, url)
+        settings = settings_for(out, url)
         for network.close_seconds in STEPS:
             assert 0 == run(settings)[0]
             network.advance()

@@ -21,10 +21,10 @@ from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from tests.jobs import recorded_settings
+from tests.jobs import settings_for
 from tests.localnet.direct_source import DirectSource
 
-SETTINGS = recorded_settings()
+SETTINGS = settings_for()
 
 
 def network(ledgers: int) -> RecordedNetwork:

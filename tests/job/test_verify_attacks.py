@@ -35,7 +35,7 @@ from exporter.tree.documents import ChangeList, ManifestFile, timestamp
 from exporter.tree.families import kind_of
 from exporter.tree.run_listing import RunListing
 from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 from tests.past.archive.made_archive import PASSPHRASE
 
@@ -399,7 +399,7 @@ def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:
     """A contract of a deployment that the chain does not name follows from nothing; one that it names does."""
     with running(create_app(RecordedNetwork())) as url:
-        settings = recorded_settings(tmp_path, url)
+        settings = settings_for(tmp_path, url)
         run(settings)
     status = json.loads((tmp_path / "v1/system/status.json").read_bytes())
     evidence = Evidence.decode((tmp_path / status["evidence_key"]).read_bytes(), "evidence")

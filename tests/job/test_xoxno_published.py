@@ -15,7 +15,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols.xoxno.prices import quotes_call
 from exporter.stores.memory import MemoryStore
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 
 (LISTED,) = (item for item in NETWORKS[NETWORK].deployments if item.protocol == "xoxno")
 
@@ -33,7 +33,7 @@ def test_prices_through_the_map(tmp_path: Path) -> None:
     network, store = RecordedNetwork(without=[oracle], close_seconds=300), MemoryStore()
     network.advance([])  # dollars are no longer worth the same
     with running(create_app(network)) as url:
-        assert 0 == run(recorded_settings(tmp_path, url), store)[0]
+        assert 0 == run(settings_for(tmp_path, url), store)[0]
     status = json.loads(text(store, "v1/system/status.json"))
 
     tokens = sorted({pool.token for pool in LISTED.pools})

@@ -66,7 +66,7 @@ class OneChanged(Chain):
 
 
 class Source:
-    """A ledger source over such a chain; it notes which keys matter. A stand-in that fails is a contract that traps."""
+    """A ledger source over such a chain; it notes which keys matter. A rule that fails is a contract that traps."""
 
     def __init__(self, chain: OneChanged) -> None:
         self.chain = chain
@@ -288,7 +288,7 @@ class Swept:
 def sweep(network: LocalNetwork, protocol: str) -> Swept:
     """Change every entry that the protocol's numbers come from, each in every way, and see what becomes of its rows.
 
-    What only contracts look at, in calls, is the stand-ins' to judge: there a number may be another one.
+    What only contracts look at, in calls, is theirs to judge: there a number may be another one.
     """
     chain, swept = OneChanged(network), Swept()
     time = chain.close_time(chain.latest)

@@ -24,7 +24,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests import jobs
 from tests.entries import recorded
-from tests.jobs import recorded_settings
+from tests.jobs import settings_for
 from tests.protocols.made_ledger import entry
 
 LOCAL = NETWORKS[NETWORK]
@@ -34,7 +34,7 @@ Place = tuple[str, str, str]
 
 def run(store: Store, url: str, out: Path) -> dict[str, Any]:
     """One whole run into a store; gives its report. Everything has to be read."""
-    code, facts = jobs.run(recorded_settings(out, url), store)
+    code, facts = jobs.run(settings_for(out, url), store)
     assert 0 == code
     return facts
 

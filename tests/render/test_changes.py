@@ -30,7 +30,7 @@ from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
 from tests.render.rendering import contract
 
@@ -304,7 +304,7 @@ def test_the_job_tells_what_changed() -> None:
     networks[1].advance([])
     for network, protocols in zip(networks, (("blend",), ("blend", "alula")), strict=True):
         with running(create_app(network)) as url:
-            run(recorded_settings(None, url, **only(*protocols)), store)
+            run(settings_for(None, url, **only(*protocols)), store)
     stored = store.get("v1/changes.json")
     assert stored is not None
     document = msgspec.json.decode(stored.data, type=ChangeList)

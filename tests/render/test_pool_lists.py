@@ -18,7 +18,7 @@ from exporter.localnet.server import create_app
 from exporter.render import pool_lists
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, with_status, without_oracle
 
 
@@ -35,7 +35,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network.close(with_status(network, BLEND_V1, 4))  # frozen
     with pytest.MonkeyPatch.context() as patch, running(create_app(network)) as url:
         patch.setattr(pool_lists, "PAGE_ROWS", 20)
-        assert run(recorded_settings(folder, url, output__page_sizes=[1, 50]))[0] == 0
+        assert run(settings_for(folder, url, output__page_sizes=[1, 50]))[0] == 0
     return folder
 
 

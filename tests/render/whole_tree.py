@@ -10,7 +10,7 @@ from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, R
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.tree.families import family_of
-from tests.jobs import recorded_settings, run
+from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, without_oracle
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -38,7 +38,7 @@ def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
         flags: dict[str, Any] = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
         flags |= only(*protocols) if protocols else {}
         for _ in range(runs):
-            run(recorded_settings(folder, url, **flags), now=NOW)
+            run(settings_for(folder, url, **flags), now=NOW)
             network.advance()
 
 

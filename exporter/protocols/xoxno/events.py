@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from exporter.deployments import Deployment, deployments_of
-from exporter.deployments.made_addresses import XOXNO
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.fields import Fields, expect
@@ -89,10 +88,8 @@ def _hub_asset(hub: int, token: str) -> HubAsset:
 
 
 def _every_deployment() -> Iterator[Deployment]:
-    listed = (deployment for network in ("mainnet", "testnet", "local") for deployment in deployments_of(network))
-    for deployment in (*listed, XOXNO):
-        if deployment.protocol == PROTOCOL:
-            yield deployment
+    for network in ("mainnet", "testnet", "local"):
+        yield from (deployment for deployment in deployments_of(network) if deployment.protocol == PROTOCOL)
 
 
 @cache

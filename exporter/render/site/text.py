@@ -250,11 +250,6 @@ def not_mainnet(passphrase: str) -> str | None:
             "Demo data. Recorded from Stellar mainnet, testnet and the contracts' own code in 2025 and 2026, then "
             f"moved at random; names and prices are ours ({shown})."
         )
-    if known == "made":
-        return (
-            f"This is not mainnet. It is a network of one machine ({shown}), as the demo makes one: markets, amounts "
-            "and prices are made up."
-        )
     return f"This is not mainnet. It is the network {shown}."
 
 

@@ -290,7 +290,6 @@ def test_public_networks_know_the_native_asset() -> None:
     ("passphrase", "said"),
     [
         (NETWORKS["testnet"].passphrase, "This is testnet"),
-        (NETWORKS["made"].passphrase, "markets, amounts and prices are made up"),
         (NETWORKS["local"].passphrase, "Demo data. Recorded from Stellar mainnet, testnet and"),
         ("<b>Somebody's Network</b>", "It is the network “<b>Somebody's Network</b>”."),
         (NETWORKS["mainnet"].passphrase, None),
@@ -305,7 +304,7 @@ def test_every_page_of_another_network_says_so(passphrase: str, said: str | None
     for text in pages:
         assert (said is not None) == ('class="elsewhere"' in text)
         assert (said is not None) == bool(
-            re.search(r"Soroban lending markets \((testnet|made|local|custom)\)</title>", text)
+            re.search(r"Soroban lending markets \((testnet|local|custom)\)</title>", text)
         )
         assert said is None or said in Page(text).text
         assert "<b>Somebody" not in text

@@ -155,7 +155,7 @@ def test_only_the_native_asset_is_xlm() -> None:
     assert ["XLM", "native", "USDC"] == [
         Symbols(MAINNET).of(symbol, token) for symbol, token in (("native", XLM), ("native", OTHER), ("USDC", OTHER))
     ]
-    assert "XLM" == Symbols(NETWORKS["made"].passphrase).of("native", OTHER)
+    assert "XLM" == Symbols(NETWORKS["local"].passphrase).of("native", OTHER)
 
 
 def test_prose_escapes_and_marks_code() -> None:
