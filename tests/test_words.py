@@ -34,10 +34,6 @@ EXCEPTIONS = {
     "tests/": "not rewritten yet",
     "exporter/check/": "not rewritten yet",
     "exporter/localnet/": "not rewritten yet",
-    "docs/api.md": "not rewritten yet",
-    "docs/integrators.md": "not rewritten yet",
-    "scripts/": "not rewritten yet",
-    ".github/": "not rewritten yet",
     "exporter/cli/status.py": "a name of exporter/check",
 }
 """Where the words are, and why; a name that ends with / is a folder."""

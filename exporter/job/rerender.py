@@ -60,7 +60,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
     Args:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        sample: look at this many files of each kind besides one walk over all pools; None looks at every file.
+        sample: look at this many files of each kind in addition to one walk over all pools; None looks at every file.
         progress: receives how many more files were read.
 
     Raises:
