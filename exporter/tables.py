@@ -166,6 +166,3 @@ VALID_PRICE = "valid"
 
 ACTIVE = frozenset({"active", "admin_active", "partly_paused"})
 """Statuses of markets, in the protocols' own words, in which both lending and borrowing are open."""
-
-LEAST_VALUE = 100_000
-"""US cents that a pool must hold for its rates to be among the best: a rate of almost nothing is offered by nobody."""

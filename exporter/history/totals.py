@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from exporter.tables import LEAST_VALUE, bucket_columns
+from exporter.best import LEAST_VALUE
+from exporter.tables import bucket_columns
 from exporter.tree.documents import TotalsBucket
 
 TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys(

@@ -713,7 +713,7 @@ def render(
     yield from render_overview(tables, series.first_seen)
     rows = flat_rows(tables, means)
     yield from render_pool_lists(rows, PROTOCOLS)
-    yield render_token_list(tables, rows, series.first_seen)
+    yield render_token_list(tables, series.first_seen)
     yield from render_yields(rows)
     del rows, means  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)

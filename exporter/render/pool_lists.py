@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from exporter.best import SIDES, Side, best, with_ranks
 from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import json_of, page_bytes
 from exporter.render.run_documents import token_documents, total
@@ -98,45 +99,42 @@ _OF_TOKENS = (
     "protocol",
     "market_name",
     "can_supply",
-    "can_borrow",
-    "available_to_borrow",
     "supplied_usd_cents",
     "borrowed_usd_cents",
-    "supply_apy_bps",
-    "borrow_apy_bps",
-    "supply_reward_apr_bps",
-    "borrow_reward_apr_bps",
+    "tvl_usd_cents",
+    *(
+        column.format(side)
+        for side in SIDES
+        for column in ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps", "no_{}")
+    ),
 )
 
 
-def render_token_list(tables: Tables, rows: pl.DataFrame, first_seen: Mapping[str, int]) -> RenderedFile:
+def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> RenderedFile:
     """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
-    sorted_rows = rows.select(_OF_TOKENS).sort("token_address", maintain_order=True).iter_rows(named=True)
-    groups = groupby(sorted_rows, key=itemgetter("token_address"))
+    ranked = with_ranks(tables.pools).select(_OF_TOKENS).sort("token_address", maintain_order=True)
+    groups = groupby(ranked.iter_rows(named=True), key=itemgetter("token_address"))
     entries = []
     for token, (_, group) in zip(token_documents(tables, first_seen), groups, strict=True):
         own = list(group)
-        open_pools = [row for row in own if row["can_supply"]]
-        lending = [row for row in own if row["can_borrow"] and row["available_to_borrow"] not in (None, "0")]
-        supply = max(open_pools, key=itemgetter("supply_apy_bps"), default=None)  # of equals the first
-        borrow = min(lending, key=itemgetter("borrow_apy_bps"), default=None)
         entries.append(
             TokenEntry(
                 token.address,
                 token.symbol,
                 token.decimals,
                 len(own),
-                len(open_pools),
+                sum(row["can_supply"] is True for row in own),
                 total(row["supplied_usd_cents"] for row in own),
                 total(row["borrowed_usd_cents"] for row in own),
-                _best(supply, "supply"),
-                _best(borrow, "borrow"),
+                _best_rate(own, "supply"),
+                _best_rate(own, "borrow"),
             )
         )
     return file_of(TokenList(tables.ledger, entries))
 
 
-def _best(row: Mapping[str, Any] | None, side: str) -> BestRate | None:
+def _best_rate(rows: list[dict[str, Any]], side: Side) -> BestRate | None:
+    row = best(rows, side)
     if row is None:
         return None
     return BestRate(
@@ -145,5 +143,7 @@ def _best(row: Mapping[str, Any] | None, side: str) -> BestRate | None:
         row["protocol"],
         row["market_name"],
         row[f"{side}_apy_bps"],
+        row[f"comparable_{side}_apy_bps"],
         row[f"{side}_reward_apr_bps"],
+        row[f"{side}_rank_bps"],
     )

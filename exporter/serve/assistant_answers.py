@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from typing import Any, Literal
 
 import polars as pl
+import polars.selectors as cs
 from msgspec import DecodeError
 
+from exporter.best import in_order, with_ranks
 from exporter.errors import ConfigError, SourceError
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.decoding import decode_json
@@ -50,8 +53,11 @@ SHOWN = (
     "can_reason",
     "supply_apy_bps",
     "borrow_apy_bps",
+    "comparable_supply_apy_bps",
+    "comparable_borrow_apy_bps",
     "supply_reward_apr_bps",
     "borrow_reward_apr_bps",
+    "total_supply_apy_bps",
     "utilization_bps",
     "total_supplied",
     "total_borrowed",
@@ -184,9 +190,10 @@ class Answers:
     ) -> _Json:
         """Where a token earns the most, or is borrowed for the least, among pools that are open for it now.
 
-        A pool counts whose contract lets anybody do it and that has room for it. Rewards are not part of the yield. A
-        high rate says nothing of the risk: see utilization, price_reason and the size of the pool. `unknown_count`
-        pools are left out because it is not known whether they are open.
+        A pool counts that is open for it now, has a price of at most a day, holds at least 1,000 US dollars and has
+        room for as much. The order is by `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the
+        funded reward to supply, less it to borrow. A high rate says nothing of the risk. `left_out` counts the other
+        pools by reason.
 
         Args:
             token: the token's contract address, or its symbol in any case; see find_pools.
@@ -194,18 +201,12 @@ class Answers:
             protocol: only pools of this protocol.
             limit: the most pools to give, up to 200.
         """
-        pools, unknown = _open(_of(await self._pools(), token, protocol, None), side)
-        room = pl.col(f"available_to_{side}")
-        pools = pools.filter(room.is_null() | (room > 0))
-        pools = pools.sort(
-            f"{side}_apy_bps",
-            "tvl_usd_cents",
-            descending=[side == "supply", True],
-            nulls_last=True,
-            maintain_order=True,
-        )
+        found = _of(await self._pools(), token, protocol, None)
+        found = with_ranks(found.with_columns(cs.datetime().dt.epoch("s")))
+        pools, why_not = in_order(found, side), found[f"no_{side}"].drop_nulls()
         tokens = pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
-        return _listed(pools, limit) | {"side": side, "unknown_count": unknown, "tokens": tokens}
+        listed = _listed(pools, limit, f"{side}_rank_bps")
+        return listed | {"side": side, "left_out": dict(Counter(why_not)), "tokens": tokens}
 
     async def _pools(self) -> pl.DataFrame:
         """The table of the published run."""
@@ -262,9 +263,9 @@ def _open(pools: pl.DataFrame, operation: Operation | None) -> tuple[pl.DataFram
     return pools.filter(pl.col(gate).fill_null(value=False)), pools[gate].null_count()
 
 
-def _listed(pools: pl.DataFrame, limit: int) -> _Json:
+def _listed(pools: pl.DataFrame, limit: int, *more: str) -> _Json:
     shown = pools.head(_bounded(limit, MOST_ROWS))
-    rows = shown.select(SHOWN).to_dicts()
+    rows = shown.select(*SHOWN, *more).to_dicts()
     ledger = None if pools.is_empty() else pools["observed_ledger"][0]
     return {"observed_ledger": ledger, "count": pools.height, "pools": [_row(row) for row in rows]}
 

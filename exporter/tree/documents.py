@@ -23,6 +23,7 @@ from exporter.tree.values import (
     Amount,
     BasisPoints,
     BucketName,
+    Change,
     Compounding,
     ConfigHash,
     ContractAddress,
@@ -469,22 +470,28 @@ class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
-    """The best rate of a token, and the pool that has it. Rewards are separate, and count in no comparison."""
+    """The best rate of a token, and the pool that has it: the highest `total_apy_bps` to supply, the lowest to borrow.
+
+    `apy_bps` is the protocol's own yield, and `comparable_apy_bps` the rate compounded daily. `total_apy_bps` is that
+    plus the reward to supply, and less it to borrow; a `reward_apr_bps` of null (not funded, no price) counts nothing.
+    """
 
     market: ContractAddress
     pool: PoolId
     protocol: ProtocolName
     market_name: Words
     apy_bps: BasisPoints
+    comparable_apy_bps: BasisPoints
     reward_apr_bps: BasisPoints | None
+    total_apy_bps: Change
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A token, its pools counted and added up, and its best rates among pools that are open.
 
-    `best_supply` is the highest yield among the pools whose contract lets somebody supply now, `best_borrow` the lowest
-    among those that let somebody borrow, and have something left to lend. `open_pool_count` counts pools that let
-    somebody supply. Values are sums over the pools that have a price, and null when none has.
+    The best are among pools that are open for it now, have a price of at most a day, hold at least 1,000 US dollars and
+    have room for as much; null when none is. `open_pool_count` counts pools that let somebody supply. Values are sums
+    over the pools that have a price, and null when none has.
     """
 
     address: ContractAddress

@@ -95,14 +95,28 @@ def test_best_rates_are_of_open_pools(tree: Path) -> None:
     """A token's best rate to supply is the highest that somebody can have now, to borrow the lowest with money left."""
     rows = rows_of(tree, "v1/pools/index.json")
     beaten = 0
+
+    def counts(row: dict[str, Any], side: str) -> bool:
+        room = row[f"available_to_{side}_usd_cents"]
+        large = int(row["tvl_usd_cents"] or 0) >= 100_000 and (room is None or int(room) >= 100_000)
+        return bool(row[f"can_{side}"]) and large
+
     for token in read(tree, "v1/tokens.json")["data"]:
         own = [row for row in rows if row["token_address"] == token["address"]]
-        supply = [row["supply_apy_bps"] for row in own if row["can_supply"]]
-        borrow = [row["borrow_apy_bps"] for row in own if row["can_borrow"] and int(row["available_to_borrow"] or 0)]
-        beaten += bool(supply) and max(row["supply_apy_bps"] for row in own) > max(supply)
-        assert (token["best_supply"] or {"apy_bps": None})["apy_bps"] == max(supply, default=None)
-        assert (token["best_borrow"] or {"apy_bps": None})["apy_bps"] == min(borrow, default=None)
-        assert (token["pool_count"], token["open_pool_count"]) == (len(own), len(supply))
+        supply = [row["total_supply_apy_bps"] for row in own if counts(row, "supply")]
+        borrow = [
+            row["comparable_borrow_apy_bps"] - (row["borrow_reward_apr_bps"] or 0)
+            for row in own
+            if counts(row, "borrow")
+        ]
+        beaten += bool(supply) and max(row["total_supply_apy_bps"] for row in own) > max(supply)
+        nothing = {"total_apy_bps": None}
+        assert (token["best_supply"] or nothing)["total_apy_bps"] == max(supply, default=None)
+        assert (token["best_borrow"] or nothing)["total_apy_bps"] == min(borrow, default=None)
+        assert (token["pool_count"], token["open_pool_count"]) == (
+            len(own),
+            sum(bool(row["can_supply"]) for row in own),
+        )
     assert beaten  # without the statuses a closed pool would have been the best
 
 
@@ -130,7 +144,8 @@ def test_yields_have_the_other_shape(tree: Path) -> None:
 def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Path) -> None:
     """Five lines of Python, TypeScript and SQL give the same pool, which is open, and the one of the list of tokens."""
     text = (project_root / "docs" / "integrators.md").read_text()
-    token = next(token for token in read(tree, "v1/tokens.json")["data"] if token["open_pool_count"] > 1)
+    tokens = read(tree, "v1/tokens.json")["data"]
+    token = next(token for token in tokens if token["open_pool_count"] > 1 and token["best_supply"])
     script = {
         language: re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1].replace("USDC", token["symbol"])  # type: ignore[index]
         for language in ("python", "typescript", "sql")
@@ -146,7 +161,7 @@ def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Pa
     (row,) = duckdb.connect().execute(script["sql"].replace("API", str(tree))).fetchall()
 
     best = token["best_supply"]
-    wanted = f"{best['market']} {best['pool']} {best['apy_bps']}"
+    wanted = f"{best['market']} {best['pool']} {best['total_apy_bps']}"
     assert {wanted} == {*(answer.strip() for answer in answers), " ".join(map(str, row))}
     assert read(tree, f"v1/assets/{best['market']}/{best['pool']}.json")["operations"]["can_supply"]
 

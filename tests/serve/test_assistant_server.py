@@ -85,11 +85,15 @@ def by_value(rows: list[Json], column: str, sign: int = -1) -> list[tuple[str, s
 
 
 def best(tree: Tree, symbol: str, side: str) -> list[tuple[str, str]]:
-    """The pools of a token that are open and have room, by their rate and then their size."""
-    room = f"available_to_{side}"
-    rows = [row for row in tree.pools(symbol=symbol) if row[f"can_{side}"] and (row[room] is None or row[room] > 0)]
+    """The pools of a token that are open, hold 1,000 US dollars and have room for as much, by the comparable rate."""
+    room = f"available_to_{side}_usd_cents"
+    rows = [
+        row
+        for row in tree.pools(symbol=symbol)
+        if row[f"can_{side}"] and (row["tvl_usd_cents"] or 0) >= 100_000 and (row[room] is None or row[room] >= 100_000)
+    ]
     sign = -1 if side == "supply" else 1
-    return names(sorted(rows, key=lambda row: (sign * row[f"{side}_apy_bps"], -(row["tvl_usd_cents"] or -1))))
+    return names(sorted(rows, key=lambda row: (sign * row[f"comparable_{side}_apy_bps"], -row["tvl_usd_cents"])))
 
 
 @dataclass(frozen=True)
@@ -254,7 +258,7 @@ QUESTIONS = [
         "The cheapest place to borrow XLM?",
         "best_rate",
         lambda _: {"token": "XLM", "side": "borrow", "limit": 200},
-        lambda a: (listed(a), a["unknown_count"]),
+        lambda a: (listed(a), a["left_out"].get("not known", 0)),
         lambda t: (best(t, "native", "borrow"), len(t.pools(symbol="native", can_borrow=None))),
     ),
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from exporter.best import LEAST_VALUE
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
@@ -44,7 +45,7 @@ from exporter.render.site.rows import (
 )
 from exporter.render.site.templates import EXAMPLE_BASE, Pieces, environment, snippets, static_files
 from exporter.render.site.text import Symbols, compounded, harmless, named, not_mainnet
-from exporter.tables import LEAST_VALUE, time_text
+from exporter.tables import time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from exporter.best import SIDES, Side, best, why_none, with_ranks
 from exporter.protocols.compute import Tables
 from exporter.render.site.text import Symbols
-from exporter.tables import LEAST_VALUE
 
 PAGE_ROWS = 100
 """Rows on a page of a list; more have pages of their own."""
@@ -41,6 +41,12 @@ _POOL_COLUMNS = (
     "available_to_borrow",
     "supplied_usd_cents",
     "borrowed_usd_cents",
+    "comparable_supply_apy_bps",
+    "comparable_borrow_apy_bps",
+    "supply_reward_apr_bps",
+    "borrow_reward_apr_bps",
+    *(f"{side}_rank_bps" for side in SIDES),
+    *(f"no_{side}" for side in SIDES),
 )
 
 Row = dict[str, Any]
@@ -58,8 +64,8 @@ class Best:
     symbol: str
     pool_count: int
     tvl_usd_cents: int | None
-    supply: Row | None
-    borrow: Row | None
+    supply: Mapping[str, Any] | None
+    borrow: Mapping[str, Any] | None
     no_supply: str
     no_borrow: str
 
@@ -84,7 +90,9 @@ class PoolRows:
 
     def __init__(self, tables: Tables, symbols: Symbols) -> None:
         known = [symbols.of(*row) for row in tables.pools.select("symbol", "token_address").iter_rows()]
-        self._pools = tables.pools.select(_POOL_COLUMNS).with_columns(pl.Series("symbol", known, pl.String()))
+        self._pools = (
+            with_ranks(tables.pools).select(_POOL_COLUMNS).with_columns(pl.Series("symbol", known, pl.String()))
+        )
 
     def by_value(self) -> _RowsByValue:
         """All of them, by value."""
@@ -129,38 +137,28 @@ def by_value(rows: Iterable[Row]) -> list[Row]:
 
 
 def best_of(address: str, pools: Sequence[Row]) -> Best:
-    """A token, of its pools by value. Of two with the same rate the one of greater value is named."""
-    lending, no_supply = _counted(pools, "can_supply")
-    loans, no_borrow = _counted(pools, "can_borrow")
-    left = [pool for pool in loans if _left(pool) > 0]
+    """A token, of its pools by value."""
     values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
     return Best(
         address=address,
         symbol=pools[0]["symbol"],
         pool_count=len(pools),
         tvl_usd_cents=sum(values) if values else None,
-        supply=max(lending, key=lambda pool: pool["supply_apy_bps"], default=None),
-        borrow=min(left, key=lambda pool: pool["borrow_apy_bps"], default=None),
-        no_supply=no_supply,
-        no_borrow="all lent out" if loans else no_borrow,
+        supply=best(pools, "supply"),
+        borrow=best(pools, "borrow"),
+        no_supply=_none_said(pools, "supply"),
+        no_borrow=_none_said(pools, "borrow"),
     )
 
 
-def _counted(pools: Sequence[Row], gate: str) -> tuple[list[Row], str]:
-    """The pools whose gate is known to be open and that are worth something; without any, the reason."""
-    through = [pool for pool in pools if pool[gate]]
-    if not through:
-        return [], "closed" if all(pool[gate] is False for pool in pools) else "not known"
-    priced = [pool for pool in through if pool["tvl_usd_cents"] is not None]
-    if not priced:
-        return [], f"no price: {through[0]['price_reason']}"
-    return [pool for pool in priced if pool["tvl_usd_cents"] >= LEAST_VALUE], "too small"
-
-
-def _left(pool: Row) -> int:
-    """Base units that are left to borrow."""
-    known: int | None = pool["available_to_borrow"]
-    return pool["total_supplied"] - pool["total_borrowed"] if known is None else known
+def _none_said(pools: Sequence[Row], side: Side) -> str:
+    """Why none of the pools counts; empty if one does."""
+    if any(pool[f"no_{side}"] is None for pool in pools):
+        return ""
+    said = why_none(pools, side)
+    if said == "no price":
+        return next(f"no price: {pool['price_reason']}" for pool in pools if pool[f"no_{side}"] == said)
+    return {"no room": "cap reached" if side == "supply" else "all lent out"}.get(said, said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,10 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
         "observed_ledger": LEDGER,
         "ledger_close_time": CLOSE_TIME,
     }
-    return row | changes
+    row |= dict.fromkeys(("available_to_supply_usd_cents", "available_to_borrow_usd_cents", "supply_reward_apr_bps"))
+    row |= {"supplied_usd_cents": 10**8, "borrowed_usd_cents": 6 * 10**7, "borrow_reward_apr_bps": None} | changes
+    of_protocol = {f"comparable_{side}_apy_bps": row[f"{side}_apy_bps"] for side in ("supply", "borrow")}
+    return row | of_protocol | {"total_supply_apy_bps": row["supply_apy_bps"]} | changes
 
 
 def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:

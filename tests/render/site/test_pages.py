@@ -163,8 +163,10 @@ def test_closed_pools_offer_nothing_and_say_why() -> None:
         ({"can_supply": False, "can_borrow": False}, "closed", "closed"),
         ({"can_supply": True, "can_borrow": False}, None, "closed"),
         ({"can_supply": None, "can_borrow": None}, "not known", "not known"),
-        ({"total_borrowed": 10**13}, None, "all lent out"),
-        ({"available_to_borrow": 0}, None, "all lent out"),
+        ({"borrowed_usd_cents": 10**8}, None, "all lent out"),
+        ({"available_to_borrow_usd_cents": 99_999}, None, "all lent out"),
+        ({"available_to_supply_usd_cents": 0}, "cap reached", None),
+        ({"price_timestamp": 0}, "old price", "old price"),
         ({"tvl_usd_cents": 99_999}, "too small", "too small"),
         (UNPRICED, "no price: the price is 3 days old", "no price: the price is 3 days old"),
     ):

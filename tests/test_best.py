@@ -1,0 +1,71 @@
+"""The one rule of the best rates: what counts, in which order, and why nothing does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from exporter.best import best, in_order, why_none, with_ranks
+
+ROW: dict[str, Any] = {
+    "pool": "first",
+    "can_supply": True,
+    "can_borrow": True,
+    "tvl_usd_cents": 100_000,
+    "supplied_usd_cents": 100_000,
+    "borrowed_usd_cents": 0,
+    "available_to_supply_usd_cents": None,
+    "available_to_borrow_usd_cents": 100_000,
+    "total_supply_apy_bps": 500,
+    "comparable_borrow_apy_bps": 900,
+    "borrow_reward_apr_bps": None,
+    "ledger_close_time": 1_000_000,
+    "price_timestamp": 1_000_000 - 86_400,
+}
+
+
+def ranked(*changes: dict[str, Any]) -> pl.DataFrame:
+    """Rows that differ from one that just counts on both sides."""
+    return with_ranks(pl.DataFrame([ROW | change for change in changes], infer_schema_length=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "supply", "borrow"),
+    [
+        ({}, None, None),
+        ({"can_supply": False, "can_borrow": None}, "closed", "not known"),
+        ({"tvl_usd_cents": None}, "no price", "no price"),
+        ({"price_timestamp": 1_000_000 - 86_401}, "old price", "old price"),
+        ({"price_timestamp": None}, None, None),
+        ({"tvl_usd_cents": 99_999}, "too small", "too small"),
+        ({"available_to_supply_usd_cents": 99_999}, "no room", None),
+        ({"available_to_borrow_usd_cents": 99_999}, None, "no room"),
+        ({"available_to_borrow_usd_cents": None, "borrowed_usd_cents": 1}, None, "no room"),
+    ],
+)
+def test_what_counts(changes: dict[str, Any], supply: str | None, borrow: str | None) -> None:
+    """Each condition alone leaves a pool out, at its very limit, and says which."""
+    row = ranked({}, changes).row(1, named=True)
+    assert (supply, borrow) == (row["no_supply"], row["no_borrow"])
+
+
+def test_a_funded_reward_wins() -> None:
+    """Lending adds the reward and borrowing subtracts it; of equals the larger pool is first."""
+    rows = ranked(
+        {"pool": "plain"},
+        {"pool": "rewarded", "total_supply_apy_bps": 640, "borrow_reward_apr_bps": 1_000},
+        {"pool": "large", "tvl_usd_cents": 10**9},
+        {"pool": "shut", "total_supply_apy_bps": 10**6, "can_supply": False, "can_borrow": False},
+    )
+    for side in ("supply", "borrow"):
+        assert in_order(rows, side)["pool"].to_list() == ["rewarded", "large", "plain"]
+        assert (best(rows.to_dicts(), side) or {})["pool"] == "rewarded"
+    assert rows["borrow_rank_bps"][1] == -100
+
+
+def test_the_reason_is_that_of_the_pool_that_comes_closest() -> None:
+    """A token whose pools are closed or too small has none because it is too small."""
+    rows = ranked({"can_supply": False}, {"tvl_usd_cents": 5}).to_dicts()
+    assert (best(rows, "supply"), why_none(rows, "supply")) == (None, "too small")
