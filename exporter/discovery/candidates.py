@@ -49,12 +49,22 @@ def candidates(
                 add(Candidate(deployment.protocol, address))
         for candidate in found:
             add(candidate)
-        code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
+        code = market_code(modules, network.deployments)
         for address, instance in instances:
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
                 add(Candidate(name, address, Origin.SNAPSHOT))
     return {name: [item for item in known.values() if item.protocol == name] for name in modules}
+
+
+def market_code(modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> dict[bytes, str]:
+    """The code of markets, as the protocols and the lists have it, with the protocol's name."""
+    code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
+    for deployment in deployments:
+        for contract in deployment.contracts:
+            if contract.role == MARKET and contract.wasm_hash is not None and deployment.protocol in modules:
+                code.setdefault(bytes.fromhex(contract.wasm_hash), deployment.protocol)
+    return code
 
 
 class Drift(NamedTuple):

@@ -14,7 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from exporter.deployments import MARKET, Deployment
+from exporter.deployments import Deployment
+from exporter.discovery.candidates import market_code
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import STELLAR_ASSET, ContractInstance
 from exporter.protocols.base import ProtocolModule
@@ -84,11 +85,7 @@ class Classifier:
     """
 
     def __init__(self, modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> None:
-        self._code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
-        for deployment in deployments:
-            for contract in deployment.contracts:
-                if contract.role == MARKET and contract.wasm_hash is not None and deployment.protocol in modules:
-                    self._code.setdefault(bytes.fromhex(contract.wasm_hash), deployment.protocol)
+        self._code = market_code(modules, deployments)
         self._forms = {name: module.market_names for name, module in modules.items() if module.market_names}
         names = sorted(frozenset().union(*self._forms.values(), *_ORACLE, *_TOKEN))
         self._bits = {name: 1 << (at + len(LENDING_WORDS)) for at, name in enumerate(names)}

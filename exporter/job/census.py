@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.deployments.networks import network_of
+from exporter.deployments import FACTORY, Deployment
+from exporter.deployments.networks import network_id, network_of
 from exporter.discovery.census import LENDING, CensusTaken, Classifier, Found, Kind
-from exporter.errors import CheckError, StoreError
+from exporter.discovery.known_markets import KnownMarket, Memory
+from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.evidence import Evidence
 from exporter.job.from_archive import FromArchive, ProvenState, open_archive_state
+from exporter.job.known_markets_file import save_memory
 from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import decode_contract_data
+from exporter.ledger.snapshot_file import SnapshotSource
+from exporter.ledger.view import LedgerView
+from exporter.past.archive.state_index import StateIndex
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Origin
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
@@ -29,6 +38,10 @@ MARKETS_KEY = "v1/markets.json"
 MAX_LISTED = 10_000
 """At most this many contracts that were not read are listed; all are counted."""
 
+MAX_LEARNED = 1_000
+"""At most this many markets of a census are tried by the next run."""
+
+_UNKNOWN_CODE = "unknown_code", "it has a market's storage and unknown code; name it in [[markets]] to have it read"
 _NO_RUN = "no_run", "compared with no run"
 _NO_READER = "no_reader", "no protocol that the exporter reads has such storage"
 _NOT_FOUND = "not_found", "the run did not look there"
@@ -56,6 +69,8 @@ class RunRead:
         notice = next((text for text in self.status.notices if found.address in text), None)
         if notice is not None:
             return "refused", notice
+        if found.kind == Kind.KNOWN_STORAGE:
+            return _UNKNOWN_CODE
         return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
 
 
@@ -102,10 +117,70 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
         taken = take_census(state, settings.passphrase)
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
         document = _document(settings.passphrase, state, taken, run)
+        if store is not None:
+            recorded, _ = recorded_markets(state.source, state.index, settings.passphrase)
+            save_memory(store, _memory(settings.passphrase, taken, recorded, state.proven.ledger))
     if store is not None:
         with store.exclusive():
             store.put(CENSUS.template, render_document(document).data)
     return document
+
+
+def _memory(passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], ledger: int) -> Memory:
+    """What the next run is to try: markets of known code, and where a protocol has factories those with a record.
+
+    Contracts that only have a market's storage are not tried: anybody can write such, with any numbers.
+    """
+    memory = Memory(network_id(passphrase))
+    for found in taken.lending:
+        needs_record = found.protocol is not None and PROTOCOLS[found.protocol].needs_record
+        if found.address in recorded if needs_record else found.kind == Kind.KNOWN_CODE:
+            if len(memory.markets) == MAX_LEARNED:
+                break
+            memory.learn(
+                KnownMarket(
+                    protocol=str(found.protocol),
+                    address=found.address,
+                    origin=Origin.CENSUS,
+                    first_seen_ledger=ledger,
+                    confirmed=False,
+                )
+            )
+    return memory
+
+
+def recorded_markets(
+    source: SnapshotSource, index: StateIndex, passphrase: str
+) -> tuple[dict[str, tuple[str, int]], list[Deployment]]:
+    """Each market of a state that a known factory has a record of, with its protocol and the record's last change.
+
+    Gives also the network's deployments, with the factories that only the chain names.
+    """
+    deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
+    return dict(_records_in(index, deployments)), deployments
+
+
+async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
+    """The deployments with the factories that only the chain names."""
+    view, completed = LedgerView(source), list[Deployment]()
+    for name, module in PROTOCOLS.items():
+        completed += await module.complete(view, [item for item in listed if item.protocol == name])
+    return completed
+
+
+def _records_in(index: StateIndex, deployments: Sequence[Deployment]) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Each market that a known factory has a record of, with its protocol and the record's last change."""
+    owners = {strkey.decode(address)[1]: item.protocol for item in deployments for address in item.addresses(FACTORY)}
+    for last_modified, data in index.contract_data():
+        protocol = owners.get(data[12:44])
+        if protocol is None:
+            continue
+        try:
+            market = PROTOCOLS[protocol].recorded_market(decode_contract_data(data))
+        except DecodeError:  # of a newer protocol
+            continue
+        if market is not None:
+            yield market, (protocol, last_modified)
 
 
 def _document(passphrase: str, state: ProvenState, taken: CensusTaken, run: RunRead | None) -> Census:

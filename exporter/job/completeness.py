@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.deployments import FACTORY, Deployment
-from exporter.deployments.networks import network_id, network_of
+from exporter.deployments.networks import network_id
 from exporter.discovery.census import Classifier, Found, Kind
-from exporter.errors import ArchiveError, DecodeError, RefutedError
-from exporter.job.census import RunRead
+from exporter.errors import ArchiveError, RefutedError
+from exporter.job.census import RunRead, recorded_markets
 from exporter.job.unproven import Reason, Unproven
-from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import decode_contract_data, instance_key
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
-from exporter.ledger.view import LedgerView
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven
@@ -64,8 +61,7 @@ def check_complete(
     try:
         header = checkpoint.header
         snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network_id(network), index)
-        deployments = asyncio.run(_completed(SnapshotSource(snapshot), network_of(network).deployments))
-        recorded = dict(_records(index, deployments))
+        recorded, deployments = recorded_markets(SnapshotSource(snapshot), index, network)
         taken = Classifier(PROTOCOLS, deployments).take((data for _, data in index.contract_data()), index.instances())
         looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
@@ -107,26 +103,3 @@ def _needs_record(found: Found, deployments: Sequence[Deployment]) -> bool:
     protocol = str(found.protocol)
     own = (item for item in deployments if item.protocol == protocol)
     return PROTOCOLS[protocol].needs_record and any(item.addresses(FACTORY) for item in own)
-
-
-async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
-    """The deployments with the factories that only the chain names."""
-    view, completed = LedgerView(source), list[Deployment]()
-    for name, module in PROTOCOLS.items():
-        completed += await module.complete(view, [item for item in listed if item.protocol == name])
-    return completed
-
-
-def _records(index: StateIndex, deployments: Sequence[Deployment]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Each market that a known factory has a record of, with its protocol and the record's last change."""
-    owners = {strkey.decode(address)[1]: item.protocol for item in deployments for address in item.addresses(FACTORY)}
-    for last_modified, data in index.contract_data():
-        protocol = owners.get(data[12:44])
-        if protocol is None:
-            continue
-        try:
-            market = PROTOCOLS[protocol].recorded_market(decode_contract_data(data))
-        except DecodeError:  # of a newer protocol
-            continue
-        if market is not None:
-            yield market, (protocol, last_modified)

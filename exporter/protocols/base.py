@@ -42,6 +42,8 @@ class Origin(StrEnum):
     """A contract of the protocol published an event that names it."""
     LISTED = "listed"
     """A contract of the protocol lists it, as read in this very run."""
+    CENSUS = "census"
+    """A census found it (`exporter.job.census`)."""
     SNAPSHOT = "snapshot"
     """It is in the ledger snapshot file and runs the code of a known market."""
 

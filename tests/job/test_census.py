@@ -17,9 +17,16 @@ from exporter.console import Silence
 from exporter.errors import CheckError
 from exporter.job.census import census
 from exporter.job.from_archive import FromArchive
+from exporter.ledger.source import RawEntry
+from exporter.localnet.chain import Chain
+from exporter.localnet.network import LocalNetwork
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import recorded_archive
+from tests.job.test_completeness import SLENDER, STRANGER, copied
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 
@@ -30,7 +37,7 @@ LAINA = {
     "CBTYQBEHSKKW2BI6OT2BQ2R5V4GMXZU2KADELJZLUEX6EPLZOOC2BHYV",
 }
 LEFT_OUT = {
-    ("alula", "not_found"),
+    ("alula", "unknown_code"),
     ("blend", "not_found"),
     ("k2", "not_found"),
     ("peridot", "not_found"),
@@ -119,3 +126,34 @@ def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
 
     with pytest.raises(CheckError, match="no run is published there"):
         census(settings_for(), given, MemoryStore(), Silence())
+
+
+def test_the_next_run_reads_what_a_census_found(tmp_path: Path) -> None:
+    """A copy of Slender's pool, in no list: the run after the census has it, without being named it."""
+    changed: dict[bytes, RawEntry] = {}
+
+    def change(entries: dict[bytes, RawEntry]) -> None:
+        copied(SLENDER)(entries)
+        changed.update(entries)
+
+    _, given = recorded_archive(tmp_path, change)
+    out = tmp_path / "out"
+    network = RecordedNetwork()
+    chain = Chain(changed, start_ledger=network.chain.latest, start_time=network.chain.close_time(network.chain.latest))
+    with running(create_app(LocalNetwork(chain, network.passphrase, 25))) as url:
+        settings = settings_for(out, url)
+        run(settings)
+        before = markets_in(out)
+        census(settings, given, open_store(str(out)), Silence())
+        unread = [
+            item for item in json.loads((out / "v1/census.json").read_bytes())["unread"] if item["address"] == STRANGER
+        ]
+        chain.close(close_time=chain.close_time(chain.latest) + 5)
+        run(settings)
+
+    assert ("slender", "known_code", "not_found") == tuple(unread[0][name] for name in ("protocol", "kind", "reason"))
+    assert {STRANGER} == markets_in(out) - before
+
+
+def markets_in(out: Path) -> set[str]:
+    return {item["market"] for item in json.loads((out / "v1/markets.json").read_bytes())["data"]}

@@ -35,8 +35,7 @@ from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
 
 MARKETS = frozenset(market for _, market in LISTED)
-SLENDER, ALULA = (next(market for protocol, market in LISTED if protocol == name) for name in ("slender", "alula"))
-FACTORY = "CBC7J7T3"
+SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
 STRANGER = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 Entries = dict[bytes, RawEntry]
 
@@ -70,10 +69,6 @@ def compared(
     return complete, unproven
 
 
-def entry_of(entries: Entries, key: bytes) -> RawEntry:
-    return entries[key]
-
-
 def with_code(market: str, code: bytes, last_modified: int | None = None) -> Callable[[Entries], None]:
     """A market has other code."""
 
@@ -97,7 +92,7 @@ def record_key(entries: Entries, market: str) -> bytes:
     return next(key for key in entries if key[40:] == end)
 
 
-def copied(market: str, code_of: bytes | None = None) -> Callable[[Entries], None]:
+def copied(market: str) -> Callable[[Entries], None]:
     """A stranger's contract has the code and the instance of a market."""
 
     def change(entries: Entries) -> None:
@@ -187,6 +182,18 @@ def test_a_market_that_is_newer_than_the_run(tmp_path: Path) -> None:
     (tmp_path / "later").mkdir()
     with pytest.raises(RefutedError, match="since ledger 65000058, and the run is of 65000060"):
         compared(tmp_path / "later", MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 3)
+
+
+@pytest.mark.parametrize("market", [SLENDER, K2])
+def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str) -> None:
+    """A stranger's contract with the code of a market is read, or named as unread, so the run is complete."""
+    _, given = recorded_archive(tmp_path, copied(market))
+    run(settings_for(tmp_path / "out"), archive=given)
+    arguments = ["verify", str(tmp_path / "out"), "--archive", given.uris[0], "--trust", str(given.trust)]
+    result = CliRunner().invoke(main, [*arguments, "--complete", "--allow-unproven", "statements,changes"])
+
+    assert 0 == result.exit_code, result.output
+    assert "8 markets are in the run" in result.output
 
 
 @pytest.mark.parametrize("everything", [True, False])
