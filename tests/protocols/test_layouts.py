@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,16 +20,20 @@ from hypothesis import strategies as st
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.fields import Number
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.observation import Entry
 from exporter.protocols.alula import layout as alula_layout
 from exporter.protocols.blend import layout as blend_layout
 from exporter.protocols.k2 import layout as k2_layout
+from exporter.protocols.slender import layout as slender_layout
 from exporter.protocols.xoxno import layout as xoxno_layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.protocols import alula_chain as alula
 from tests.protocols import blend_chain as blend
 from tests.protocols import k2_chain as k2
+from tests.protocols import slender_chain as slender
 from tests.protocols import xoxno_ledger as xoxno
 from tests.protocols.made_ledger import Written, account, contract, entry_of, instance
 
@@ -127,7 +132,7 @@ NO_ROUTER: list[tuple[dict[str, ScVal | None], str]] = [
 ]
 NO_A_TOKEN: list[tuple[Written, str]] = [
     (k2.a_token("A", "USDC", -1), "aToken State: field total_supply_scaled is -1"),
-    (k2.a_token("A", "USDC", 10**38), "field total_supply_scaled is 1000*: negative, or of more than 38 digits"),
+    (k2.a_token("A", "USDC", 10**38), "field total_supply_scaled is 1000*, above 999*"),
     (k2.debt_token("A", "USDC"), "aToken State: field total_supply_scaled is missing"),
     (instance(contract("A"), [], k2.CODE), "aToken instance: there is no State"),
 ]
@@ -144,7 +149,7 @@ MANY = [f"T{number}" for number in range(blend_layout.MAX_RESERVES + 1)]
         (
             blend_layout.decode_instance,
             blend.pool_instance("A", bstop_rate=10_000_001),
-            "bstop_rate is 10000001, more than 10000000",
+            "bstop_rate is 10000001, above 10000000",
         ),
         (blend_layout.decode_reserve_list, blend.reserve_list("A", MANY), "ResList: 65 addresses, more than 64"),
         (
@@ -173,25 +178,74 @@ def test_what_is_refused(decode: Callable[[Any], object], written: Written, mess
         decode(entry_of(written))
 
 
-def test_the_ends_of_what_can_be() -> None:
-    """The largest and the smallest numbers are read."""
-    extreme: dict[str, Any] = dict.fromkeys(("total_available", "total_borrowed", "total_collateral"), 2**127 - 1)
-    written = alula.pool("A", "T", token_decimals=u32(38), config=alula.pool_config(10_000), **extreme)
-    assert (extreme | {"decimals": 38, "take_rate_bps": 10_000}).items() <= alula_layout.decode_pool(
-        entry_of(written)
-    ).numbers.items()
+def kinked(curve: dict[str, ScVal]) -> ScVal:
+    """A configuration of Alula with changes to its curve."""
+    return alula.pool_config(interest_rate_model=alula.kinked(**curve))
 
-    nothing = dict.fromkeys(("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit"), 0)
-    config, data = blend.reserve_config("A", "T", decimals=18), blend.reserve_data("A", "T", **nothing)
-    found = blend_layout.decode_reserve(entry_of(config), entry_of(data))
-    assert (nothing | {"decimals": 18}).items() <= found.items()
+
+def slender_pool(data: ScVal) -> Written:
+    """A pool of Slender with this ReserveData."""
+    ledger = slender.SlenderLedger()
+    ledger.add_market("A", ["T"])
+    ledger.change("A", {slender.variant("ReserveAssetKey", "T"): data})
+    return ledger.instance("A")
+
+
+def slender_reserve(entry: Entry) -> object:
+    """The reserve in it."""
+    return slender_layout.decode_reserve(slender_layout.decode_instance(entry), contract("T"))
+
+
+DATA, CONFIG = entry_of(blend.reserve_data("A", "T", "v2")), entry_of(blend.reserve_config("A", "T", "v2"))
+Numbers = dict[str, Number]
+NUMBERS: list[tuple[Numbers, Callable[..., Written], Callable[[Entry], object]]] = [
+    (alula_layout.STATE, partial(alula.pool, "A", "T"), alula_layout.decode_pool),
+    (alula_layout.CURVE, lambda **curve: alula.pool("A", "T", config=kinked(curve)), alula_layout.decode_pool),
+    (
+        blend_layout.POOL_CONFIG,
+        lambda **config: blend.pool_instance("A", config=config),
+        blend_layout.decode_instance,
+    ),
+    (
+        blend_layout.CONFIG,
+        partial(blend.reserve_config, "A", "T", "v2"),
+        lambda entry: blend_layout.decode_reserve(entry, DATA),
+    ),
+    (
+        blend_layout.STATE,
+        partial(blend.reserve_data, "A", "T", "v2"),
+        lambda entry: blend_layout.decode_reserve(CONFIG, entry),
+    ),
+    (k2_layout.RESERVE, partial(k2.reserve, "A", "T"), k2_layout.decode_reserve),
+    (k2_layout.MODEL, partial(k2.rate_model, "A", "T"), lambda entry: k2_layout.decode_rate_model(entry, None)),
+    (xoxno_layout.PARAMETERS, partial(xoxno.parameters, "A", 1, "T"), xoxno_layout.decode_parameters),
+    (xoxno_layout.STATE, partial(xoxno.state, "A", 1, "T"), xoxno_layout.decode_state),
+    (slender_layout.RESERVE, lambda **data: slender_pool(slender.reserve_data("T", **data)), slender_reserve),
+    (slender_layout.CONFIGURATION, lambda **data: slender_pool(slender.configuration("T", **data)), slender_reserve),
+]
+BITS = {scval.U32: (0, 32), scval.U64: (0, 64), scval.U128: (0, 128), scval.I128: (-(2**127), 127)}
+
+
+@pytest.mark.parametrize(("layout", "written", "decode"), NUMBERS)
+def test_every_number_has_bounds(
+    layout: Numbers, written: Callable[..., Written], decode: Callable[[Entry], object]
+) -> None:
+    """At its bounds a number is read, beyond them it is refused with its field; no amount is negative."""
+    for name, (kind, least, most) in layout.items():
+        smallest, bits = BITS[kind]
+        assert kind != scval.I128 or least >= 0
+        assert kind != scval.U64 or most < 2**62
+        for value in (least, min(most, 2**bits - 1)):
+            decode(entry_of(written(**{name: (kind, value)})))
+        for value in (least - 1, most + 1):
+            if smallest <= value < 2**bits:
+                with pytest.raises(DecodeError, match=f"field {name} is {value}, (below|above)"):
+                    decode(entry_of(written(**{name: (kind, value)})))
+
+
+def test_the_longest_list_of_blend() -> None:
+    """A pool may list as many reserves as the bound says."""
     assert 64 == len(blend_layout.decode_reserve_list(entry_of(blend.reserve_list("A", MANY[1:]))))
-    assert 10**7 == blend_layout.decode_instance(entry_of(blend.pool_instance("A", bstop_rate=10**7))).backstop_rate
-
-    reserve = k2_layout.decode_reserve(entry_of(k2.reserve("A", "USDC", current_liquidity_rate=10**38 - 1)))
-    assert 10**38 - 1 == reserve.numbers["current_liquidity_rate"]
-    state = xoxno_layout.decode_state(entry_of(xoxno.state("A", 1, "USDC", supply_index=1, borrow_index=10**36)))
-    assert (1, 10**36) == (state["supply_index"], state["borrow_index"])
 
 
 def test_statuses() -> None:

@@ -86,7 +86,7 @@ class TestReading:
         tables = market().compute([candidate("C")], [deployment("C", ["gone vault"])])
 
         assert ([], 2) == (tables.unread, tables.pools.height)
-        assert ["it is not there"] == [notice[-15:] for notice in tables.notices]
+        assert ["it does not exist"] == [notice[-17:] for notice in tables.notices]
 
     @pytest.mark.parametrize(
         ("paused", "status", "shown"),

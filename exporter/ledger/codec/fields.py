@@ -6,14 +6,27 @@ taken by name. Fields that are not asked for are ignored: a contract upgrade may
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import KIND_NAMES, ScVal
 
-_MAX_TIME = 1 << 62
+
+class Number(NamedTuple):
+    """A number in a struct: its kind, and the least and the most that it can be where the contract computes with it."""
+
+    kind: int
+    least: int = 0
+    most: int = (1 << 127) - 1
+
+
+AMOUNT: Final = Number(scval.I128)
+"""An i128 that is not negative."""
+
+TIME: Final = Number(scval.U64, most=(1 << 62) - 1)
+"""A u64 of unix time, in whatever part of a second; a later one no clock will ever show."""
 
 
 def expect(value: ScVal, kind: int, what: str) -> Any:
@@ -78,12 +91,17 @@ class Fields:
         result: int = self._take(name, scval.U64)
         return result
 
-    def time(self, name: str) -> int:
-        """A u64 of unix time, in whatever part of a second; one that no clock will ever show is refused."""
-        moment = self.u64(name)
-        if moment >= _MAX_TIME:
-            raise DecodeError(f"{self._what}: field {name} is beyond any time")
-        return moment
+    def numbers(self, layout: Mapping[str, Number]) -> dict[str, int]:
+        """The numbers of a layout by their field names. Raises `DecodeError` for one beyond its bounds, too."""
+        return {name: self.number(name, *bounds) for name, bounds in layout.items()}
+
+    def number(self, name: str, kind: int, least: int, most: int) -> int:
+        """A number that is neither below ``least`` nor above ``most``."""
+        value: int = self._take(name, kind)
+        if not least <= value <= most:
+            bound = f"below {least}" if value < least else f"above {most}"
+            raise DecodeError(f"{self._what}: field {name} is {value}, {bound}")
+        return value
 
     def u128(self, name: str) -> int:
         result: int = self._take(name, scval.U128)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
@@ -52,15 +52,21 @@ _BPS = 10_000
 CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
 """The fields of KinkedIRConfig, in basis points."""
 
-_STATE_FIELDS = (
-    "interest_rate_modifier_bps",
-    "take_rate_fees_sum",
-    "total_available",
-    "total_borrowed",
-    "total_collateral",
-    "total_d_tokens",
-    "total_j_tokens",
-)
+STATE = dict.fromkeys(
+    (
+        "interest_rate_modifier_bps",
+        "take_rate_fees_sum",
+        "total_available",
+        "total_borrowed",
+        "total_collateral",
+        "total_d_tokens",
+        "total_j_tokens",
+    ),
+    AMOUNT,
+) | {"last_accrual_timestamp": TIME, "token_decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS)}
+CURVE = dict.fromkeys(CURVE_FIELDS, AMOUNT)
+FEES = {"take_rate_bps": Number(scval.U32, most=_BPS)}
+"""The numbers of a ``Pool`` entry, of its curve and of its fees; with a higher take rate suppliers would pay."""
 
 _SHOWN_HEALTH = (
     "open_ltv_bps",
@@ -70,7 +76,7 @@ _SHOWN_HEALTH = (
     "max_liquidation_incentive_bps",
 )
 
-POOL_NUMBERS = (*_STATE_FIELDS, *CURVE_FIELDS, "take_rate_bps", "last_accrual_timestamp", "decimals")
+POOL_NUMBERS = (*(name for name in STATE if name != "token_decimals"), *CURVE, *FEES, "decimals")
 """What `PoolEntry.numbers` has."""
 
 
@@ -179,17 +185,8 @@ def decode_pool(entry: Entry) -> PoolEntry:
     if len(payload) != 1:
         raise DecodeError("Pool.config: the interest_rate_model Kinked has not one value")
     curve = Fields.of(payload[0], "Pool.config.interest_rate_model.Kinked")
-    numbers = {name: pool.i128(name) for name in _STATE_FIELDS} | {name: curve.i128(name) for name in CURVE_FIELDS}
-    numbers["take_rate_bps"] = config.struct("fee_config").u32("take_rate_bps")
-    numbers["last_accrual_timestamp"] = pool.time("last_accrual_timestamp")
-    numbers["decimals"] = pool.u32("token_decimals")
-    for name in (*_STATE_FIELDS, *CURVE_FIELDS):
-        if numbers[name] < 0:
-            raise DecodeError(f"Pool: field {name} is negative")
-    if numbers["take_rate_bps"] > _BPS:  # the contract allows less than this; more would make the supply rate negative
-        raise DecodeError(f"Pool.config.fee_config: field take_rate_bps is {numbers['take_rate_bps']}, above {_BPS}")
-    if numbers["decimals"] > MAX_TOKEN_DECIMALS:
-        raise DecodeError(f"Pool: {numbers['decimals']} token_decimals, more than {MAX_TOKEN_DECIMALS}")
+    numbers = pool.numbers(STATE) | curve.numbers(CURVE) | config.struct("fee_config").numbers(FEES)
+    numbers["decimals"] = numbers.pop("token_decimals")
     return PoolEntry(
         pool_address=pool.address("pool_address"),
         token_address=pool.contract("token_address"),

@@ -18,7 +18,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     config = step.before(key.replace(encode_scval(symbol("ResData")), encode_scval(symbol("ResConfig")), 1))
     instance_entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
     if config is None or instance_entry is None:
-        was, is_now = (Fields.of(entry.value, "ResData").time("last_time") for entry in changed(key, step))
+        was, is_now = (Fields.of(entry.value, "ResData").u64("last_time") for entry in changed(key, step))
         if was < is_now == step.time:
             raise UntriedError
         return

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, addresses
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
@@ -39,17 +39,26 @@ MAX_ZONE_MARKETS = 50_000
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
 
-_ONE = 10**7  # 7 decimals
-
 _VEC_OF_ONE = struct.pack(">III", scval.VEC, 1, 1)
 """How a vector of one value begins."""
 
 NO_CAP = 2**127 - 1
 """A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
 
-_CONFIG_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
-_SHOWN_FIELDS = (*_CONFIG_FIELDS, "max_util", "c_factor", "l_factor")
-_STATE_FIELDS = ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")
+POOL_CONFIG = {"status": Number(scval.U32), "bstop_rate": Number(scval.U32, most=10**7)}
+"""The numbers of a pool's ``Config``; the contract allows less of ``bstop_rate``: suppliers' rates are not negative."""
+
+_SHOWN_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity", "max_util", "c_factor", "l_factor")
+
+CONFIG = {name: Number(scval.U32) for name in (*_SHOWN_FIELDS, "index")} | {
+    "decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS)
+}
+"""The numbers of a ``ResConfig`` entry: 7 decimals, but ``reactivity``, ``index`` and ``decimals``."""
+
+STATE = dict.fromkeys(("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit"), AMOUNT) | {
+    "last_time": TIME
+}
+"""The numbers of a ``ResData`` entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +112,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
     storage = Fields(instance.storage, "pool instance")
     config = storage.struct("Config")
     generation = WASM_HASHES.get(instance.wasm_hash) or ("v2" if "min_collateral" in config else "v1")
-    status = config.u32("status")
-    backstop_rate = config.u32("bstop_rate")
-    if backstop_rate > _ONE:  # the contract allows less than this; more would make the suppliers' rate negative
-        raise DecodeError(f"pool instance.Config: field bstop_rate is {backstop_rate}, more than {_ONE}")
+    status, backstop_rate = config.numbers(POOL_CONFIG).values()
     return PoolInstance(
         generation=generation,
         wasm_hash=instance.wasm_hash.hex(),
@@ -168,19 +174,9 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
     """
     config = Fields.of(config_entry.value, "ResConfig")
     data = Fields.of(data_entry.value, "ResData")
-    reserve: dict[str, int | bool] = {name: config.u32(name) for name in _CONFIG_FIELDS}
-    reserve |= {name: data.i128(name) for name in _STATE_FIELDS}
-    reserve["last_time"] = data.time("last_time")
-    reserve["decimals"] = config.u32("decimals")
-    config.u32("index")  # by which the contract finds it in the list
-    reserve |= {name: config.u32(name) for name in ("max_util", "c_factor", "l_factor")}
+    reserve: dict[str, int | bool] = {**config.numbers(CONFIG), **data.numbers(STATE)}
     reserve["enabled"] = config.boolean("enabled") if "enabled" in config else True
     reserve["supply_cap"] = config.i128("supply_cap") if "supply_cap" in config else NO_CAP
-    for name in _STATE_FIELDS:
-        if reserve[name] < 0:
-            raise DecodeError(f"ResData: field {name} is negative")
-    if reserve["decimals"] > MAX_TOKEN_DECIMALS:
-        raise DecodeError(f"ResConfig: {reserve['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
     return reserve
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.fields import TIME, Fields, Number, addresses, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -46,8 +46,13 @@ DEFAULT_PRICE_AGE = 3_600
 
 _BPS = 10_000
 
-_INDEXES = ("liquidity_index", "variable_borrow_index")
-_RATES = ("current_liquidity_rate", "current_variable_borrow_rate")
+UNSIGNED = Number(scval.U128, 0, MAX_AMOUNT)
+RESERVE = {
+    **dict.fromkeys(("liquidity_index", "variable_borrow_index"), Number(scval.U128, 1, MAX_AMOUNT)),
+    **dict.fromkeys(("current_liquidity_rate", "current_variable_borrow_rate"), UNSIGNED),
+    "last_update_timestamp": TIME,
+}
+"""The numbers of an ``RDATA`` entry but its bitmap: 27 decimals, and unix seconds."""
 
 MODEL_FIELDS = (
     "base_variable_borrow_rate",
@@ -57,10 +62,12 @@ MODEL_FIELDS = (
 )
 """The parameters of a rate model, annual and with 27 decimals."""
 
+MODEL = dict.fromkeys(MODEL_FIELDS, UNSIGNED) | {"optimal_utilization_rate": Number(scval.U128, 0, 10**RAY_DECIMALS)}
+
 _DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
 """Where the rate contract's instance has them for reserves without parameters of their own."""
 
-RESERVE_NUMBERS = (*_INDEXES, *_RATES, "last_update_timestamp", "decimals", "reserve_factor")
+RESERVE_NUMBERS = (*RESERVE, "decimals", "reserve_factor")
 BITMAP_NUMBERS = (
     "ltv",
     "liquidation_threshold",
@@ -203,11 +210,7 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
     value with which the contract cannot compute. Fields that are not known are ignored: an upgrade may add some.
     """
     reserve = Fields.of(entry.value, "RDATA")
-    numbers = {name: amount(reserve, name, "RDATA") for name in (*_INDEXES, *_RATES)}
-    for name in _INDEXES:
-        if numbers[name] == 0:
-            raise DecodeError(f"RDATA: field {name} is 0")
-    numbers["last_update_timestamp"] = reserve.time("last_update_timestamp")
+    numbers = reserve.numbers(RESERVE)
     configuration = reserve.struct("configuration")
     what = "RDATA.configuration"
     low, high = (configuration.u128(name) for name in ("data_low", "data_high"))
@@ -251,19 +254,12 @@ def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, in
     A default that is not set is 0, as in the contract. Raises `DecodeError`, also where there is neither entry.
     """
     if own is not None:
-        fields = Fields.of(own.value, "APARAMS")
-        model = {name: amount(fields, name, "APARAMS") for name in MODEL_FIELDS}
-    elif instance is not None:
-        storage = Fields(instance_of(instance.contract_data()).storage, "rate contract instance")
-        model = {
-            name: amount(storage, key, "rate contract instance") if key in storage else 0
-            for name, key in _DEFAULTS.items()
-        }
-    else:
+        return Fields.of(own.value, "APARAMS").numbers(MODEL)
+    if instance is None:
         raise DecodeError("the reserve has neither APARAMS nor a rate contract")
-    if model["optimal_utilization_rate"] > 10**RAY_DECIMALS:
-        raise DecodeError(f"rate model: optimal_utilization_rate is {model['optimal_utilization_rate']}, above 1")
-    return model
+    storage = Fields(instance_of(instance.contract_data()).storage, "rate contract instance")
+    found = storage.numbers({key: MODEL[name] for name, key in _DEFAULTS.items() if key in storage})
+    return {name: found.get(key, 0) for name, key in _DEFAULTS.items()}
 
 
 def shown_parameters(reserve: ReserveEntry, model: dict[str, int], debt_ceiling: int) -> tuple[Parameter, ...]:
@@ -297,14 +293,6 @@ def reserve_configuration(entry: Entry, model: dict[str, int]) -> ReserveConfigu
     return (*values, *((scval.U128, model[name]) for name in MODEL_FIELDS))
 
 
-def amount(fields: Fields, name: str, what: str) -> int:
-    """An unsigned field of at most 38 digits. Raises `DecodeError`."""
-    value = fields.u128(name)
-    if value > MAX_AMOUNT:
-        raise DecodeError(f"{what}: field {name} is {value}, which has more than 38 digits")
-    return value
-
-
 def _bits(word: int, layout: dict[str, tuple[int, int, int]]) -> Iterator[Parameter]:
     for name, (first, width, decimals) in layout.items():
         value = word >> first & (1 << width) - 1
@@ -317,7 +305,5 @@ def _token_state(entry: Entry, what: str, asset: str, total: str) -> TokenState:
     if state is None:
         raise DecodeError(f"{what} instance: there is no State")
     fields = Fields.of(state, f"{what} State")
-    scaled = fields.i128(total)
-    if not 0 <= scaled <= MAX_AMOUNT:
-        raise DecodeError(f"{what} State: field {total} is {scaled}: negative, or of more than 38 digits")
+    scaled = fields.number(total, scval.I128, 0, MAX_AMOUNT)
     return TokenState(router=fields.address("pool_address"), asset=fields.address(asset), scaled=scaled)

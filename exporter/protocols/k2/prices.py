@@ -21,7 +21,7 @@ from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
-from exporter.protocols.k2.layout import MAX_RESERVES, PRICE_DECIMALS, amount
+from exporter.protocols.k2.layout import MAX_RESERVES, PRICE_DECIMALS, UNSIGNED
 
 FRESH = "get_asset_prices_vec_fresh"
 PLAIN = "get_asset_prices_vec"
@@ -93,7 +93,7 @@ def _quote(oracle: str, token: str, function: str, item: ScVal) -> Quote:
         return Quote(oracle, token, failure="the oracle has no price for this token")
     try:
         data = Fields.of(item, f"{function}()")
-        price, time = amount(data, "price", f"{function}()"), data.u64("timestamp")
+        price, time = data.number("price", *UNSIGNED), data.u64("timestamp")
         return Quote(oracle, token, PRICE_DECIMALS, price, time)
     except DecodeError as error:
         return Quote(oracle, token, failure=str(error), is_known=False)

@@ -12,7 +12,7 @@ from exporter.ledger.codec.fields import Fields, addresses
 from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
-from exporter.protocols.k2.layout import amount
+from exporter.protocols.k2.layout import UNSIGNED
 from exporter.tree.values import RewardReason
 
 MAX_TOKENS = 20
@@ -106,7 +106,7 @@ def _decode(entry: Entry | None) -> tuple[int, int] | None:
     fields = Fields.of(entry.value, "ARC")
     if not fields.boolean("is_active"):
         return None
-    return amount(fields, "emission_per_second", "ARC"), fields.u64("distribution_end")
+    return fields.number("emission_per_second", *UNSIGNED), fields.u64("distribution_end")
 
 
 def at(emissions: Emissions, time: int) -> Reward:

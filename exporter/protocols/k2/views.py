@@ -16,7 +16,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.k2.layout import amount
+from exporter.protocols.k2.layout import RESERVE
 
 VIEW = "get_current_reserve_data"
 BORROW_INDEX = "get_current_var_borrow_idx"
@@ -48,15 +48,16 @@ class K2Views(ProtocolViews):
         reserve = Fields.of(value, VIEW)
         low = reserve.struct("configuration").get("data_low")
         bits: int = expect(low or (scval.VOID, None), scval.U128, f"{VIEW}.configuration: field data_low")
-        liquidity, borrow = (amount(reserve, name, VIEW) for name in ("liquidity_index", "variable_borrow_index"))
+        numbers = reserve.numbers(RESERVE)
+        liquidity, borrow = numbers["liquidity_index"], numbers["variable_borrow_index"]
         supplied = _indexed(row["raw"]["total_supply_scaled"], liquidity)
         borrowed = _indexed(row["raw"]["total_debt_scaled"], borrow)
         pairs: dict[str, tuple[object, object]] = {
-            "accrued_to": (time, reserve.u64("last_update_timestamp")),
+            "accrued_to": (time, numbers["last_update_timestamp"]),
             "supply_index": (row["supply_index"], liquidity),
             "borrow_index": (row["borrow_index"], borrow),
-            "stored_supply_apr": (row["stored_supply_apr"], amount(reserve, "current_liquidity_rate", VIEW)),
-            "stored_borrow_apr": (row["stored_borrow_apr"], amount(reserve, "current_variable_borrow_rate", VIEW)),
+            "stored_supply_apr": (row["stored_supply_apr"], numbers["current_liquidity_rate"]),
+            "stored_borrow_apr": (row["stored_borrow_apr"], numbers["current_variable_borrow_rate"]),
             "total_supplied": (row["total_supplied"], supplied),
             "total_borrowed": (row["total_borrowed"], borrowed),
             "utilization_bps": (row["utilization_bps"], borrowed * _BPS // supplied if supplied else 0),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
@@ -29,7 +29,11 @@ WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e8
 MAX_RESERVES = 64
 """The one pool there is has three; a longer list is not one of Slender's."""
 
-_RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
+RESERVE = dict.fromkeys(("lender_ar", "lender_ir", "borrower_ar", "borrower_ir"), AMOUNT) | {
+    "last_update_timestamp": TIME
+}
+CONFIGURATION = {"util_cap": Number(scval.U32), "discount": Number(scval.U32), "liquidity_cap": AMOUNT}
+"""The numbers of ReserveData and of its ``configuration``."""
 _STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
@@ -121,13 +125,9 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
         raise DecodeError("the reserve is listed, but ReserveAssetKey has none of it")
     reserve = Fields.of(stored, "ReserveData")
     s_token, debt_token = _tokens(reserve)
-    numbers = {name: reserve.i128(name) for name in _RATES}
-    numbers["last_update_timestamp"] = reserve.time("last_update_timestamp")
     configuration = reserve.struct("configuration")
+    numbers = reserve.numbers(RESERVE) | configuration.numbers(CONFIGURATION) | pool.numbers
     numbers |= {name: int(configuration.boolean(name)) for name in ("is_active", "borrowing_enabled")}
-    numbers |= {name: configuration.u32(name) for name in ("util_cap", "discount")}
-    numbers["liquidity_cap"] = configuration.i128("liquidity_cap")
-    numbers |= pool.numbers
     for name, variant, of in (
         ("s_supply", "TokenSupply", s_token),
         ("debt_supply", "TokenSupply", debt_token),
@@ -135,9 +135,8 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     ):
         value = pool.get(variant, address(of))
         numbers[name] = 0 if value is None else expect(value, scval.I128, f"{variant} of {of}")
-    for name, number in numbers.items():
-        if number < 0:
-            raise DecodeError(f"ReserveData: {name} is negative")
+        if numbers[name] < 0:
+            raise DecodeError(f"{variant} of {of} is negative")
     decimals, feed = _feed(pool.get("PriceFeed", address(asset)))
     shown = tuple(parameters_of(configuration, _SHOWN))
     return Reserve(s_token, debt_token, numbers, decimals, feed, shown)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_of, variant_key
-from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, struct_map, symbol, u32, vec
 from exporter.ledger.observation import Entry
@@ -48,7 +48,7 @@ CONFIGURATION = (
 )
 """Keys of the controller's instance that are its configuration: all that its code writes there but its owner."""
 
-_RATES = (
+_RAY_FIELDS = (
     "base_borrow_rate",
     "max_borrow_rate",
     "mid_utilization",
@@ -56,15 +56,27 @@ _RATES = (
     "slope1",
     "slope2",
     "slope3",
+    "max_utilization",
 )
-_LIMITS = ("max_utilization",)
-_AMOUNTS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
 
-PARAMETERS = (*_RATES, *_LIMITS, "reserve_factor", "asset_decimals")
+PARAMETERS = dict.fromkeys(_RAY_FIELDS, AMOUNT) | {
+    "reserve_factor": Number(scval.U32, most=BPS),
+    "asset_decimals": Number(scval.U32, most=RAY_DECIMALS),
+}
 """The numbers of a ``Params`` entry: RAY, but ``reserve_factor`` in basis points and ``asset_decimals``."""
 
-STATE = (*_AMOUNTS, "last_timestamp")
+STATE = dict.fromkeys(("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index"), AMOUNT) | {
+    **dict.fromkeys(("borrow_index", "supply_index"), Number(scval.I128, 1, HIGHEST_INDEX)),
+    "last_timestamp": TIME,
+}
 """The numbers of a ``State`` entry: scaled amounts and indexes in RAY, ``cash`` in base units, milliseconds."""
+
+SPOKE_ASSET = {
+    **{name: Number(scval.U32) for name in ("loan_to_value", "liquidation_threshold", "liquidation_bonus")},
+    **dict.fromkeys(("supply_cap", "borrow_cap"), AMOUNT),
+}
+SPOKE_USAGE = dict.fromkeys(("supplied_scaled_ray", "borrowed_scaled_ray"), AMOUNT)
+"""What a spoke allows, in basis points and base units, and what its accounts have, in RAY."""
 
 
 class HubAsset(NamedTuple):
@@ -210,31 +222,17 @@ def decode_controller(entry: Entry) -> Controller:
 def decode_parameters(entry: Entry) -> HubParameters:
     """Decode a ``Params`` entry. Raises `DecodeError` naming the field, also for numbers that the contract refuses."""
     fields = Fields.of(entry.value, "Params")
-    numbers = {name: fields.i128(name) for name in (*_RATES, *_LIMITS)}
-    numbers |= {name: fields.u32(name) for name in ("reserve_factor", "asset_decimals")}
-    _none_negative(numbers, "Params")
-    if numbers["reserve_factor"] > BPS:
-        raise DecodeError(f"Params: field reserve_factor is {numbers['reserve_factor']}, above {BPS}")
-    if numbers["asset_decimals"] > RAY_DECIMALS:
-        raise DecodeError(f"Params: field asset_decimals is {numbers['asset_decimals']}, above {RAY_DECIMALS}")
-    scales = dict.fromkeys((*_RATES, *_LIMITS), RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4}
+    scales = dict.fromkeys(_RAY_FIELDS, RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4}
     return HubParameters(
         token=fields.address("asset_id"),
-        numbers=numbers,
+        numbers=fields.numbers(PARAMETERS),
         shown=tuple(parameters_of(fields, scales | {"is_flashloanable": 0})),
     )
 
 
 def decode_state(entry: Entry) -> dict[str, int]:
     """Decode a ``State`` entry to its numbers by field name. Raises `DecodeError` naming the field."""
-    fields = Fields.of(entry.value, "State")
-    numbers = {name: fields.i128(name) for name in _AMOUNTS}
-    _none_negative(numbers, "State")
-    for name in ("borrow_index", "supply_index"):
-        if not 0 < numbers[name] <= HIGHEST_INDEX:
-            raise DecodeError(f"State: field {name} is {numbers[name]}, not above 0 and at most {HIGHEST_INDEX}")
-    numbers["last_timestamp"] = fields.time("last_timestamp")
-    return numbers
+    return Fields.of(entry.value, "State").numbers(STATE)
 
 
 def decode_hub(entry: Entry | None) -> bool:
@@ -248,11 +246,9 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
     A spoke without an entry of its own takes nothing new, as one that is deprecated; without usage it has nothing.
     """
     fields = Fields.of(asset.value, "SpokeAsset")
-    used = None if usage is None else Fields.of(usage.value, "SpokeUsage")
-    numbers = {name: fields.u32(name) for name in ("loan_to_value", "liquidation_threshold", "liquidation_bonus")}
-    numbers |= {name: fields.i128(name) for name in ("supply_cap", "borrow_cap")}
-    numbers |= {name: 0 if used is None else used.i128(f"{name}_scaled_ray") for name in ("supplied", "borrowed")}
-    _none_negative(numbers, "SpokeAsset and SpokeUsage")
+    used = dict.fromkeys(SPOKE_USAGE, 0)
+    if usage is not None:
+        used = Fields.of(usage.value, "SpokeUsage").numbers(SPOKE_USAGE)
     return Spoke(
         number=number,
         deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
@@ -261,7 +257,9 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
         paused=fields.boolean("paused"),
         frozen=fields.boolean("frozen"),
         no_seize=fields.boolean("no_seize"),
-        **numbers,
+        supplied=used["supplied_scaled_ray"],
+        borrowed=used["borrowed_scaled_ray"],
+        **fields.numbers(SPOKE_ASSET),
     )
 
 
@@ -282,12 +280,6 @@ def _configured(entry: Entry | None) -> ScVal:
         return vec() if entry is None else entry.value
     except DecodeError:
         return vec()
-
-
-def _none_negative(numbers: dict[str, int], what: str) -> None:
-    for name, value in numbers.items():
-        if value < 0:
-            raise DecodeError(f"{what}: field {name} is negative")
 
 
 def _named(storage: Iterable[tuple[ScVal, ScVal]] | None) -> Iterator[tuple[str, ScVal]]:
