@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from exporter.backfill.together import Modules, projected_together
+from exporter.backfill.batch_projection import Modules, project_batch
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
@@ -159,7 +159,7 @@ def _replay(work: Segment) -> SegmentResult:
             outcomes[ledger] = Outcome(INCOMPLETE, ledger)
         else:
             read.append((ledger, close_time, found.reading.result))
-    together = projected_together([(close_time, readings) for _, close_time, readings in read])
+    together = project_batch([(close_time, readings) for _, close_time, readings in read])
     for (ledger, close_time, readings), modules in zip(read, together, strict=True):
         outcomes[ledger] = _outcome(readings, modules, ledger, close_time, work.settings.passphrase)
     return SegmentResult(tuple(sorted(outcomes.items())), unwatched, prover.finish())

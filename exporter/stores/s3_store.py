@@ -2,7 +2,7 @@
 
 - Every object is sent whole with one request; it is there when that was answered, for every reader.
 - Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
-  well (`s3_lease`). What is there already is not sent again (`Known`).
+  well (`s3_lease`). What is there already is not sent again (`SeenKeys`).
 - A few documents also have an extensionless path. Listings hide these copies.
 - The bulk of the writes goes out many at once, by threads that share one client.
 
@@ -55,7 +55,7 @@ Lister = Callable[[str, bool], Iterable[Entry]]
 """Lists a prefix; the flag says to leave out keys with a slash after it."""
 
 
-class Known:
+class SeenKeys:
     """What is in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
 
     A bucket is listed folder by folder, each when something is first to be written there. So what somebody removed or
@@ -163,7 +163,7 @@ class S3Store:
         self._clock = clock
         self._lock = Lock()
         self._lease: Lease | None = None
-        self._known: Known | None = None  # inside `exclusive` only
+        self._known: SeenKeys | None = None  # inside `exclusive` only
         self._digests_are_etags = True
 
     @property
@@ -282,7 +282,7 @@ class S3Store:
 
     # -- single objects -----------------------------------------------------------------------------------------
 
-    def _put_immutable(self, writer: Writer, known: Known, key: str, data: bytes) -> bool:
+    def _put_immutable(self, writer: Writer, known: SeenKeys, key: str, data: bytes) -> bool:
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
             return False
@@ -292,14 +292,14 @@ class S3Store:
             known.note_found(key)
         return placed.written
 
-    def _put_document(self, writer: Writer, known: Known, key: str, data: bytes) -> bool:
+    def _put_document(self, writer: Writer, known: SeenKeys, key: str, data: bytes) -> bool:
         written = self._put_known(writer, known, key, data, None)
         alias = alias_of(key)
         if alias is not None:
             self._put_known(writer, known, alias, data, key)
         return written
 
-    def _put_known(self, writer: Writer, known: Known, key: str, data: bytes, document: str | None) -> bool:
+    def _put_known(self, writer: Writer, known: SeenKeys, key: str, data: bytes, document: str | None) -> bool:
         """Write a document or an alias, conditional on what is known to be there."""
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
@@ -337,12 +337,12 @@ class S3Store:
         described = self._client.head(key)
         return described is not None and (described.etag, described.sha256) == (etag, etag_of(data))
 
-    def _learn(self, known: Known, key: str, data: bytes, placed: Placed) -> None:
+    def _learn(self, known: SeenKeys, key: str, data: bytes, placed: Placed) -> None:
         known.note(key, placed.etag)
         if placed.written and placed.etag != _md5(data):
             self._digests_are_etags = False
 
-    def _look_at(self, known: Known, key: str) -> None:
+    def _look_at(self, known: SeenKeys, key: str) -> None:
         described = self._client.head(key)
         if self._lease is not None:
             self._lease.confirm()
@@ -353,7 +353,7 @@ class S3Store:
     def _put_all(
         self,
         files: Iterable[tuple[str, bytes]],
-        put: Callable[[Writer, Known, str, bytes], bool],
+        put: Callable[[Writer, SeenKeys, str, bytes], bool],
         *,
         immutable: bool,
     ) -> Written:
@@ -400,8 +400,8 @@ class S3Store:
         if self._lease is not None:
             self._lease.check()
 
-    def _new_known(self) -> Known:
-        return Known(self._listed)
+    def _new_known(self) -> SeenKeys:
+        return SeenKeys(self._listed)
 
     def _listed(self, prefix: str, shallow: bool) -> Iterator[Entry]:
         yield from self._client.entries(prefix, shallow=shallow)

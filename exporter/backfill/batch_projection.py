@@ -17,7 +17,7 @@ from exporter.protocols.base import ProtocolModule, ProtocolReading
 Modules = Mapping[str, ProtocolModule]
 
 
-def projected_together(ledgers: Sequence[tuple[int, Sequence[ProtocolReading]]]) -> list[Modules]:
+def project_batch(ledgers: Sequence[tuple[int, Sequence[ProtocolReading]]]) -> list[Modules]:
     """For each ledger, by its close time and readings, the modules to compute its table with.
 
     They give what the protocols' own modules give; where a pool has no result, they are these.
