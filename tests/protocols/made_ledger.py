@@ -151,11 +151,15 @@ def stellar_asset(label: str) -> Written:
     return instance(contract(label), list(template.items()), executable=scval.STELLAR_ASSET)
 
 
+def balance_at(token: str, holder: str, amount: int) -> Written:
+    """What a contract has of a Stellar asset, by their strkeys."""
+    rights = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
+    return entry(token, vec(symbol("Balance"), address(holder)), struct_map({"amount": i128(amount), **rights}))
+
+
 def balance(label: str, holder: str, amount: int) -> Written:
     """What a contract has of a Stellar asset; both are given by label."""
-    rights = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
-    key = vec(symbol("Balance"), address(contract(holder)))
-    return entry(contract(label), key, struct_map({"amount": i128(amount), **rights}))
+    return balance_at(contract(label), contract(holder), amount)
 
 
 def bare_token(token: str) -> Written:

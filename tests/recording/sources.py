@@ -23,7 +23,7 @@ from exporter.ledger.codec.entries import (
     variant_key,
 )
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, encode_scval, struct_map, symbol, vec
+from exporter.ledger.codec.scval_encode import address, encode_scval, struct_map, symbol, vec
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.ledger.stored_source import StoredSource
@@ -34,7 +34,7 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.protocols.contract_states import CANDIDATES, Answered, State, states
-from tests.recording.entries import Entry, balance, instance, stored
+from tests.protocols.made_ledger import Written, balance_at, entry, instance
 
 MAINNET_POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 TESTNET_POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
@@ -122,14 +122,14 @@ def mainnet(folder: Path) -> Part:
     )
 
 
-def _factory(factory: str, backstop: str) -> Iterator[Entry]:
+def _factory(factory: str, backstop: str) -> Iterator[Written]:
     """The factory, of which the snapshot has nothing: its code, and its word that it deployed the pool."""
     blnd = "CD25MNVTZDL4Y3XBCPCJXGXATV5WUHHOWMYFF4YBEGU5FCPGMYTVG5JY"
     pool_code: ScVal = (scval.BYTES, POOL_CODE)
     meta = struct_map({"backstop": address(backstop), "blnd_id": address(blnd), "pool_hash": pool_code})
     pairs = [(symbol("IsInit"), (scval.BOOL, True)), (symbol("PoolMeta"), meta)]
-    yield stored(factory, INSTANCE_KEY, instance(FACTORY_CODE, pairs))
-    yield stored(factory, vec(symbol("Contracts"), address(MAINNET_POOL)), (scval.BOOL, True))
+    yield instance(factory, pairs, FACTORY_CODE)
+    yield entry(factory, vec(symbol("Contracts"), address(MAINNET_POOL)), (scval.BOOL, True))
 
 
 def testnet(folder: Path) -> Part:
@@ -250,7 +250,7 @@ def peridot(folder: Path) -> Part:
     kept = recorded(calls, lambda call: call.contract in own and call.function != "get_price_usd")
     for vault, token in zip(vaults, tokens, strict=True):  # a vault that nobody used has no balance yet
         key = variant_key(token, "Balance", address(vault))
-        entries.setdefault(key, RawEntry(balance(token, vault, 0)[1], state.snapshot.ledger, None))
+        entries.setdefault(key, RawEntry(balance_at(token, vault, 0)[1], state.snapshot.ledger, None))
     snapshot = state.snapshot
     oracles = {str(state.answers["oracle"])}
     return Part(

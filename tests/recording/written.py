@@ -13,9 +13,8 @@ from typing import Final
 from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import RECORDED_PASSPHRASE, native_asset
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.scval import STELLAR_ASSET, ContractInstance, ScVal
+from exporter.ledger.codec.scval import STELLAR_ASSET, ScVal
 from exporter.ledger.codec.scval_encode import (
-    INSTANCE_KEY,
     VOID,
     address,
     encode_scval,
@@ -30,7 +29,7 @@ from exporter.ledger.codec.scval_encode import (
 from exporter.ledger.source import RawEntry
 from exporter.localnet.oracle import ORACLE
 from exporter.protocols.slender.layout import WASM_HASH as SLENDER_CODE
-from tests.recording.entries import Entry, balance, instance, stored
+from tests.protocols.made_ledger import Written, balance_at, entry, instance
 from tests.recording.sources import Part, code_of
 
 ADMIN: Final = strkey.encode(strkey.ACCOUNT, code_of("administrator"))
@@ -51,14 +50,14 @@ class Token:
             return native_asset(RECORDED_PASSPHRASE)
         return made_address(f"recorded network token {self.symbol}")
 
-    def entry(self) -> Entry:
+    def entry(self) -> Written:
         """The contract's instance: of a Stellar asset with 7 decimals, and of a token of the SDK with others."""
         name = "native" if self.symbol == "XLM" else f"{self.symbol}:{ADMIN}"
         fields = {"decimal": u32(self.decimals), "name": string(name), "symbol": string(name.partition(":")[0])}
         metadata = (symbol("METADATA"), struct_map(fields))
         admin = (vec(symbol("Admin")), address(ADMIN))
         if self.decimals != 7:
-            return stored(self.address, INSTANCE_KEY, instance(code_of("token"), [metadata, admin]))
+            return instance(self.address, [metadata, admin], code_of("token"))
         if self.symbol == "XLM":
             info, owned = vec(symbol("Native")), []
         else:
@@ -68,9 +67,7 @@ class Token:
             info = vec(symbol(f"AlphaNum{size}"), struct_map({"asset_code": code, "issuer": issuer}))
             owned = [admin]
         storage = (metadata, *owned, (vec(symbol("AssetInfo")), info))
-        return stored(
-            self.address, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(STELLAR_ASSET, None, None, storage))
-        )
+        return instance(self.address, storage, executable=STELLAR_ASSET)
 
 
 TOKENS: Final = {
@@ -91,7 +88,7 @@ TOKENS: Final = {
 SLENDER: Final = made_address("recorded network slender pool")
 
 
-def slender(time: int) -> Iterator[Entry]:
+def slender(time: int) -> Iterator[Written]:
     """A pool with the configuration of mainnet's, and three reserves."""
     nine = 10**9
     reserves = (
@@ -162,9 +159,9 @@ def slender(time: int) -> Iterator[Entry]:
                 {"asset_decimals": u32(7), "feeds": vec(struct_map(feed)), **bounds}
             ),
         }
-        yield stored(SLENDER, vec(symbol("TokenBalance"), address(token), address(shares)), i128(cash * 10**7))
+        yield entry(SLENDER, vec(symbol("TokenBalance"), address(token), address(shares)), i128(cash * 10**7))
     pairs = sorted(storage.items(), key=lambda pair: encode_scval(pair[0]))
-    yield stored(SLENDER, INSTANCE_KEY, instance(SLENDER_CODE, pairs))
+    yield instance(SLENDER, pairs, SLENDER_CODE)
 
 
 ALULA: Final = made_address("recorded network alula market")
@@ -172,7 +169,7 @@ _MANAGER: Final = made_address("recorded network alula manager")
 ALULA_CODE: Final = code_of("alula market")
 
 
-def alula(time: int) -> Iterator[Entry]:
+def alula(time: int) -> Iterator[Written]:
     """A market with three pools, a curve each; a supply share is worth about 0.1, as in the live readings."""
     pools = (
         # token, available, borrowed, collateral, debt shares in units; curve
@@ -195,11 +192,11 @@ def alula(time: int) -> Iterator[Entry]:
         "UpdateInQueuePeriod": u64(43_200),
     }
     pairs = [(vec(symbol(name)), value) for name, value in settings.items()]
-    yield stored(ALULA, INSTANCE_KEY, instance(ALULA_CODE, pairs))
-    yield stored(_MANAGER, INSTANCE_KEY, instance(code_of("alula manager"), [(vec(symbol("Admin")), address(ADMIN))]))
-    yield stored(_MANAGER, vec(symbol("DeployedMarket"), address(ALULA)), u64(43_200))
+    yield instance(ALULA, pairs, ALULA_CODE)
+    yield instance(_MANAGER, [(vec(symbol("Admin")), address(ADMIN))], code_of("alula manager"))
+    yield entry(_MANAGER, vec(symbol("DeployedMarket"), address(ALULA)), u64(43_200))
     addresses = [address(TOKENS[name].address) for name, *_ in pools]
-    yield stored(ALULA, vec(symbol("AllPools")), vec(*addresses))
+    yield entry(ALULA, vec(symbol("AllPools")), vec(*addresses))
     for (name, available, borrowed, collateral, debts, curve), token in zip(pools, addresses, strict=True):
         amounts = {
             "borrow_apr_bps": 700,
@@ -226,8 +223,8 @@ def alula(time: int) -> Iterator[Entry]:
             "token_decimals": u32(7),
             "token_symbol": string("native" if name == "XLM" else name),
         }
-        yield stored(ALULA, vec(symbol("Pool"), token), struct_map(fields))
-        yield balance(TOKENS[name].address, ALULA, (available + collateral) * 10**7)
+        yield entry(ALULA, vec(symbol("Pool"), token), struct_map(fields))
+        yield balance_at(TOKENS[name].address, ALULA, (available + collateral) * 10**7)
 
 
 def alula_configuration(curve: tuple[int, ...], reactivity: int) -> ScVal:
