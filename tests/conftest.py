@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as ``real`` exactly the tests that ask for data beside the checkout."""
+    """Mark as ``real`` exactly the tests that ask for data next to the checkout."""
     for item in items:
         if REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("real")
@@ -67,7 +67,7 @@ def project_root() -> Path:
 
 @pytest.fixture(scope="session")
 def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
-    """The real mainnet entries of ledger 55,261,759, beside the folder of real data; skips where they are not."""
+    """The real mainnet entries of ledger 55,261,759, next to the folder of real data; skips where they are not."""
     if _SNAPSHOT_OVERRIDE:
         path = Path(_SNAPSHOT_OVERRIDE)
         if not path.is_file():

@@ -1,7 +1,7 @@
 """What a bucket costs, by a formula over what a run writes: ``python -m tests.costs`` prints the tables of the docs.
 
 ``python -m tests.costs --measure`` publishes recorded networks of two sizes, twice each, and prints `SMALL` and `LARGE`
-anew; that takes some seconds. Everything between and beyond the two is the straight line through them.
+again; that takes some seconds. Everything between and beyond the two is the straight line through them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class RunSize:
 
     Attributes:
         pools: pools in the run.
-        documents: files that every run writes anew under the same key.
+        documents: files that every run writes again under the same key.
         aliases: copies of documents under their extensionless path, in buckets.
         pages: new immutable pages, kept for the retention time.
-        histories: documents of histories in one length of bucket, which are written anew when a bucket of it closes.
+        histories: documents of histories in one length of bucket, which are written again when a bucket of it closes.
         document_bytes: bytes of the documents and their aliases.
         page_bytes: bytes of the pages.
     """
@@ -68,7 +68,7 @@ LARGE = RunSize(
 
 
 def size_at(pools: int) -> RunSize:
-    """The size of a run with so many pools, on the line through the two that were measured."""
+    """The size of a run with this many pools, on the line through the two that were measured."""
 
     def at(name: str) -> int:
         low: int = getattr(SMALL, name)
@@ -193,7 +193,7 @@ def _objects(store: Store) -> dict[str, bytes]:
 
 
 def written(page: str) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables made again."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"

@@ -1,4 +1,4 @@
-"""Real ledger data beside the checkout: where it lies, and how its public originals are fetched and verified.
+"""Real ledger data next to the checkout: where it lies, and how its public originals are fetched and verified.
 
 ``python -m tests.real_data FOLDER`` brings the originals that tests/real_data.txt lists into a folder, each checked
 against its size and SHA-256. What is there already, whole, is not fetched again.

@@ -1,4 +1,4 @@
-"""The suites that are too slow, or need too much, for every change: runs one, and tells of all what became of them.
+"""The suites that are too slow, or need too much, for every change: runs one, and says of all what became of them.
 
 ``scripts/suite NAME`` runs one and leaves ``build/suites/NAME.json``; ``scripts/suite --summary`` makes a table of
 these files, and fails where a suite failed or ended before it had run a test. Standard library only: it runs before
@@ -32,7 +32,7 @@ PACKAGES = {
     "test-templates": ["prometheus"],
     "test-slow": ["nginx-light", "openssl"],
 }
-"""Debian's packages that a suite needs, beside what GitHub's machines have: Go, Node, Rust, Chromium."""
+"""Debian's packages that a suite needs, next to what GitHub's machines have: Go, Node, Rust, Chromium."""
 
 PASSED, FAILED, NOT_RUN, DIED = "passed", "failed", "not run", "could not be run"
 

@@ -32,7 +32,7 @@ class TestLoad:
         assert (1, 5, 10, 20, 50, 100, 200) == settings.output.page_sizes
 
     def test_precedence(self, tmp_path: Path) -> None:
-        """A flag beats the environment, which beats the file; each key tells its origin."""
+        """A flag beats the environment, which beats the file; each key says its origin."""
         path = write(tmp_path, '[output]\nuri = "file"\nretention_hours = 48\n[network]\nname = "testnet"\n')
         environment = {"EXPORTER_OUT": "environment", "EXPORTER_NETWORK": "local"}
 

@@ -41,7 +41,7 @@ def test_costs_are_those_of_the_formula() -> None:
 
 
 def test_prices_are_those_that_the_page_names() -> None:
-    """Every price in the formula is stated beside the tables."""
+    """Every price in the formula is stated next to the tables."""
     prices = (costs.PER_1000_PUTS, costs.PER_1000_GETS, costs.PER_GIGABYTE_MONTH, costs.PER_GIGABYTE_OUT)
 
     assert [] == [price for price in (*prices, costs.PER_10000_QUESTIONS) if f"{price:g}" not in TEXT]

@@ -78,8 +78,8 @@ class Behaviour:
       is a balanced endpoint that goes round the nodes, so its latest ledger goes backwards when the lags differ.
     * ``latency``: seconds before a request is looked at.
     * ``fail_rate``: the share of requests that fail, half with HTTP 503, half with error -32603; from ``seed``.
-    * ``advance_every_requests``: the chain closes a ledger after each so many calls.
-    * ``advance_every_seconds``: and one each so many seconds of the wall clock.
+    * ``advance_every_requests``: the chain closes a ledger each time this many calls were made.
+    * ``advance_every_seconds``: and one each time this many seconds have passed.
 
     ``calls`` is the log, newest last, of a bounded length; ``counts`` counts all calls by method.
     """

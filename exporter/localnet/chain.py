@@ -77,7 +77,7 @@ class Chain:
     ) -> None:
         """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with the given entries.
 
-        So many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened.
+        This many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened.
         The entries keep their own ``last_modified``, and ``live_until`` is their true one. ``window`` is how many
         ledgers back from the latest stay answered for; ``event_window`` is the same for events, where it is less.
         """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
 EVICTED_AFTER = 12
-"""So many ledgers after its last one an expired entry is evicted."""
+"""How many ledgers after its last one an expired entry is evicted."""
 
 _word, _long = struct.Struct(">I").pack, struct.Struct(">q").pack
 _NOTHING = bytes(4)

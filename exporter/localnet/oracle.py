@@ -29,7 +29,7 @@ ORACLE: Final = made_address("recorded network oracle")
 CODE: Final = bytes.fromhex("df88820e231ad8f3027871e5dd3cf45491d7b7735e785731466bfc2946008608")
 DECIMALS: Final = 14
 RESOLUTION: Final = 300  # seconds
-RECORDS: Final = 4  # so many updates back a mean looks, with one to spare
+RECORDS: Final = 4  # this many updates back a mean looks, with one to spare
 
 
 def assets_of(tokens: Sequence[str]) -> list[ScVal]:

@@ -29,7 +29,7 @@ def by_protocol(network: RecordedNetwork) -> Iterator[list[Pool]]:
 
 
 def live_through(network: RecordedNetwork, ledgers: int, folder: Path) -> StartState:
-    """Let a network close so many ledgers, and write them into a lake; gives the state before."""
+    """Let a network close this many ledgers, and write them into a lake; gives the state before."""
     chain = network.chain
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     state = StartState(

@@ -48,15 +48,15 @@ Event = tuple[str, tuple[ScVal, ...], ScVal]
 
 
 def copies_for(pools: int) -> int:
-    """How many copies of Blend's markets make at least so many pools."""
+    """How many copies of Blend's markets make at least this many pools."""
     return 1 + max(-(-(pools - RECORDED_POOLS) // POOLS_OF_A_COPY), 0)
 
 
 class RecordedNetwork(LocalNetwork):
     """The recorded markets as a network; ``pools`` are those that move.
 
-    * ``copies``: each of Blend's markets so many times, under other addresses, which the factory's events name.
-    * ``moves_per_ledger``: so many pools change in a ledger; ``prices_move`` says whether the oracle writes.
+    * ``copies``: each of Blend's markets this many times, under other addresses, which the factory's events name.
+    * ``moves_per_ledger``: this many pools change in a ledger; ``prices_move`` says whether the oracle writes.
     * ``without``: keys of entries that are not there; ``archived``: keys of those whose life has ended.
     """
 

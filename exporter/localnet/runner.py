@@ -1,4 +1,4 @@
-"""The embedded RPC server on a real socket: in a thread beside a client, or until somebody stops it."""
+"""The embedded RPC server on a real socket: in a thread next to a client, or until somebody stops it."""
 
 from __future__ import annotations
 

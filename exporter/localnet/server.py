@@ -23,7 +23,7 @@ from exporter.localnet.rpc import INVALID_REQUEST, PARSE_ERROR, Node, Params, Rp
 MAX_BODY_BYTES = 512 * 1024
 
 
-class _HttpFailure(Exception):  # noqa: N818 - it ends a request, and is no error of the program
+class _HttpFailure(Exception):  # noqa: N818 - it ends a request, and is not an error of the program
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.name)
         self.failure = failure

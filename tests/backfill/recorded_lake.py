@@ -76,7 +76,7 @@ def make_lake(
     events: Mapping[int, Callable[[RecordedNetwork], object]] | None = None,
     **writer: Any,
 ) -> RecordedLake:
-    """Let a network move on by so many ledgers, with a live run at some; ``events`` happen instead of its own moves.
+    """Let a network move on by this many ledgers, with a live run at some; ``events`` happen instead of its own moves.
 
     Its contracts answer what entries say and nothing else, since a lake has no other answers to compare with.
     """

@@ -67,7 +67,7 @@ class TestRunAll:
             list(run_all(fragile, double, range(5, 9), 1))
 
     def test_work_is_taken_up_as_there_is_room(self) -> None:
-        """Of a long stream only so many pieces are held at a time."""
+        """Of a long stream only this many pieces are held at a time."""
         taken: list[int] = []
 
         def stream() -> Iterator[int]:

@@ -174,7 +174,7 @@ def test_processes_and_a_killed_worker(lake: RecordedLake, whole: MemoryStore, t
 
 
 class FullAfter(MemoryStore):
-    """A store that refuses every write after so many."""
+    """A store that refuses every write after this many."""
 
     left = 0
 

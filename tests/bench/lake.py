@@ -25,7 +25,7 @@ from tests import real_data
 from tests.bench.table import Row, in_turn
 
 CONTRACTS = 123
-"""So many contracts of mainnet's lending markets are watched as a whole."""
+"""How many contracts of mainnet's lending markets are watched as a whole."""
 
 _REAL = {51_000_294: "ledgers/ledger-51000294*", 57_500_008: "ledgers/ledger-57500008*"}
 

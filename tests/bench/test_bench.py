@@ -41,7 +41,7 @@ def test_table() -> None:
 
 
 def test_in_turn() -> None:
-    """Both are run as often, and what takes longer is so many times as slow."""
+    """Both are run as often, and what takes longer is this many times as slow."""
     ran: list[str] = []
     ours, theirs, ratios = in_turn(lambda: ran.append("ours"), lambda: ran.append("theirs"), 4)
 
@@ -50,7 +50,7 @@ def test_in_turn() -> None:
 
 
 def test_a_benchmark_that_cannot_be_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where something is missing, it is said what, and the exit code is 1; a name that is none of them is refused."""
+    """Where something is missing, it is said what, and the exit code is 1; any other name is refused."""
 
     def missing(_: bool) -> list[Row]:
         raise RuntimeError("wrk is not installed")

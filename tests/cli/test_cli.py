@@ -38,7 +38,7 @@ def exporter(*arguments: str, cwd: Path, **environment: str) -> subprocess.Compl
 
 @contextmanager
 def serving(*arguments: str, cwd: Path) -> Iterator[str]:
-    """A command that serves until it is interrupted; gives the URL that it tells."""
+    """A command that serves until it is interrupted; gives the URL that it says."""
     server = subprocess.Popen(
         [sys.executable, "-m", "exporter", *arguments],
         cwd=cwd,

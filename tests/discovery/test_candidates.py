@@ -91,7 +91,7 @@ def test_found_before() -> None:
 
 
 def test_pools_of_one_market() -> None:
-    """Pools that nothing lists are candidates beside their market, each once."""
+    """Pools that nothing lists are candidates next to their market, each once."""
     found = [Candidate("blend", contract("A"), Origin.EVENT, pool) for pool in ("1-x", "2-x", "1-x")]
     named = candidates(settings_of(), KNOWN, PROTOCOLS, found=found)["blend"]
 

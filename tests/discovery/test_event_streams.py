@@ -132,7 +132,7 @@ def test_oldest_ledger_that_runs_away() -> None:
 
 
 def test_foreign_events() -> None:
-    """Events that were not asked for, of other contracts or topics, name nothing and are told of once."""
+    """Events that were not asked for, of other contracts or topics, name nothing and are reported once."""
     page = end(event("A"), event("B", factory=contract("spam")), event("C", topic="other"))
     found = follow(Scripted(page), {STREAM: 600})
 
@@ -159,7 +159,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, events: int) -> Non
 
 
 def test_candidates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood of events makes only so many candidates."""
+    """A flood of events makes only this many candidates."""
     monkeypatch.setattr("exporter.discovery.event_streams.MAX_CANDIDATES", 2)
 
     assert 2 == len(follow(Scripted(end(*(event(f"{number}") for number in range(9)))), {STREAM: 600}).candidates)

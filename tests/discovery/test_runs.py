@@ -79,7 +79,7 @@ class TestRuns:
         assert lost not in json.dumps(facts)
 
     def test_market_that_vanishes(self, tmp_path: Path) -> None:
-        """A market that is gone from the chain stays remembered, and is reported absent, which is no failure."""
+        """A market that is gone from the chain stays remembered, and is reported absent, which is not a failure."""
         network = RecordedNetwork()
         gone = network.deploy("gone")
         with running(create_app(network)) as url:
@@ -182,7 +182,7 @@ class TestFaults:
 
         assert 0 == code
         assert fake not in published_markets(tmp_path)
-        assert 2 == behaviour.counts["getEvents"]  # one that tells the oldest ledger, one page
+        assert 2 == behaviour.counts["getEvents"]  # one that says the oldest ledger, one page
 
     def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
         """A contract that the factory's event names and its records do not is not read, and said to be left out."""

@@ -1,4 +1,4 @@
-"""Histories in plain Python: what every bucket, page and cursor must be, computed anew from all observations."""
+"""Histories in plain Python: what every bucket, page and cursor must be, computed again from all observations."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def pages_of(rows: Sequence[Mapping[str, Any]], bucket: str, now: int) -> list[l
     """How the buckets of a history are cut into pages at a time, the newest document first.
 
     Only closed buckets are in them. A page is the buckets of one span; the newest document has the newest span that has
-    any, and so many before it that have any.
+    any, and this many before it that have any.
     """
     spans: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:

@@ -84,7 +84,7 @@ def _observation(random: Random, place: tuple[str, str], ledger: int, time: int)
 
 
 def places(markets: int, pools: int) -> list[tuple[str, str]]:
-    """Made pools: each market has so many."""
+    """Made pools: each market has this many."""
     return [(contract(market + 1), contract(100 + pool)) for market in range(markets) for pool in range(pools)]
 
 

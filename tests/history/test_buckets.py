@@ -22,7 +22,7 @@ PRICES = st.none() | st.tuples(st.integers(1, 10**20), st.sampled_from([0, 7, 14
 
 
 def test_lengths_are_those_of_the_api() -> None:
-    """The buckets are those that the API names, with their seconds, and pages of so many of each."""
+    """The buckets are those that the API names, with their seconds, and pages of this many of each."""
     assert LENGTHS == {bucket.name: bucket.seconds for bucket in BUCKETS}
     assert PAGE_BUCKETS == {bucket.name: bucket.page_buckets for bucket in BUCKETS}
     assert LONGEST.name == "1w"

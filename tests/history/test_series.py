@@ -38,7 +38,7 @@ def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int
     [(30, 5, 3), (40, 3000, 1), pytest.param(400, 60, 2, marks=pytest.mark.slow)],
 )
 def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools: int) -> None:
-    """Over many runs, of which some die and some find their state lost, every page is as if computed anew."""
+    """Over many runs, of which some die and some find their state lost, every page is as if computed again."""
     random = Random(runs + mean_minutes)
     historian = Historian(MemoryStore())
     everything = places(1, pools)
@@ -156,7 +156,7 @@ def test_time_does_not_go_backwards(ledger: int, time: int) -> None:
 
 
 def regular(length: int, count: int) -> pl.DataFrame:
-    """Observations of one pool, one in each of so many buckets."""
+    """Observations of one pool, one in each of this many buckets."""
     place = places(1, 1)
     rows = observations_of(frame_of(observe(Random(5), place, LEDGER, MONDAY), LEDGER, MONDAY))
     runs = pl.DataFrame(

@@ -414,7 +414,7 @@ class Player:
     def _amount(self, asset: str) -> int:
         config, _ = self.world.reserve(asset)
         decimals = Fields.of(decode_contract_data(config.data).value, "ResConfig").u32("decimals")
-        if self.seed % 2:  # with every other seed the reserves stay small beside what is borrowed
+        if self.seed % 2:  # with every other seed the reserves stay small next to what is borrowed
             one: int = 10**decimals
             return one + int(self._total(asset, "b_supply", "b_rate") * 0.3 * self.chance.random())
         amount: float = 10 ** self.chance.uniform(max(0, decimals - 4), min(decimals + 6, 22))

@@ -2,7 +2,7 @@
 
 A Cargo.lock names the registry that it was made with, so none is kept. ``python -m tests.host.crates FOLDER`` gives the
 copy of tests/host/machine in FOLDER one that has exactly the crates of tests/host/machine/crates.txt;
-``--write`` makes that list anew from what cargo resolves today.
+``--write`` makes that list again from what cargo resolves today.
 """
 
 from __future__ import annotations

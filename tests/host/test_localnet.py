@@ -1,4 +1,4 @@
-"""The embedded network with the real host behind it, and what it answers beside what the host does."""
+"""The embedded network with the real host behind it, and what it answers next to what the host does."""
 
 from __future__ import annotations
 

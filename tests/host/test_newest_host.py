@@ -1,4 +1,4 @@
-"""The host of the newest protocol beside that of the archive's: the same contracts give the same."""
+"""The host of the newest protocol next to that of the archive's: the same contracts give the same."""
 
 from __future__ import annotations
 

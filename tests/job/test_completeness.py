@@ -137,7 +137,7 @@ def test_renamed_code(tmp_path: Path) -> None:
 
 
 def test_a_forged_record(tmp_path: Path) -> None:
-    """A contract that is no factory vouches for a copy of a pool: it is excluded, and the run is not refuted."""
+    """A contract that is not a factory vouches for a copy of a pool: it is excluded, and the run is not refuted."""
 
     def change(entries: Entries) -> None:
         copied(BLEND_V2)(entries)
@@ -162,7 +162,7 @@ def test_a_copy_of_code_without_factories(tmp_path: Path) -> None:
 
 
 def test_a_tombstoned_pool(tmp_path: Path) -> None:
-    """A pool whose instance is gone from the state is no market, though its factory keeps the record."""
+    """A pool whose instance is gone from the state is not a market, though its factory keeps the record."""
     complete, unproven = compared(tmp_path, MARKETS - {BLEND_V2}, newest=[DEAD + instance_key(BLEND_V2)])
 
     assert (len(MARKETS) - 1, {}) == (complete.markets, unproven.counts)

@@ -123,7 +123,7 @@ def test_the_newest_checkpoint_that_can_be_proven_is_read(real_data: Path, tmp_p
 
 
 def test_the_proof_of_a_reading_is_kept_with_it(made: tuple[SignedArchive, Path, FromArchive]) -> None:
-    """What is proven of the ledger can be published beside its rows."""
+    """What is proven of the ledger can be published next to its rows."""
 
     _, _, given = made
     settings = settings_for()

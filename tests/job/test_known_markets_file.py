@@ -79,7 +79,7 @@ class TestKeeping:
         assert [True, False] == [save_memory(store, memory_of(known())) for _ in range(2)]
 
     def test_two_runs_at_once(self) -> None:
-        """What another run remembered meanwhile is kept beside what this one did; of cursors the further one."""
+        """What another run remembered meanwhile is kept next to what this one did; of cursors the further one."""
         store = MemoryStore()
         one, two = memory_of(known()), memory_of(known(B))
         one.streams["blend", FACTORY, ("deploy",)] = 90
@@ -251,7 +251,7 @@ class TestLearning:
         assert [] == learn(Memory(NETWORK), [self.reading(A)], (), [("blend", A, None)], 100)
 
     def test_pools(self) -> None:
-        """A pool that nothing lists is kept beside its market, once it is a member of it."""
+        """A pool that nothing lists is kept next to its market, once it is a member of it."""
         memory = Memory(NETWORK)
         tried = [Candidate("blend", A, Origin.EVENT, pool) for pool in ("1-x", "2-x")]
         found = learn(memory, [self.reading(A, members=("1-x",))], tried, [("blend", A, None)], 100)

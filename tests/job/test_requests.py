@@ -96,7 +96,7 @@ def test_all_is_read(network: RecordedNetwork, runs: list[Counted]) -> None:
 
 
 def test_requests_for_entries(runs: list[Counted]) -> None:
-    """At most ceil(keys / 200), and one for each wave, also in the first run: what events name is asked for beside."""
+    """At most ceil(keys / 200), and one for each wave, also in the first run: what events name is asked for in addition."""
     for each in runs:
         keys = each.read.certificate.keys
         assert each.methods["getLedgerEntries"] <= -(-keys // MAX_KEYS_PER_REQUEST) + len(WAVES)
@@ -113,7 +113,7 @@ def test_calls(runs: list[Counted]) -> None:
             "lastprice": len(single),
             "get_asset_prices_vec_fresh": 1,  # all reserves of K2
             "quotes": 1,  # all tokens of XOXNO
-            "balance": 2,  # of the aTokens of K2 whose token is no Stellar asset
+            "balance": 2,  # of the aTokens of K2 whose token is not a Stellar asset
         } == each.calls
         assert each.calls.total() == each.methods["simulateTransaction"]
 

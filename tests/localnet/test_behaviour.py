@@ -48,7 +48,7 @@ def test_a_balanced_endpoint_goes_backwards() -> None:
 
 
 def test_the_chain_advances_by_calls() -> None:
-    """After each so many calls, of whatever method, the chain closes a ledger."""
+    """Each time this many calls of any method were made, the chain closes a ledger."""
     rpc = rpc_of(advance_every_requests=3)
 
     assert [START, START, START, START + 1, START + 1, START + 1, START + 2] == [latest(rpc) for _ in range(7)]

@@ -214,7 +214,7 @@ def test_wrong_filters(events_rpc: LocalRpc, filters: Any, message: str) -> None
 
 @pytest.mark.parametrize("transaction", [None, "", 5, "AAAA"])
 def test_transactions_that_cannot_be_simulated(rpc: LocalRpc, transaction: Any) -> None:
-    """What is no transaction is a result with an error, and no JSON-RPC error (docs/rpc.md, "Simulation")."""
+    """What is not a transaction is a result with an error, and no JSON-RPC error (docs/rpc.md, "Simulation")."""
     result = rpc.result("simulateTransaction", transaction=transaction)
 
     assert {"error": "Could not unmarshal transaction", "latestLedger": 0} == result

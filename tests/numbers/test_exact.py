@@ -264,7 +264,7 @@ def test_power_equals_python_integers(values: list[int], exponent: int, scale: i
 
 @given(st.lists(st.tuples(st.none() | bases, st.none() | st.integers(0, 300)), max_size=8))
 def test_power_with_an_exponent_for_each_row(rows: list[Row]) -> None:
-    """Each row may have its own exponent; a row with a small one does not overflow beside one with a large one."""
+    """Each row may have its own exponent; a row with a small one does not overflow next to one with a large one."""
     agree(
         lambda base, exponent: exact.power_floor(base, exponent, 10**18),
         lambda base, exponent: power(base, exponent, 10**18),
@@ -294,7 +294,7 @@ def test_power_of_a_rate_per_second(apr_bps: int, seconds: int, expected: int) -
 
 
 def test_power_does_not_square_beyond_its_last_bit() -> None:
-    """A base whose square fits no column has a first power, beside rows with other exponents."""
+    """A base whose square fits no column has a first power, next to rows with other exponents."""
     base = exact.column([INT128_MAX, INT128_MIN, 3 * 10**18])
 
     assert [INT128_MAX, INT128_MIN, 3 * 10**18] == exact.power_floor(base, 1, 10**18).to_list()

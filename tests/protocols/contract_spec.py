@@ -76,7 +76,7 @@ class Spec:
 
 
 def spec_of(wasm: bytes) -> Spec:
-    """The types that a contract's code tells. Raises ValueError where it tells none."""
+    """The types that a contract's code says. Raises ValueError where it says none."""
     content = next((data for name, data in _custom_sections(wasm) if name == _SECTION), None)
     if content is None:
         raise ValueError(f"the code has no section {_SECTION}")

@@ -130,7 +130,7 @@ class _Recorded:
 
 
 def states(folder: Path, protocol: str, every: int = 1) -> list[State]:
-    """A protocol's states, or each so many of them; skips where there are none."""
+    """A protocol's states, or one of this many; skips where there are none."""
     archive = folder / ARCHIVE
     if not archive.is_file():
         pytest.skip(f"{folder} has no {ARCHIVE}")

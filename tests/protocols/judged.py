@@ -1,4 +1,4 @@
-"""Columns beside the plain integers of a judge: one answer for both, and a judge's word on rows of any kind."""
+"""Columns next to the plain integers of a judge: one answer for both, and a judge's word on rows of any kind."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class PawnViews(ProtocolViews):
             yield ViewCall(str(market), (str(pool),), ContractCall(str(market), "pool", (address(str(pool)),)))
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
-        """What is stored, beside what was read."""
+        """What is stored, next to what was read."""
         (pool,) = asked.pools
         found = Fields.of(value, "pool()")
         if pool in rows:

@@ -81,7 +81,7 @@ def price_feed(market: str, asset: ScVal, decimals: int = 7) -> ScVal:
 
 
 def pause(paused: bool, unpaused_at: int = 0, grace: int = 0) -> ScVal:
-    """PauseInfo: a grace of so many seconds begins when a pause ends."""
+    """PauseInfo: a grace of this many seconds begins when a pause ends."""
     times = {"unpaused_at": u64(unpaused_at), "grace_period_secs": u64(grace)}
     return struct_of({"paused": (scval.BOOL, paused), **times})
 

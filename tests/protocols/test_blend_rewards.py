@@ -63,7 +63,7 @@ def backstop(**changes: Any) -> PoolBackstop:
 
 
 def of_whole_units(generation: str, blnd: int, usdc: int) -> PoolBackstop:
-    """A backstop with so much behind it."""
+    """A backstop with this much behind it."""
     return backstop(generation=generation, balance=Balance(ONE, ONE, 0), lp_value=(blnd * ONE, usdc * ONE))
 
 
@@ -137,7 +137,7 @@ class TestVectors:
         ],
     )
     def test_status_after_update(self, status: str, queued: int, enough: bool, after: str | None) -> None:
-        """``test_update_pool_status_*`` of pool/src/pool/status.rs, and the numbers beside each bound."""
+        """``test_update_pool_status_*`` of pool/src/pool/status.rs, and the numbers next to each bound."""
         shares = (50_000 if enough else 9_000) * ONE
         pool = backstop(status=status, balance=Balance(shares, shares, shares * queued // 100))
 

@@ -268,7 +268,7 @@ class TestFrames:
         check_pools(tables.pools)
 
     def test_lists_are_sorted(self) -> None:
-        """Everything that is named beside the frames is in one order, whoever named it first."""
+        """Everything that is named next to the frames is in one order, whoever named it first."""
         ledger = ledger_of(A=["XLM", "USDC", "BLND"], B=["USDC", "XLM"])
         for market, asset in (("A", "XLM"), ("A", "BLND"), ("B", "USDC")):
             ledger.remove(reserve_data(market, asset, "v2"))
@@ -361,7 +361,7 @@ class TestSeveralProtocols:
         return ledger_of(A=["USDC"]).read([candidate("A"), candidate("gone")]).result
 
     def test_together(self) -> None:
-        """Rows, markets, and what is named beside them are of all protocols, in one order."""
+        """Rows, markets, and what is named next to them are of all protocols, in one order."""
         tables = compute(
             [other_reading(None, {}), self.blend()],
             self.modules(),  # type: ignore[arg-type]

@@ -116,7 +116,7 @@ def test_reader_that_fails_over_no_market() -> None:
 
 
 def test_search_is_bounded() -> None:
-    """However many markets are broken, the protocol is read so many times at the most, and all of them are unread."""
+    """However many markets are broken, the protocol is read this many times at the most, and all of them are unread."""
     count = 0
 
     def stumbles(markets: Sequence[str]) -> None:
@@ -194,7 +194,7 @@ def test_pools_that_cannot_be_computed_together() -> None:
 
 @pytest.mark.parametrize("address", [MUXED_CONTRACTS[0][0], account("somebody")])
 def test_addresses_that_are_no_contracts(address: str) -> None:
-    """Nothing is asked about them: a key of such an address could cost an answer to all the keys beside it."""
+    """Nothing is asked about them: a key of such an address could cost an answer to all the keys next to it."""
     source = ChainSource(Chain())
     view = LedgerView(source)
     keys = [instance_key(address), variant_key(address, "Pool")]

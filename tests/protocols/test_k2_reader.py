@@ -175,7 +175,7 @@ class TestRewards:
         assert [1, 1] == [keys for _, keys, _ in ledger.source.log][3:]
 
     def test_another_token(self) -> None:
-        """A token that is none of the market's has no price here: the oracle would refuse all for it."""
+        """A token that is not one of the market's has no price here: the oracle would refuse all for it."""
         ledger = market_a()
         ledger.replace(a_token("A", "USDC", rewards="rewards"), *reward("A", "USDC", "K2", 10), bare_token("K2"))
         row = self.rows(ledger)[USDC]

@@ -251,7 +251,7 @@ class TestBoosted:
 
 
 class TestCash:
-    """The cash that the vault tells its rate model: what it has of the token, and what counts of the boosted."""
+    """The cash that the vault says its rate model: what it has of the token, and what counts of the boosted."""
 
     def rate(self, ledger: PeridotLedger) -> tuple[int, int]:
         """What is lent by the rate model, and what the XLM vault's suppliers own."""
@@ -291,7 +291,7 @@ class TestCash:
             )
 
     def test_quoting_code(self) -> None:
-        """What the view tells is the quote; up to 5 percent above what is known of it counts [calc]."""
+        """What the view says is the quote; up to 5 percent above what is known of it counts [calc]."""
         ledger = market()
         ledger.boost("XLM", u128(1_988 * 10**7))  # 1000 of its own, 1000 boosted, 12 set aside
         ledger.replace(stored("XLM vault", "BoostedUnderlyingCached", u128(100 * 10**7)))
@@ -324,7 +324,7 @@ class TestCash:
         assert (500 * 10**6 // 1_588, 2_488 * 10**7) == self.rate(ledger)
 
     def test_archived_mark(self) -> None:
-        """An entry that only tells the code does so archived, too."""
+        """An entry that only says the code does so archived, too."""
         ledger = market()
         ledger.boost("XLM", u128(1_988 * 10**7))
         ledger.replace(vault_instance("XLM vault"), stored("XLM vault", "BoostedAssetCount", u32(1)))

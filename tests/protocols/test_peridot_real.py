@@ -148,10 +148,10 @@ class Accrual:
     curve: dict[str, int]
     live_cash: int
     earned: int
-    """The interest of suppliers as these revisions count it, beside that of borrowers: all so far, base units."""
+    """The interest of suppliers as these revisions count it, next to that of borrowers: all so far, base units."""
 
     def projected(self, more_cash: int) -> dict[str, int]:
-        """What the exporter's math says, where the rate takes this cash beside the vault's balance."""
+        """What the exporter's math says, where the rate takes this cash next to the vault's balance."""
         cash = self.live_cash + more_cash
         row = dict.fromkeys(math.VAULT_COLUMNS, 0) | self.vault.numbers | self.curve | {"live_cash": cash}
         row |= {"net_cash": cash, "receipt_supply": 1, "total_deposited": 0, "total_reserves": 0, "total_admin_fees": 0}
@@ -215,7 +215,7 @@ def accruals(snapshots: list[Snapshot]) -> Iterator[Accrual]:
 def test_interest(snapshots: list[Snapshot]) -> None:
     """The last accrual of every vault that has grown comes out to the last digit: debt, index, and what is set aside.
 
-    The rate takes the vault's balance; that of some revisions, beside it, what suppliers have earned by then.
+    The rate takes the vault's balance; that of some revisions, next to it, what suppliers have earned by then.
     """
     plain = with_earnings = 0
     for accrual in accruals(snapshots):

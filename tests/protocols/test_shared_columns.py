@@ -1,4 +1,4 @@
-"""From a protocol's columns to the shared ones, and the parameters that are shown beside them."""
+"""From a protocol's columns to the shared ones, and the parameters that are shown next to them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_terms_stand_after_them_as_given() -> None:
 
 
 def test_unknown_columns() -> None:
-    """A column that is none of the shared ones is refused: it would be lost without a word."""
+    """A column that is not one of the shared ones is refused: it would be lost without a word."""
     with pytest.raises(TypeError, match="no protocol has the columns collateral"):
         shared_columns(rows(), "made", "v1", collateral=0)
 

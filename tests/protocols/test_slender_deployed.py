@@ -1,4 +1,4 @@
-"""Slender against the code that mainnet's pool was deployed with: the types it tells, and the numbers it computes.
+"""Slender against the code that mainnet's pool was deployed with: the types it states, and the numbers it computes.
 
 The wasm file is not in the repository: it is ``slender-pool.wasm`` in the folder of real data (scripts/test-real).
 """
@@ -63,7 +63,7 @@ def wasm(real_data: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def spec(wasm: bytes) -> Spec:
-    """What the code tells of its types."""
+    """What the code says of its types."""
     return spec_of(wasm)
 
 

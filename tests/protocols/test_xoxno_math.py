@@ -1,6 +1,6 @@
 """XOXNO's math against the vectors of the facts, and against the judge for hub markets of every kind.
 
-Every vector is checked on the columnar code and on the judge alike, so that the judge is known to be right, too. Beside
+Every vector is checked on the columnar code and on the judge, so the judge is known to be right, too. Next to
 a vector stands its mark: pub (the digits are XOXNO's own), tol (within its tests' tolerance), calc. Source lines are
 those of XOXNO/rs-lending-xlm at 5a27d74f.
 """

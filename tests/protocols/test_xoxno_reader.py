@@ -74,7 +74,7 @@ class TestReading:
         assert {quotes_call("A aggregator", list(dict.fromkeys(ordered))): 1} == Counter(ledger.asked.calls)
 
     def test_pools_named_by_candidates(self) -> None:
-        """A pool that an event or an earlier run named is read beside those of the list, and once."""
+        """A pool that an event or an earlier run named is read next to those of the list, and once."""
         found = candidate("A", pool_id(1, "XLM"), Origin.EVENT)
         before = candidate("A", pool_id(2, "USDC"), Origin.REMEMBERED)
         tables = three_pools().compute([candidate("A"), found, before, before], [deployment("A", [(1, "USDC")])])

@@ -173,7 +173,7 @@ class TestRows:
         assert manifest == store.get(HISTORY_MANIFEST_KEY)
 
     def test_sorted_and_named(self) -> None:
-        """A day's file is sorted by market, pool and ledger; its key tells its ledgers, its metadata the network."""
+        """A day's file is sorted by market, pool and ledger; its key says its ledgers, its metadata the network."""
         store = MemoryStore()
         record(store, [FIRST_DAY + 3600 * hour for hour in range(26)])
 
@@ -328,7 +328,7 @@ class TestReaders:
         assert all(store.get(key) for key in keys_of(store))
 
     def test_the_buckets_go_on(self) -> None:
-        """The state of the buckets stays of use after a compaction, and without it they are made anew, the same."""
+        """The state of the buckets stays of use after a compaction, and without it they are made again, the same."""
         times = [FIRST_DAY + 3600 * hour for hour in range(60)]
         store = MemoryStore()
         record(store, times)

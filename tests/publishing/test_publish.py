@@ -487,7 +487,7 @@ def test_a_lost_history_manifest_is_not_begun_anew() -> None:
 
 
 def test_an_entry_of_another_file() -> None:
-    """A history entry that does not describe the Parquet file beside it is refused."""
+    """A history entry that does not describe the Parquet file next to it is refused."""
     run = make_run(100)
     wrong = replace(run.history, entry=msgspec.structs.replace(run.history.entry, bytes=1))
     with pytest.raises(CheckError, match=r"100\.parquet: the history's entry"):

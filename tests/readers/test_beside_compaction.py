@@ -1,4 +1,4 @@
-"""DuckDB and Polars beside a compaction: whatever manifest a reader holds, he reads the same rows to the end."""
+"""DuckDB and Polars next to a compaction: whatever manifest a reader holds, he reads the same rows to the end."""
 
 from __future__ import annotations
 

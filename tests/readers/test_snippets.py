@@ -40,7 +40,7 @@ def test_the_documentation_links_every_snippet() -> None:
 
 @pytest.mark.parametrize("reader", ["duckdb", "polars"])
 def test_rates_and_totals_of_a_folder(reader: str, published: Path, published_rows: list[Row]) -> None:
-    """DuckDB and Polars find the rates and the exact totals in a folder, though superseded files lie beside."""
+    """DuckDB and Polars find the rates and the exact totals in a folder, though superseded files lie next to them."""
     found = answer(reader, template(reader, published))
 
     assert expected_rates(published_rows) == found["rates"]

@@ -179,7 +179,7 @@ def test_ids_are_for_good_and_kept() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """The newest changes are kept, of one market only so many."""
+    """The newest changes are kept, of one market only this many."""
     busy, document = contract(99), change_list(tables(1, [pool()]), None, "made")
     for ledger in range(2, 200):
         after = tables(ledger, [pool()], {contract(n): {"status": f"s{ledger}"} for n in (*range(50, 60), 99)})

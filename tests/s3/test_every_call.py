@@ -100,7 +100,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    """One bucket for the tests of this file; each case sets it anew."""
+    """One bucket for the tests of this file; each case sets it again."""
     with Scene() as made:
         yield made
 
@@ -196,7 +196,7 @@ def killed(scene: Scene, position: int, *, after: bool) -> bool:
     scene.bucket.disturb(client, position, Kill(publisher.kill, after=after))
     assert publisher.start().join() in KILLED
     scene.bucket.quiesce()
-    assert len(scene.bucket.calls_of(client)) - position in (1, 2)  # a listing may have been under way beside it
+    assert len(scene.bucket.calls_of(client)) - position in (1, 2)  # a listing may have been under way next to it
     standing = assert_readable(scene.place, OLD, NEW)
 
     if b'"holder":"' in scene.place.objects()[LEASE_KEY]:

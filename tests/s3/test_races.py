@@ -152,7 +152,7 @@ def test_stands_still_and_goes_on() -> None:
     """Whatever call it stood still at, the older run changes nothing of the newer one, and says that it lost."""
     calls = calls_of_publish()
     cases = [(position, bool(position % 2)) for position in range(2, len(calls), 9)]
-    # Before a listing is the worst moment: what it tells then is of the newer run.
+    # Before a listing is the worst moment: what it says then is of the newer run.
     cases += [(position, False) for position, call in enumerate(calls) if call.operation == "LIST"]
     for position, after in cases:
         outcome = stand_still(position, after=after)

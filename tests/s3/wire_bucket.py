@@ -118,13 +118,13 @@ class WireBucket:
         }
 
     def disturb(self, client: str, position: int, fault: Fault, *, more: int = 0) -> None:
-        """Let a call of a client, and so many after it, meet a fault."""
+        """Let a call of a client, and this many after it, meet a fault."""
         with self.lock:
             for number in range(position, position + more + 1):
                 self._faults[client, number] = fault
 
     def disturb_next(self, client: str, fault: Fault, *, more: int = 0) -> None:
-        """Let the next call of a client, and so many after it, meet a fault."""
+        """Let the next call of a client, and this many after it, meet a fault."""
         with self.lock:
             self.disturb(client, self._counts.get(client, 0), fault, more=more)
 

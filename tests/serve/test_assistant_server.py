@@ -28,7 +28,7 @@ GATES: dict[str, list[Any]] = {
     "can_borrow": [True, False, None],
     "available_to_borrow": [Decimal(10**30), Decimal(0), None, Decimal(7), Decimal(10**37)],
 }
-"""What the pools are open for, made up by turns: whether each protocol tells it is not the server's matter."""
+"""What the pools are open for, made up by turns: whether each protocol says it is not the server's matter."""
 
 
 @dataclass(frozen=True)

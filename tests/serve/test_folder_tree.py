@@ -101,7 +101,7 @@ def test_etags_are_of_the_content(tmp_path: Path) -> None:
 
 
 def test_remembered_digests_follow_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest of a large file is computed once, and anew when the file is replaced."""
+    """The digest of a large file is computed once, and again when the file is replaced."""
     monkeypatch.setattr(tree_module, "LARGE_FILE", 3)
     tree = Tree(tmp_path)
     put(tmp_path, "a.json", b"abc")
@@ -123,7 +123,7 @@ def test_remembered_digests_follow_the_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_remembered_digests_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many large files are asked for, only so many digests are kept."""
+    """However many large files are asked for, only this many digests are kept."""
     monkeypatch.setattr(tree_module, "LARGE_FILE", 0)
     monkeypatch.setattr(tree_module, "REMEMBERED_DIGESTS", 2)
     tree = Tree(tmp_path)

@@ -196,7 +196,7 @@ def test_the_first_error_ends_a_bulk(bucket: WireBucket, alice: S3Store) -> None
 
 
 def test_a_bulk_is_never_all_in_memory(bucket: WireBucket) -> None:
-    """The stream is read as objects are sent: so many of them, and so many bytes, are on the way and no more."""
+    """The stream is read as objects are sent: this many of them, and this many bytes, are on the way and no more."""
     store = wire_store(bucket, "alice", options=replace(OPTIONS, concurrency=4, in_flight_bytes=10_000))
     store.get("x")
     ahead: list[int] = []

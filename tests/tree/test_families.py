@@ -217,7 +217,7 @@ def resolved(value: Any, names: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize("prefix", ["live", "a/b"])
 def test_the_policy_lets_readers_have_the_tree_and_no_more(keys: list[str], prefix: str) -> None:
-    """All that is public may be read, with its copy; the publisher's records and what lies beside the tree may not."""
+    """All that is public may be read, with its copy; the publisher's records and what lies next to the tree may not."""
     template = json.loads(render_edge("cloudfront", Settings(), root=None, origin=None)["template.json"])
     written = template["Resources"]["BucketPolicy"]["Properties"]["PolicyDocument"]
     policy = resolved(written, {"BucketName": "markets", "Prefix": prefix})

@@ -64,7 +64,7 @@ class Act:
         checkout: the repository; each job gets a copy of it.
         scratch: a folder of this machine's own. What an action was given to keep is under ``kept`` in it.
         path: folders that come first on the PATH.
-        environment: what the machine gives to every step, beside PATH and HOME.
+        environment: what the machine gives to every step, next to PATH and HOME.
         actions: for an action's name without its version, the shell lines that its stand-in runs besides.
         workflows: the folder that holds the workflows to run.
         repositories: for actions that run as they are, the folder of each by its name and version.

@@ -561,7 +561,7 @@ def test_retry_after_is_honoured(code: int, as_date: bool) -> None:
 
 
 def test_retry_after_holds_for_all_calls() -> None:
-    """A demand to wait, made to one call, is kept to by the calls beside it."""
+    """A demand to wait, made to one call, is kept to by the calls next to it."""
     bench = Bench(A, rpc=filled(20), keys_per_request=1, max_in_flight=4)
     bench.rpc.turns = 2
     bench.fault(A, fake.status(429, retry_after="30"))

@@ -292,7 +292,7 @@ def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
             assert bound > time.perf_counter() - started
             (errors,) = source.counters.errors.values()
             assert {kind} == set(errors)
-            assert 2 <= errors[kind] <= 3  # the question beside the check of the network may have failed by itself
+            assert 2 <= errors[kind] <= 3  # the question next to the check of the network may have failed by itself
             assert "secret" not in str(caught.value)
             assert 500_000 > source.counters.bytes_received
 

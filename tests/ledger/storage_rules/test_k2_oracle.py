@@ -89,7 +89,7 @@ def test_native_lumens_are_asked_for_by_symbol() -> None:
     [(80, 2_500, None), (80, 2_499, 16), (0, 1, None), (None, 1, None), (1, 0, None), (125, 2_000, None)],
 )
 def test_how_far_a_price_may_move(last: int | None, limit: int, expected: int | None) -> None:
-    """A price may be so many basis points of the last one away from it; no last price, or no limit, lets any pass."""
+    """A price may be this many basis points of the last one away from it; no last price, or no limit, lets any pass."""
     config = {
         "basis_points": u128(1),
         "conversion_factor": u128(1),

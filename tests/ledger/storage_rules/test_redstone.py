@@ -62,7 +62,7 @@ def test_one_feed_of_several_that_is_old_fails_all() -> None:
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (2, 2), (3, 3), (9, 3)])
 def test_the_history_ends_with_the_newest(limit: int, expected: int) -> None:
-    """A history of so many records is the last ones, the oldest of them first."""
+    """A history of this many records is the last ones, the oldest of them first."""
     given = adapter().value(ADAPTER, "read_price_history", string("BTC"), u32(limit))
 
     assert vec(*(feed_price(price, NOW - 60 * price, NOW) for price in (3, 2, 1)[3 - expected :])) == given

@@ -33,7 +33,7 @@ def provider(kind: str, feed: str = "BTC", nature: str = "Market") -> ScVal:
 
 
 def reflector(records: int | None = None) -> ScVal:
-    """Reflector's last price, or the mean of so many."""
+    """Reflector's last price, or the mean of this many."""
     mode = vec(symbol("Spot")) if records is None else vec(symbol("Twap"), u32(records))
     asset = vec(symbol("Symbol"), symbol("BTC"))
     return vec(symbol("Reflector"), struct_map({"asset": asset, "contract": address(ORACLE), "read_mode": mode}))

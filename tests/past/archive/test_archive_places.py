@@ -31,7 +31,7 @@ from tests.s3.wire_bucket import WireBucket
 
 @dataclass
 class Breaking:
-    """An archive's files, of which the connection breaks after so many bytes, as often as it is said."""
+    """An archive's files, of which the connection breaks after this many bytes, as often as it is said."""
 
     inner: FolderFiles
     after: int

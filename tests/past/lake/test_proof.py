@@ -40,7 +40,7 @@ Spoil = Callable[[bytes], bytes]
 
 @cache
 def played(ledgers: int) -> tuple[dict[bytes, RawEntry], list[tuple[int, int, list[Write]]]]:
-    """The entries of a recorded network whose pools have debts, and what each of so many ledgers then writes."""
+    """The entries of a recorded network whose pools have debts, and what each of this many ledgers then writes."""
     network = RecordedNetwork(close_seconds=600, moves_per_ledger=12)
     for _ in range(3):
         network.advance(network.pools)
@@ -58,7 +58,7 @@ def played(ledgers: int) -> tuple[dict[bytes, RawEntry], list[tuple[int, int, li
 
 
 def proven(ledgers: int, spoil: Spoil = lambda data: data, unknown: tuple[bytes, ...] = ()) -> Tally:
-    """What so many ledgers of a recorded network prove; they were played before anything is made wrong here.
+    """What this many ledgers of a recorded network prove; they were played before anything is made wrong here.
 
     Entries whose keys have one of ``unknown`` in them are not known.
     """

@@ -120,7 +120,7 @@ def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **
 
 
 def big_tables(markets: int, pools: int, tokens: int = 50) -> Tables:
-    """Tables of so many pools, spread over the markets and tokens."""
+    """Tables of this many pools, spread over the markets and tokens."""
     rows = [
         pool_row(
             number % markets,
@@ -138,7 +138,7 @@ def big_tables(markets: int, pools: int, tokens: int = 50) -> Tables:
 
 
 def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
-    """The history of these pools: so many runs, so far apart, the last being the tables themselves."""
+    """The history of these pools: this many runs, so far apart, the last being the tables themselves."""
     rows = observations_of(tables.pools)
     changed = (
         rows.with_columns(

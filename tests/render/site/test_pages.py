@@ -117,7 +117,7 @@ def test_numbers_are_short_and_exact_on_hover(site: dict[str, str]) -> None:
 
 
 def test_no_price_is_said_with_its_reason(site: dict[str, str]) -> None:
-    """A pool without a price has none, with the reason beside it, and no zero."""
+    """A pool without a price has none, with the reason next to it, and no zero."""
     text = site[f"pools/{contract(101)}/{contract(10_002)}.html"]
 
     assert "No price: the oracle has no price for this token." in text
@@ -252,7 +252,7 @@ def test_a_large_tree_has_small_pages() -> None:
 
 
 def test_a_market_of_many_pools_has_pages() -> None:
-    """The pools of a market beyond the first page stand on pages of their own, beside it."""
+    """The pools of a market beyond the first page stand on pages of their own, next to it."""
     site = site_of(big_tables(1, 250))
 
     assert {f"markets/{contract(100)}{page}.html" for page in ("", "-2", "-3")} <= site.keys()

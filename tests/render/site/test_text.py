@@ -141,7 +141,7 @@ def test_bidirectional_and_control_characters_are_shown_as_such() -> None:
 
 
 def test_long_names_are_cut_with_the_full_one_beside() -> None:
-    """A long name is cut at 36 characters, and stands in full beside, up to 400."""
+    """A long name is cut at 36 characters, and is shown in full next to that, up to 400."""
     shown, full = named("x" * 1000)
 
     assert ("x" * 35 + "…", "x" * 400) == (shown, full)
