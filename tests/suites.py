@@ -1,4 +1,4 @@
-"""The suites that are too slow, or need too much, for every change: runs one, and says of all what became of them.
+"""The suites that are too slow, or need too much, for every change: runs one, and reports what became of all.
 
 ``scripts/suite NAME`` runs one and leaves ``build/suites/NAME.json``; ``scripts/suite --summary`` makes a table of
 these files, and fails where a suite failed or ended before it had run a test. Standard library only: it runs before

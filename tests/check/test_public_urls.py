@@ -235,7 +235,7 @@ def test_folders(tmp_path: Path) -> None:
 
 
 def test_run_published_meanwhile(root: Path) -> None:
-    """When the pointer moves during a check, the check begins anew, and gives up after a few times."""
+    """When the pointer moves during a check, the check begins again, and gives up after a few times."""
     count = 0
 
     def rule(reply: Reply) -> None:

@@ -182,7 +182,7 @@ class TestFaults:
 
         assert 0 == code
         assert fake not in published_markets(tmp_path)
-        assert 2 == behaviour.counts["getEvents"]  # one that says the oldest ledger, one page
+        assert 2 == behaviour.counts["getEvents"]  # one that gives the oldest ledger, one page
 
     def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
         """A contract that the factory's event names and its records do not is not read, and said to be left out."""

@@ -138,7 +138,7 @@ def test_polars_and_duckdb_read_the_folders(extreme_file: Path) -> None:
 def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
     """Physically, decimals are 16-byte decimals; there is no float, unsigned or bare 16-byte column.
 
-    Only what says one file from another has statistics, and only what many rows share has dictionaries.
+    Only what distinguishes files has statistics, and only what many rows share has dictionaries.
     """
     metadata = pq.read_metadata(extreme_file)
     physical = {metadata.schema.column(position).physical_type for position in range(metadata.num_columns)}

@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
         changed = [" ".join(crate) for crate in sorted(set(wanted) ^ set(got))]
         raise SystemExit(
             f"error: cargo does not take the crates of {LIST.name}: {'; '.join(changed[:6])}; "
-            "after a change of Cargo.toml make the list anew with scripts/test-host --lock"
+            "after a change of Cargo.toml write the list again with scripts/test-host --lock"
         )
 
 

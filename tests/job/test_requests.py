@@ -96,7 +96,7 @@ def test_all_is_read(network: RecordedNetwork, runs: list[Counted]) -> None:
 
 
 def test_requests_for_entries(runs: list[Counted]) -> None:
-    """At most ceil(keys / 200), and one for each wave, also in the first run: what events name is asked for in addition."""
+    """At most ceil(keys / 200), and one for each wave, also in the first run, which asks for what events name."""
     for each in runs:
         keys = each.read.certificate.keys
         assert each.methods["getLedgerEntries"] <= -(-keys // MAX_KEYS_PER_REQUEST) + len(WAVES)

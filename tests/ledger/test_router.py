@@ -221,7 +221,7 @@ class TestFallingBack:
     """A router that does not work costs a request or a few, and no price."""
 
     def test_no_such_contract(self, still: OracleNetwork, plain: Quotes) -> None:
-        """Where the ledger has no router one request says, and the run remembers."""
+        """Where the ledger has no router one request shows it, and the run remembers."""
         source, router = Asked(still), Router(pairs_of(still)[0][1])  # a token, which has no exec
 
         assert plain == quotes_of(source, router).result

@@ -28,7 +28,7 @@ def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], Made
 
 
 def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> BlendLedger:
-    """A ledger with one token T that says its metadata through its functions only."""
+    """A ledger with one token T that gives its metadata through its functions only."""
     ledger = BlendLedger()
     ledger.replace(bare_token("T"))
     ledger.set_function("T", "symbol", token_symbol)

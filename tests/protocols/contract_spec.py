@@ -52,7 +52,7 @@ class Spec:
             return
         variants = self.enums[name]
         if kind != scval.VEC or not payload or payload[0][0] != scval.SYMBOL or payload[0][1] not in variants:
-            yield f"{place} is none of {', '.join(variants)}"
+            yield f"{place} is not in {', '.join(variants)}"
             return
         types = variants[payload[0][1]]
         if len(types) != len(payload) - 1:

@@ -251,7 +251,7 @@ class TestBoosted:
 
 
 class TestCash:
-    """The cash that the vault says its rate model: what it has of the token, and what counts of the boosted."""
+    """The cash that the vault gives its rate model: what it has of the token, and what counts of the boosted."""
 
     def rate(self, ledger: PeridotLedger) -> tuple[int, int]:
         """What is lent by the rate model, and what the XLM vault's suppliers own."""
@@ -324,7 +324,7 @@ class TestCash:
         assert (500 * 10**6 // 1_588, 2_488 * 10**7) == self.rate(ledger)
 
     def test_archived_mark(self) -> None:
-        """An entry that only says the code does so archived, too."""
+        """An entry that only shows the code does so archived, too."""
         ledger = market()
         ledger.boost("XLM", u128(1_988 * 10**7))
         ledger.replace(vault_instance("XLM vault"), stored("XLM vault", "BoostedAssetCount", u32(1)))

@@ -341,6 +341,6 @@ class TestReaders:
 
         manifest = read_history_manifest(store)
         assert series.row_count == load_series(store, manifest, 2000).row_count
-        anew = Series()
-        assert sorted(page.key for page in pages) == sorted(page.key for page in catch_up(store, manifest, 2000, anew))
-        assert [head.data for head in series.heads()] == [head.data for head in anew.heads()]
+        fresh = Series()
+        assert sorted(page.key for page in pages) == sorted(page.key for page in catch_up(store, manifest, 2000, fresh))
+        assert [head.data for head in series.heads()] == [head.data for head in fresh.heads()]

@@ -13,7 +13,7 @@ from tests.render.whole_tree import publish_tree
 
 
 def test_renderers_say_where_their_pages_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The links that a run says of a page are those that are found in its HTML, for every pool of all protocols."""
+    """The links that a run lists of a page are those that are found in its HTML, for every pool of all protocols."""
     pages: list[RenderedFile] = []
     look = TreeChecker.add_rendered
 

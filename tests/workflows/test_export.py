@@ -1,4 +1,4 @@
-"""scripts/export: one run, and what it says the workflow around it."""
+"""scripts/export: one run, and what it reports to the workflow around it."""
 
 from __future__ import annotations
 

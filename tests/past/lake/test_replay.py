@@ -80,10 +80,10 @@ def test_lives_only_grow_until_they_are_removed() -> None:
     """Of two extensions the longer one counts, whatever their order; a new life may be shorter."""
     begun = close(5, value(CREATED, u32(1), 5), life(CREATED, 50))
     extended = state(begun, close(6, life(UPDATED, 900), life(UPDATED, 800))).entry(KEY)
-    anew = close(
+    renewed = close(
         7, Change(REMOVED, ttl_key(KEY), None), Change(REMOVED, KEY, None), value(CREATED, u32(3), 7), life(CREATED, 60)
     )
-    shorter = state(begun, close(6, life(UPDATED, 900)), anew).entry(KEY)
+    shorter = state(begun, close(6, life(UPDATED, 900)), renewed).entry(KEY)
 
     assert 900 == (extended and extended.live_until)
     assert 60 == (shorter and shorter.live_until)
