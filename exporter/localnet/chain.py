@@ -1,4 +1,4 @@
-"""The state of a made chain, ledger by ledger, in memory.
+"""The state of a simulated chain, ledger by ledger, in memory.
 
 Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and so that a test can ask
 for the true state at any ledger of the window. A reader sees what the network's rules of liveness let it see. A write
@@ -93,7 +93,7 @@ class Chain:
         self._events: dict[int, tuple[ContractEvent, ...]] = {}
         self._lock = threading.Lock()
         self.on_close: OnClose | None = None
-        """Is told of each ledger before it closes: its number and time, writes, extensions, restorations, events."""
+        """Receives each ledger before it closes: its number and time, writes, extensions, restorations, events."""
 
     @property
     def latest(self) -> int:

@@ -4,7 +4,7 @@
         for _ in range(1000):
             network.advance()
 
-Objects, headers, hashes, links and the signature of the closing value are real; what a made chain has not (accounts,
+Objects, headers, hashes, links and the signature of the closing value are real; what a simulated chain lacks (accounts,
 fees, the bucket list) is empty or made. All changes of a ledger are of one transaction, whose footprint names them.
 """
 

@@ -81,7 +81,7 @@ def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
 
 
 class Rewriting:
-    """The same values under other addresses, and ``seconds`` later: times are told by their size."""
+    """The same values under other addresses, and ``seconds`` later: times are recognized by their size."""
 
     def __init__(self, address: Callable[[str], str], seconds: int = 0, now: int = 0) -> None:
         """Args: gives another contract's address for an address; how much later; around which time times are."""

@@ -1,6 +1,6 @@
 """What the embedded server answers: the methods of Stellar RPC for one ledger of one node, but for HTTP.
 
-Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A made chain has neither headers nor
+Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
 transactions: ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), a ledger's hash
 is the SHA-256 of its number, and no transaction is found. ``getHealth`` is healthy whatever the wall clock says; plan a
 `Failure` for another answer.
@@ -260,7 +260,7 @@ _TRANSACTION: Final = 1  # each event of a made ledger has one of its own, count
 _LAST_POSITION: Final = 0xFFFFFFFF, 2**32 - 1  # transaction and operation, and event: after everything of a ledger
 
 Position = tuple[int, int, int]
-"""Where an event stands: its ledger, the transaction and operation in it, and its place among theirs."""
+"""Where an event is: its ledger, the transaction and operation in it, and its place among theirs."""
 
 
 def _get_events(node: Node, params: Params) -> Params:

@@ -46,7 +46,7 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
 def serve_forever(
     app: ASGIApp, *, host: str = "127.0.0.1", port: int = 8000, on_start: Callable[[str], None] | None = None
 ) -> None:
-    """Serve an application until the process is interrupted; ``on_start`` is told the URL before the first request.
+    """Serve an application until the process is interrupted; ``on_start`` receives the URL before the first request.
 
     Raises OSError when the address cannot be had.
     """
@@ -108,7 +108,7 @@ def serve_network(
 ) -> None:
     """What ``exporter localnet`` does: serve the recording or a file until the process is interrupted.
 
-    ``say`` is told one line, with the URL, before the first request. Raises `SnapshotFileError` for a bad
+    ``say`` receives one line, with the URL, before the first request. Raises `SnapshotFileError` for a bad
     file and `ConfigError` for an address that cannot be had.
     """
     network: LocalNetwork
