@@ -8,7 +8,6 @@ looked = checker.finish()                      # or TreeFaultsError
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,10 +15,9 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from exporter.check.agreement import ALONE, KINDS, check_required, check_status, judge_unknown
+from exporter.check.documents import KINDS, check_required, check_status, judge_ledger
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
 from exporter.check.listed import Listed
-from exporter.check.made_again import MadeAgain
 from exporter.check.public_urls import follow_links, links_of
 from exporter.check.run_files import RunFiles
 from exporter.check.walks import Run
@@ -32,6 +30,7 @@ from exporter.tree.documents import (
     Census,
     HistoryManifest,
     ManifestFile,
+    MarketList,
     OpenApiDocument,
     ProofList,
     SystemStatus,
@@ -85,12 +84,9 @@ class TreeChecker:
         self._pool_less: list[tuple[str, str | None]] = []
         self._parquet: dict[str, ParquetFacts] = {}
         self._watchers = Watchers(self.whole)
-        self._made_again = None if partial or own_files_only else MadeAgain(self.whole)
         self._schemas: Schemas | None = None
         self._files = RunFiles()
         if run.listing is not None:
-            if self._made_again is not None:
-                self.whole.periods = array("q", bytes(8 * len(run.listing)))
             self.whole.looked.pools = len(run.listing)
             faults = (*run.listing.disorder, *(text for row in run.listing for text in run.row_faults(row)))
             self.whole.faults.add_all("v1/assets/index.json", faults)
@@ -186,21 +182,17 @@ class TreeChecker:
         else:
             self.check_pages()
             check_required(whole)
-            for model, judge in ALONE.items():
-                if model in whole.documents:
-                    key, document = whole.documents[model]
-                    whole.faults.add_all(key, judge(whole, status, document))
             check_status(whole, status)
         self._files.check(whole, status)
         check_history(whole, status, self._parquet)
-        self._watchers.check()
         for target, (key, text) in whole.links.items():
             if target not in whole.seen:
                 whole.faults.add(key, text)
-        if self._made_again is not None:
-            self._made_again.check(status)
         whole.looked.ledger, whole.looked.run_id = status.observed_ledger, status.run_id
         whole.looked.complete = not whole.partial
+        whole.looked.markets = len(whole.markets)
+        if whole.partial and whole.run.listing is not None:
+            whole.looked.markets = len(whole.run.listing.markets)
         whole.faults.raise_any()
         return whole.looked
 
@@ -232,8 +224,6 @@ class TreeChecker:
                 return None
             self._parquet[key] = ParquetFacts(len(data), sha256)
             self._parquet[key] = read_parquet(whole, key, data, sha256)
-            if self._made_again is not None:
-                self._made_again.add(key, data)
         elif family is EVIDENCE or family is PROOF:
             if names["sha256"] != sha256:
                 raise CheckError(f"its content has the digest {sha256}")
@@ -246,7 +236,7 @@ class TreeChecker:
         elif key.endswith(".json"):
             return self._read_document(key, data, written)
         elif key.endswith(".atom"):
-            self._watchers.read_feed(key, data)
+            self._watchers.read_feed(data)
         elif family is METRICS:
             self._watchers.read_metrics(data)
         elif content_type(key) is None:
@@ -270,10 +260,10 @@ class TreeChecker:
         whole, document = self.whole, parse_back(key, data, written)
         model = type(document)
         whole.looked.documents[model.__name__] += 1
-        if model in ALONE or isinstance(document, SystemStatus | HistoryManifest | ProofList | Census):
+        if isinstance(document, SystemStatus | HistoryManifest | MarketList | ProofList | Census):
             whole.documents[model] = key, document
         if whole.run.listing is not None:
-            whole.faults.add_all(key, KINDS.get(model, judge_unknown)(whole, key, document))
+            whole.faults.add_all(key, KINDS.get(model, judge_ledger)(whole, key, document))
         return model.__name__
 
     def check_pages(self) -> None:
@@ -286,7 +276,7 @@ class TreeChecker:
         if not whole.partial:
             if EMPTY_PAGE_KEY not in whole.seen:
                 whole.faults.add(EMPTY_PAGE_KEY, "is missing")
-            for market in sorted(whole.markets.keys() - run.listing.markets):
+            for market in sorted(whole.markets - run.listing.markets):
                 if (key := f"{assets_folder(market, None)}/index.json") not in whole.seen:
                     whole.faults.add(key, "is missing")
         for file in run.files() if self._pages else ():

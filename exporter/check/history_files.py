@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.check.agreement import SNAPSHOT_FIELDS, TERM_PATHS, snapshot_of
+from exporter.check.documents import SNAPSHOT_FIELDS, snapshot_of
 from exporter.check.row_faults import number, value_in_cents
-from exporter.check.row_terms import Terms
 from exporter.check.walks import Listing
 from exporter.check.whole import Whole
 from exporter.errors import CheckError
@@ -26,7 +25,7 @@ from exporter.tree.values import as_written
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
 
-_VALUE_COLUMNS = (*SNAPSHOT_FIELDS, "total_collateral", *TERM_PATHS)
+_VALUE_COLUMNS = (*SNAPSHOT_FIELDS, "total_collateral")
 _CLOSED = "ledger_close_time"
 _FOLDER = re.compile(
     rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
@@ -155,7 +154,6 @@ def _hold_against_listing(whole: Whole, key: str, frame: pl.DataFrame) -> None:
     listing = whole.run.listing
     if listing is None or frame.height != len(listing):
         return
-    whole.terms = Terms(key, frame.select(*TERM_PATHS))
     try:
         whole.faults.add_all(key, _row_faults(listing, frame))
     except (ArithmeticError, TypeError, ValueError) as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from exporter.tree.run_listing import RunListing
 
 
@@ -16,8 +14,3 @@ class Listed:
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
-
-    def histories(self) -> pl.DataFrame:
-        """The keys and digests of the newest documents of all histories."""
-        of_history = pl.col("key").str.starts_with("v1/") & pl.col("key").str.contains("/history/", literal=True)
-        return self.frame.filter(of_history).select("key", "sha256")

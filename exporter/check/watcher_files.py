@@ -33,9 +33,8 @@ class Watchers:
 
     def __init__(self, whole: Whole) -> None:
         self._whole = whole
-        self._entries: dict[str, str] = {}
 
-    def read_feed(self, key: str, data: bytes) -> None:
+    def read_feed(self, data: bytes) -> None:
         """Take a feed apart. Raises `CheckError` where a reader could not."""
         if b"<!" in data:
             raise CheckError("has a declaration or a comment, which no feed of a tree has")
@@ -53,8 +52,6 @@ class Watchers:
         entries = [part.findtext(f"{_ATOM}id", "") for part in parts[1:]]
         if len(set(entries)) < len(entries):
             raise CheckError("has an entry twice")
-        for entry in entries:
-            self._entries.setdefault(entry, key)
 
     def read_metrics(self, data: bytes) -> None:
         """Take the metrics apart. Raises `CheckError` where a monitor could not."""
@@ -78,10 +75,3 @@ class Watchers:
             text.decode(data[start : start + _PART_BYTES])
         text.decode(b"", final=True)
         decode_json(data, _Yields)
-
-    def check(self) -> None:
-        """See that the feeds have the changes that are published."""
-        for entry in self._entries.keys() - set(self._whole.changes or ()):
-            self._whole.faults.add(
-                self._entries[entry], f"has the entry {entry}, which is none of the published changes"
-            )

@@ -6,14 +6,12 @@ tree what others must agree with; and of the rest the little that two files far 
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from exporter.check.listed import Listed
-from exporter.check.row_terms import Terms
 from exporter.check.walks import Run
 from exporter.errors import CheckError, pluralize
 
@@ -153,16 +151,6 @@ class Looked:
         return lines
 
 
-class Span(NamedTuple):
-    """What is kept of a page of a history: whose it is, and from which times and ledgers to which its buckets go."""
-
-    of: tuple[str, ...]
-    start_time: str
-    end_time: str
-    first_ledger: int
-    last_ledger: int
-
-
 @dataclass(slots=True)
 class Whole:
     """A tree, reduced to what its checks need.
@@ -185,28 +173,10 @@ class Whole:
     """The documents of which a tree has one, with their keys."""
     latest: str | None = None
     """The digest of the newest run's Parquet file under its lasting name."""
-    markets: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    """How many pools each market's own document counts, and its value."""
-    first_seen: dict[str, int] = field(default_factory=dict)
-    """The first ledger of each token by its document."""
-    cut: int | None = None
-    """How many pools the documents of large markets list at the most, from those that are cut."""
-    longest: tuple[int, str] = (0, "")
-    """How many pools a market's document has at the most, and which."""
-    changes: Collection[str] | None = None
-    """The ids of the published changes."""
-    unread: list[tuple[str, str]] | None = None
-    """The places that the list of changes has as unread."""
-    terms: Terms | None = None
-    """What the run's own Parquet file has of each pool, by its place in the listing."""
-    periods: array[int] = field(default_factory=lambda: array("q"))
-    """A hash of the periods in each pool's detail, 0 where none was seen; empty where nobody asks."""
-    older: dict[str, Span] = field(default_factory=dict)
-    """Older pages of histories that no newer one has led to yet, by cursor."""
-    newer: dict[str, list[tuple[str, Span]]] = field(default_factory=dict)
-    """Pages of histories that led to an older one before it was there, with their keys, by its cursor."""
+    markets: set[str] = field(default_factory=set)
+    """The markets that have a document."""
     wanted: list[str] = field(default_factory=list)
-    """The keys of those older ones."""
+    """The keys of older pages of histories that documents led to."""
 
     def one(self, model: type[_Model]) -> _Model | None:
         """The document of a model of which a tree has one."""

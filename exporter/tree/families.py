@@ -11,7 +11,7 @@ A new family of documents touches three files:
 3. `exporter/render/run_documents.py`: what makes the document, in `render_overview` or near it.
 
 What one file can say against itself goes to `exporter/tree/read_back.py`, what it must agree in with the rest of the
-tree to `exporter/check/agreement.py`; neither is needed. A URL with parameters in its path or query needs a rule in
+tree to `exporter/check/documents.py`; neither is needed. A URL with parameters in its path or query needs a rule in
 `exporter/tree/routes.py` and its ports at the edge; one without is found by its name.
 """
 

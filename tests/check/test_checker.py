@@ -52,8 +52,6 @@ from tests.check.trees import (
 )
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, pools_of, with_number, with_status
 
-ENTRY = "<entry><id>urn:uuid:0</id><title>t</title><updated>2026-11-22T00:00:00Z</updated></entry>"
-
 
 def first(files: Files, start: str, end: str = ".json") -> str:
     """The first key of the run with this start and end."""
@@ -228,34 +226,23 @@ class TestStatus:
         ("field", "value", "said"),
         [
             ("observed_ledger", 65_000_002, "ledger 65000002"),
-            ("market_count", 9, "market_count is 9"),
-            ("pool_count", 3, "pool_count is 3"),
-            ("token_count", 3, "token_count is 3"),
             ("ledger_close_time", "2026-01-01T00:00:00Z", "close time"),
             ("generated_at", "2026-01-01T00:00:00Z", "generated_at"),
             ("network", "another", "network"),
             ("page_sizes", [1, 2], "limit/5.json: is of a size"),
             ("page_sizes", [1, 2, 5, 10], "limit/10.json: is missing"),
-            ("page_sizes", [2, 5], "1 must be one of them"),
-            ("page_sizes", [5, 2, 1], "does not ascend"),
             ("default_page_size", 5, "index.json: "),
             ("manifest_sha256", "0" * 64, "digest"),
-            ("unread", [], "unread"),
-            ("unpriced", [], "unpriced"),
         ],
     )
     def test_field(self, files: Files, field: str, value: Any, said: str) -> None:
         """A field that contradicts the tree is found."""
-        if field in ("unread", "unpriced"):
-            change(files, POINTER_KEY, put(**{f"{field}_count": 0}))
         change(files, POINTER_KEY, put(**{field: value}))
 
-        if field == "unpriced":
-            assert status_of(good_tree())["unpriced"]  # or this case would show nothing
         assert any(said in fault for fault in faults(files)), faults(files)
 
     def test_field_at_its_bound(self) -> None:
-        """A yield at the largest number is named, with every pool there; to leave out or to make up one is found."""
+        """A yield at the largest number is named, and is no fault."""
         network = RecordedNetwork()
         (reserve, *_) = pools_of(network, BLEND_V2)
         network.close(with_number(network, 2**32 - 1, reserve_config_key(BLEND_V2, reserve.token), "r_base"))
@@ -263,12 +250,7 @@ class TestStatus:
         named = [(item["market"], item["pool"], item["field"]) for item in status_of(files)["bounded"]]
 
         check(files)  # no fault
-        assert [(BLEND_V2, reserve.token, "borrow_apy_bps")] == [item for item in named if "borrow" in item[2]]
-        change(files, POINTER_KEY, put(bounded=[]))
-        assert_named(files, POINTER_KEY, f"does not name borrow_apy_bps of {BLEND_V2} {reserve.token}")
-        made_up = {"market": BLEND_V2, "pool": reserve.token, "field": "utilization_bps", "bound": "9" * 16}
-        change(files, POINTER_KEY, put(bounded=[made_up]))
-        assert_named(files, POINTER_KEY, f"names utilization_bps of {BLEND_V2} {reserve.token}")
+        assert [(BLEND_V2, reserve.token, "borrow_apy_bps")] == [item for item in named if item[2].startswith("borrow")]
 
 
 Edit = Callable[[Any], object]
@@ -331,25 +313,9 @@ TOKEN = lambda files: first(files, "v1/tokens/")  # noqa: E731
 TOKEN_HEAD = lambda files: first(files, "v1/assets/token/", "/limit/1.json")  # noqa: E731
 
 DOCUMENT_LIES: list[tuple[str | Callable[[Files], str], Edit, str]] = [
-    (market_with_pools, put(tvl_usd_cents="1"), "its pools sum up to"),
-    (market_with_pools, put(pool_count=60), "60"),
-    (truncated_market, put(truncated=False), "truncated"),
     (market_with_pools, put(observed_ledger=65_000_001), "the run is of ledger"),
-    (
-        market_with_pools,
-        put_first("pools", borrow_apy_bps=1_234_567),
-        "borrow_apy_bps is 1234567, but the listing",
-    ),
-    ("v1/markets.json", put(observed_ledger=1), "another ledger|run is of ledger"),
-    ("v1/protocol/summary.json", put(market_count=99), "99"),
-    (TOKEN, put(symbol="FAKE"), "FAKE"),
+    ("v1/markets.json", put(observed_ledger=1), "a market of another ledger"),
     (TOKEN, put(observed_ledger=65_000_001), "the run is of ledger"),
-    (TOKEN, lambda document: document["pools"].pop(), "the listing of all pools has"),
-    (
-        detail,
-        put(total_borrowed="12345678901234567890"),
-        "total_borrowed is '12345678901234567890', but the listing",
-    ),
     (
         priced_detail,
         lambda document: document["liquidity"].update(supplied_usd_cents="1"),
@@ -419,27 +385,17 @@ class TestConsistentLies:
 
         assert_named(files, key, said)
 
-    def test_market_lists_more_than_the_cap(self, files: Files) -> None:
-        """No market may list more pools than one that is cut, and a cut one must say so."""
-        lie(files, truncated_market(files), lambda document: document["pools"].pop())
-
-        others = [other for other in summaries(files) if len(json.loads(files[other])["pools"]) == 2]
-        assert others
-        assert_named(files, others[0], "another market is cut at 1")
-
     def test_files_that_the_manifest_forgot(self, files: Files) -> None:
-        """Every market and pool has its documents, and every filter its first pages, also those that no list names."""
-        market, head = market_with_pools(files), first(files, "v1/assets/", "/limit/5.json")
+        """Every pool has its documents, and every filter its first pages, also those that no list names."""
+        head = first(files, "v1/assets/", "/limit/5.json")
         lost = {detail(files): "is missing", first(files, "v1/assets/C", "/history/1d.json"): "is missing"}
         lost[head] = "the listing's index.json has not the rows that belong there"
-        for key in (market, *lost):
+        for key in lost:
             del files[key]
         seal(files)
 
         for key, said in lost.items():
             assert_named(files, key, said)
-        assert_named(files, POINTER_KEY, "market_count")
-        assert_named(files, POINTER_KEY, "has pools, but no document")
 
     def test_order_of_the_listing_itself(self) -> None:
         """Pools ascend by market and id, even where most walks over all pools agree on another order."""
@@ -508,7 +464,6 @@ class TestConsistentLies:
             ("feed.atom", lambda text: "<!DOCTYPE feed>" + text, "has a declaration"),
             ("feed.atom", lambda text: text.replace("<name>", "<n>").replace("</name>", "</n>"), "an author"),
             ("feed.atom", lambda text: text.replace("<updated>", "<at>").replace("</updated>", "</at>"), "without"),
-            ("feed.atom", lambda text: text.replace("</feed>", f"{ENTRY}</feed>"), "none of the published changes"),
             ("v1/changes.json", lambda text: text.replace('"pools":[{', '"pools":[],"unread":[{', 1), "ChangeList"),
             ("v1/yields/pools.json", lambda text: text.replace('"tvlUsd":', '"tvlUsd":0'), "cannot be read"),
             ("v1/yields/pools.json", lambda text: text.replace('"data":', '"rows":'), "cannot be read"),
@@ -599,16 +554,15 @@ class TestPriorities:
 
     def test_long_texts_are_cut(self, files: Files) -> None:
         """What a file says is not repeated without a bound."""
-        key = first(files, "v1/tokens/")
-        lie(files, key, put(symbol="x" * 100_000))
+        lie(files, "v1/assets/limit/1.json", put_first("data", symbol="x" * 100_000))
 
         assert max(map(len, faults(files))) < 600
 
     def test_sample_finds_what_it_reads(self, files: Files) -> None:
         """A sample large enough to read everything of a kind finds its faults."""
-        lie(files, market_with_pools(files), put(tvl_usd_cents="1"))
+        lie(files, market_with_pools(files), put(observed_ledger=1))
 
-        assert any("its pools sum up to" in fault for fault in faults(files, sample=100))
+        assert any("the run is of ledger" in fault for fault in faults(files, sample=100))
 
 
 def schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
@@ -667,7 +621,6 @@ class TestSchemas:
 
         lie(files, OPENAPI_KEY, stricter)
         assert_named(files, "v1/assets/index.json", "is not as the OpenAPI document says: .*symbol: .* does not match")
-        assert_named(files, OPENAPI_KEY, "is not the description of the documents of this version")
 
     def test_schemas_that_cannot_be_used(self) -> None:
         """An OpenAPI document without schemas that can be used is named."""

@@ -16,8 +16,7 @@ import pytest
 
 from exporter.check.published_tree import check_tree
 from exporter.check.whole import TreeFaultsError
-from exporter.tree.documents import page_token
-from tests.check.trees import Change, Files, add_listed, assert_named, change, check, encoded, keys, lie, seal
+from tests.check.trees import Change, Files, assert_named, change, check, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
 MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
@@ -78,13 +77,12 @@ class TestTables:
             assert 0 == sum(rows.column(name).null_count for name in required)
 
     def test_lies(self, files: Files) -> None:
-        """Another run under the lasting name is a fault, and a package that would count rows twice."""
+        """Another run under the lasting name is a fault, and a package that leads to nothing."""
         files[LATEST] = files[parquet(files, 0)]
-        change(files, PACKAGE, lambda package: package["resources"][1]["path"].append(parquet(files, 0)))
-        seal(files)
+        lie(files, PACKAGE, lambda package: package["resources"][0]["path"].append("v1/nothing.parquet"))
 
         assert_named(files, LATEST, "is not the newest file of the history")
-        assert_named(files, PACKAGE, "have ledgers in common")
+        assert_named(files, PACKAGE, "leads to v1/nothing.parquet, which is not there")
 
 
 def _is_whole(kind: pa.DataType) -> bool:
@@ -192,12 +190,11 @@ class TestParquet:
         """Numbers of the run's own file that are not those of the documents are named."""
 
         def wrong(table: pa.Table) -> pa.Table:
-            table = filled("borrow_apy_bps", 424_242)(filled("supply_cap", 424_242)(table))
+            table = filled("borrow_apy_bps", 424_242)(table)
             return filled("total_collateral", lambda value: value + 10**20)(table)
 
         key = rewrite(files, -1, wrong)
         assert_named(files, key, "borrow_apy_bps is 424242, the documents have")
-        assert_named(files, key, "supply_cap is '424242', its own document has")
         assert_named(files, key, "tvl_usd_cents is .*, but its parts give")
 
 
@@ -222,62 +219,11 @@ class TestBuckets:
 
     @pytest.mark.parametrize("folder", ["v1/assets/C", "v1/tokens/"])
     def test_heads(self, files: Files, folder: str) -> None:
-        """The newest document says of which ledger it is, and has closed buckets only."""
-        heads = (key for key in keys(files, folder, "/history/1d.json") if len(json.loads(files[key])["data"]) > 8)
-        one, other = next(heads), next(heads)
-        change(files, one, lambda history: history["data"].pop())
-        lie(files, other, lambda history: history["data"][-1].update(end_time="2030-01-01T00:00:00Z"))
+        """The newest document says of which ledger it is."""
+        head = next(key for key in keys(files, folder, "/history/1d.json") if len(json.loads(files[key])["data"]) > 8)
+        lie(files, head, lambda history: history["data"].pop())
 
-        assert_named(files, one, r"observed_ledger is 65000008, but \$.data ends with 65000007")
-        assert_named(files, other, "data ends at 2030-01-01T00:00:00Z, but the run's ledger closed at 20")
-
-    def test_buckets_that_the_files_do_not_make(self, files: Files) -> None:
-        """One number of one bucket that does not follow from the Parquet files is found, in a history of each kind."""
-        wrong = [
-            next(
-                key
-                for key in keys(files, folder, f"/history/{bucket}.json")
-                if json.loads(files[key])["data"][1]["tvl_usd_cents"] is not None
-            )
-            for folder, buckets in (
-                ("v1/assets/C", ("1h", "1d")),
-                ("v1/markets/", ("1d",)),
-                ("v1/protocols/", ("1d",)),
-                ("v1/protocol/", ("1d",)),
-            )
-            for bucket in buckets
-        ]
-        for key in wrong:
-            change(files, key, lambda history: history["data"][1].update(tvl_usd_cents="12345"))
-        seal(files)
-
-        for key in wrong:
-            assert_named(files, key, "is not what the files of the history make of it")
-
-    def test_a_history_less(self, files: Files) -> None:
-        """A history that the files make and that the run does not list is named."""
-        missing = next(iter(keys(files, "v1/protocols/", "/history/1d.json")))
-        del files[missing]
-        seal(files)
-
-        assert_named(files, missing, "is missing")
-
-    def test_a_history_more(self, files: Files) -> None:
-        """A listed history of a protocol that no file knows is named."""
-        history = json.loads(files[next(iter(keys(files, "v1/protocols/", "/history/1d.json")))])
-        add_listed(files, "v1/protocols/nobody/history/1d.json", encoded(history | {"id": "nobody"}))
-
-        assert_named(files, "v1/protocols/nobody/history/1d.json", "is of nothing in the history")
-
-    def test_what_else_follows_from_the_files(self, files: Files) -> None:
-        """Periods of a pool and the ledger at which a token came first are made again from the files."""
-        detail = next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
-        token = next(key for key in keys(files, "v1/tokens/") if "/history/" not in key)
-        lie(files, detail, lambda document: document["periods"][1].update(observed_count=99))
-        lie(files, token, lambda document: document.update(first_seen_ledger=65_000_001))
-
-        assert_named(files, detail, "periods is not what the files")
-        assert_named(files, token, "first_seen_ledger is 65000001, not 65000000")
+        assert_named(files, head, r"observed_ledger is 65000008, but \$.data ends with 65000007")
 
     def test_pages_of_five_minutes_expire(self, files: Files) -> None:
         """A page of five minutes may be gone, because the sweep removes it after a day; another page may not."""
@@ -289,27 +235,6 @@ class TestBuckets:
         with pytest.raises(TreeFaultsError) as caught:
             check(files)
         assert not any("5m-" in fault.text for fault in caught.value.faults)
-
-    def test_cursor_to_another_pool(self, files: Files) -> None:
-        """A cursor that leads to the history of another pool is named."""
-        mine, other = [
-            key for key in keys(files, "v1/assets/C", "/history/1h.json") if json.loads(files[key])["next_cursor"]
-        ][:2]
-        cursor = json.loads(files[other])["next_cursor"]
-        lie(files, mine, lambda history: history.update(next_cursor=cursor))
-
-        assert_named(files, mine, "next_cursor leads to the history of")
-
-    def test_pages_that_overlap(self, files: Files) -> None:
-        """The buckets of an older page are all older."""
-        key = self.head(files)
-        document = json.loads(files[key])
-        newest = document | {"observed_ledger": document["data"][-1]["last_ledger"]}
-        page = encoded(newest)
-        files[f"v1/buckets/{page_token(page)}.json"] = page
-        lie(files, key, lambda history: history.update(next_cursor=page_token(page)))
-
-        assert_named(files, key, "whose buckets are not all older")
 
 
 @pytest.fixture(scope="class")

@@ -1,0 +1,110 @@
+"""What the documents of one run say of each other: sums, counts and rows, computed here from the listing of pools."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.check.trees import Files, good_tree, keys, status_of, summaries
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def files() -> Files:
+    """A tree in which one pool is archived, two have no price, and markets list at most two pools."""
+    return good_tree()
+
+
+@pytest.fixture(scope="module")
+def rows(files: Files) -> list[Row]:
+    """All pools, from the pages of five."""
+    found: list[Row] = []
+    key = "v1/assets/limit/5.json"
+    while True:
+        page = json.loads(files[key])
+        found += page["data"]
+        if page["next_cursor"] is None:
+            return found
+        key = f"v1/pages/{page['next_cursor']}.json"
+
+
+def worth(rows: list[Row]) -> str | None:
+    """The value of pools as documents write it; None where none has a price."""
+    values = [int(row["tvl_usd_cents"]) for row in rows if row["tvl_usd_cents"] is not None]
+    return str(sum(values)) if values else None
+
+
+def load(files: Files, key: str) -> Any:
+    return json.loads(files[key])
+
+
+def test_markets(files: Files, rows: list[Row]) -> None:
+    """A market's value is that of its pools; it counts unread ones, too, and lists the first; the list repeats it."""
+    status = status_of(files)
+    unread = Counter(item["market"] for item in status["unread"] if item["pool"] is not None)
+    markets = {document["market"]: document for key in summaries(files) for document in [load(files, key)]}
+    listed = {entry["market"]: entry for entry in load(files, "v1/markets.json")["data"]}
+
+    assert unread
+    assert sorted(markets) == list(listed)
+    for market, document in markets.items():
+        own = [row for row in rows if row["market"] == market]
+        shown = document["pools"]
+        assert worth(own) == document["tvl_usd_cents"] == listed[market]["tvl_usd_cents"]
+        assert len(own) + unread[market] == document["pool_count"] == listed[market]["pool_count"]
+        assert (len(shown) < len(own)) is document["truncated"]
+        assert min(2, len(own)) == len(shown)
+        for pool, row in zip(shown, own, strict=False):
+            assert pool.items() >= {name: row[name] for name in pool.keys() & row.keys()}.items()
+    assert any(document["truncated"] for document in markets.values())
+
+
+def test_totals(files: Files, rows: list[Row]) -> None:
+    """The summary and the status count what is listed, by protocol and in all."""
+    status, summary = status_of(files), load(files, "v1/protocol/summary.json")
+    entries = load(files, "v1/markets.json")["data"]
+
+    assert worth(rows) == summary["tvl_usd_cents"]
+    assert len(entries) == summary["market_count"] == status["market_count"]
+    assert sum(entry["pool_count"] for entry in entries) == summary["pool_count"] == status["pool_count"]
+    assert len({row["token_address"] for row in rows}) == status["token_count"]
+    for part in summary["protocols"]:
+        own = [entry for entry in entries if entry["protocol"] == part["protocol"]]
+        assert (len(own), sum(entry["pool_count"] for entry in own)) == (part["market_count"], part["pool_count"])
+        assert worth(own) == part["tvl_usd_cents"]
+    unpriced = [(row["market"], row["pool"]) for row in rows if row["oracle_price_usd"] is None]
+    assert unpriced
+    assert unpriced == [(item["market"], item["pool"]) for item in status["unpriced"]]
+    assert len(unpriced) * 10_000 // len(rows) == status["unpriced_bps"]
+
+
+def test_tokens(files: Files, rows: list[Row]) -> None:
+    """A token's document has its pools and their symbol."""
+    tokens = [load(files, key) for key in keys(files, "v1/tokens/C") if "/" not in key.removeprefix("v1/tokens/")]
+
+    assert {row["token_address"] for row in rows} == {token["address"] for token in tokens}
+    for token in tokens:
+        own = [row for row in rows if row["token_address"] == token["address"]]
+        assert [(row["market"], row["pool"]) for row in own] == [
+            (pool["market"], pool["pool"]) for pool in token["pools"]
+        ]
+        assert token["symbol"] in {row["symbol"] for row in own}
+
+
+def test_pools(files: Files, rows: list[Row]) -> None:
+    """The detail of a pool repeats its row, and so do the lists of pools; the changes name the same pools."""
+    for row in rows:
+        detail = load(files, f"v1/assets/{row['market']}/{row['pool']}.json")
+        assert row == {name: detail[name] for name in row}
+    by_place = {(row["market"], row["pool"]): row for row in rows}
+    pages = [load(files, key)["data"] for key in keys(files, "v1/pools/")]
+    assert any(pages)
+    for pool in (pool for page in pages for pool in page):
+        row = by_place[pool["market"], pool["pool"]]
+        assert row == {name: pool[name] for name in row}
+    changes = load(files, "v1/changes.json")
+    assert list(by_place) == [(pool["market"], pool["pool"]) for pool in changes["pools"]]
