@@ -160,9 +160,10 @@ class TestRun:
             self.run(url, tmp_path)
             before = (tmp_path / "v1" / "system" / "status.json").read_bytes()
             network.advance()
-            leave_out("v1/assets/empty.json", monkeypatch)
-            with pytest.raises(CheckError):
-                self.run(url, tmp_path)
+            with monkeypatch.context() as broken:
+                leave_out("v1/assets/empty.json", broken)
+                with pytest.raises(CheckError):
+                    self.run(url, tmp_path)
 
         assert before == (tmp_path / "v1" / "system" / "status.json").read_bytes()
         assert 0 == exporter(str(tmp_path)).exit_code
