@@ -715,7 +715,7 @@ def render(
     yield from render_pool_lists(rows, PROTOCOLS)
     yield render_token_list(tables, series.first_seen)
     yield from render_yields(rows)
-    del rows, means  # as large as the pools frame
+    del rows  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)
     published = store.get(CHANGES.template)
     previous = read_changes(None if published is None else published.data)
@@ -729,7 +729,7 @@ def render(
     yield file_of(covered)
     yield file_of(openapi_document())
     yield from render_errors()
-    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history))
+    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history, means.columns))
 
 
 def status_document(

@@ -13,9 +13,11 @@ from typing import Any
 
 from exporter.render.site.text import (
     NAME_LENGTH,
+    NOTHING,
     SYMBOL_LENGTH,
     TITLE_LENGTH,
     amount,
+    cut,
     dollars,
     escaped,
     exact_amount,
@@ -39,15 +41,6 @@ def name(text: str, length: int = NAME_LENGTH) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def rate(basis_points: int, kind: str) -> str:
-    """A cell with a rate; ``kind`` is ``supply`` or ``borrow``."""
-    return (
-        f'<td class="number {kind}" data-value="{basis_points}" title="{exact_percent(basis_points)}">'
-        f"{percent(basis_points)}</td>"
-    )
-
-
-@lru_cache(maxsize=1 << 12)
 def use(basis_points: int) -> str:
     """A cell with a utilization, and a bar as long as it."""
     return (
@@ -66,11 +59,49 @@ def money(cents: int | None, reason: str = "", kind: str = "") -> str:
     return f'<td class="number{kind}" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>'
 
 
-def tokens(units: int, decimals: int, cents: int | None) -> str:
+def lend(pool: Mapping[str, Any]) -> str:
+    """A cell with what lending earns, compounded daily: the sum, and below it the part that is a reward."""
+    total, reward, own = pool["total_supply_apy_bps"], pool["supply_reward_apr_bps"], pool["supply_apy_bps"]
+    symbol = escaped(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
+    part = f'<span class="worth">{percent(total - reward)} + {percent(reward)} {symbol}</span>' if reward else ""
+    return (
+        f'<td class="number supply" data-value="{total}" title="{exact_percent(total)}; the protocol shows '
+        f'{exact_percent(own)}">{percent(total)}{part}</td>'
+    )
+
+
+def debt(pool: Mapping[str, Any]) -> str:
+    """A cell with what a loan costs, compounded daily, and below it the reward that borrowers get."""
+    cost, reward, own = pool["comparable_borrow_apy_bps"], pool["borrow_reward_apr_bps"], pool["borrow_apy_bps"]
+    symbol = escaped(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
+    part = f'<span class="worth">less {percent(reward)} {symbol}</span>' if reward else ""
+    return (
+        f'<td class="number borrow" data-value="{cost}" title="{exact_percent(cost)}; the protocol shows '
+        f'{exact_percent(own)}">{percent(cost)}{part}</td>'
+    )
+
+
+def room(pool: Mapping[str, Any], side: str) -> str:
+    """A cell with how much more can be lent or borrowed, in money."""
+    left = pool[f"available_to_{side}_usd_cents"]
+    if side == "supply" and left is None:
+        return f'<td class="number" data-value="{2**127}">no cap</td>'
+    return money(left)
+
+
+def mean(basis_points: int | None) -> str:
+    """A cell with the mean of a week, which the history may not have yet."""
+    if basis_points is None:
+        return f'<td class="number minor none" data-value="">{NOTHING}</td>'
+    return f'<td class="number minor" data-value="{basis_points}">{percent(basis_points)}</td>'
+
+
+def tokens(units: int, decimals: int, cents: int | None, kind: str = "") -> str:
     """A cell with an amount of a token, and below it what it is worth."""
+    kind = kind and f" {kind}"
     worth = "" if cents is None else f'<span class="worth" title="{exact_dollars(cents)}">{dollars(cents)}</span>'
     return (
-        f'<td class="number minor" data-value="{units}" title="{exact_amount(units, decimals)}">'
+        f'<td class="number{kind}" data-value="{units}" title="{exact_amount(units, decimals)}">'
         f"{amount(units, decimals)}{worth}</td>"
     )
 
@@ -117,17 +148,16 @@ def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
     market = ""
     if by == "pool":
         market = f'<td><a href="{root}markets/{pool["market"]}.html">{name(pool["market_name"], 24)}</a>{protocol}</td>'
-        amounts = money(supplied, reason, "minor") + money(borrowed, reason, "minor")
+        amounts = money(supplied, reason) + money(borrowed, reason, "minor")
     else:
         decimals = pool["decimals"]
         amounts = tokens(pool["total_supplied"], decimals, supplied) + tokens(
-            pool["total_borrowed"], decimals, borrowed
+            pool["total_borrowed"], decimals, borrowed, "minor"
         )
     closed = ' class="closed"' if pool["can_supply"] is False and pool["can_borrow"] is False else ""
     return (
-        f'<tr{closed}><th scope="row">{head}</th>{market}{rate(pool["supply_apy_bps"], "supply")}'
-        f"{rate(pool['borrow_apy_bps'], 'borrow')}{use(pool['utilization_bps'])}{amounts}"
-        f"{money(pool['tvl_usd_cents'], reason)}</tr>"
+        f'<tr{closed}><th scope="row">{head}</th>{market}{lend(pool)}'
+        f"{debt(pool)}{use(pool['utilization_bps'])}{amounts}</tr>"
     )
 
 

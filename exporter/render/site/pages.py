@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from exporter.best import LEAST_VALUE
+from exporter.best import LEAST_VALUE, SIDES
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
@@ -49,7 +49,7 @@ from exporter.tables import time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 
-TOP_TOKENS, TOP_MARKETS, TOP_PROBLEMS = 12, 20, 6
+TOP_CHIPS, TOP_TOKENS, TOP_MARKETS, TOP_PROBLEMS = 8, 12, 20, 6
 """Rows that the overview shows; the rest is on pages of their own."""
 
 MAX_PROBLEMS = 200
@@ -67,7 +67,8 @@ _EXPLORERS = {
 class SiteFacts:
     """What the site is made of: the tables, and what else a run knows.
 
-    ``series`` has the run itself; ``history`` is the manifest as this run leaves it. Without them the pages say so.
+    ``series`` has the run itself; ``history`` is the manifest as this run leaves it; ``means`` are columns of `PoolRow`
+    in the order of the pools. Without them the pages say so.
     """
 
     tables: Tables
@@ -75,6 +76,7 @@ class SiteFacts:
     coverage: ProtocolList
     series: Series | None = None
     history: HistoryManifest | None = None
+    means: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
 
 
 def render_site(facts: SiteFacts) -> Iterator[RenderedFile]:
@@ -108,7 +110,7 @@ class _Site:
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
         tables = self.facts.tables
-        markets, pools = market_rows(tables), PoolRows(tables, self.symbols)
+        markets, pools = market_rows(tables), PoolRows(tables, self.symbols, self.facts.means)
         tokens: list[Best] = []
         trends = Trends(self.facts.series, tables.pools)
 
@@ -157,9 +159,13 @@ class _Site:
             **drawn,
             counts=self._counts(),
             tokens=tokens,
+            offers={
+                side: [(token, pool) for token in tokens if (pool := getattr(token, side)) is not None][:TOP_TOKENS]
+                for side in SIDES
+            },
             markets=markets,
             problems=problems,
-            top_tokens=TOP_TOKENS,
+            top_chips=TOP_CHIPS,
             top_markets=TOP_MARKETS,
             top_problems=TOP_PROBLEMS,
         )

@@ -38,13 +38,18 @@ _POOL_COLUMNS = (
     "can_borrow",
     "can_reason",
     "pool_status",
-    "available_to_borrow",
     "supplied_usd_cents",
     "borrowed_usd_cents",
     "comparable_supply_apy_bps",
     "comparable_borrow_apy_bps",
+    "total_supply_apy_bps",
     "supply_reward_apr_bps",
     "borrow_reward_apr_bps",
+    "reward_symbol",
+    "available_to_supply_usd_cents",
+    "available_to_borrow_usd_cents",
+    "mean_supply_apy_bps_7d",
+    "mean_borrow_apy_bps_7d",
     *(f"{side}_rank_bps" for side in SIDES),
     *(f"no_{side}" for side in SIDES),
 )
@@ -88,11 +93,13 @@ def market_rows(tables: Tables) -> list[Row]:
 class PoolRows:
     """The rows of all pools that were read, each with its symbol as people know it; few at a time are objects."""
 
-    def __init__(self, tables: Tables, symbols: Symbols) -> None:
+    def __init__(self, tables: Tables, symbols: Symbols, means: Mapping[str, Sequence[int | None]]) -> None:
         known = [symbols.of(*row) for row in tables.pools.select("symbol", "token_address").iter_rows()]
-        self._pools = (
-            with_ranks(tables.pools).select(_POOL_COLUMNS).with_columns(pl.Series("symbol", known, pl.String()))
+        of_week = (
+            pl.Series(name, means.get(name, [None] * len(known)), pl.Int64()) for name in _POOL_COLUMNS if "_7d" in name
         )
+        ranked = with_ranks(tables.pools.with_columns(of_week)).select(_POOL_COLUMNS)
+        self._pools = ranked.with_columns(pl.Series("symbol", known, pl.String()))
 
     def by_value(self) -> _RowsByValue:
         """All of them, by value."""

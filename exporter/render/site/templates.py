@@ -21,11 +21,16 @@ from exporter.tree.files import FileKind, RenderedFile
 _CELLS = (
     cells.address,
     cells.code,
+    cells.debt,
     cells.fact,
     cells.figure,
+    cells.lend,
+    cells.mean,
     cells.money,
     cells.name,
+    cells.pool_gates,
     cells.pool_row,
+    cells.room,
     cells.status,
 )
 

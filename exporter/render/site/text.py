@@ -31,6 +31,8 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 @lru_cache(maxsize=1 << 12)
 def percent(basis_points: int) -> str:
     """Basis points in three digits: 320 is ``3.20 %``, 1234 is ``12.3 %``, 123456 is ``1,235 %``."""
+    if basis_points < 0:
+        return f"-{percent(-basis_points)}"
     if basis_points >= 10**9:
         return f"{_scientific(basis_points // 100)}{_THIN}%"
     if basis_points >= 99_950:
@@ -44,6 +46,8 @@ def percent(basis_points: int) -> str:
 @lru_cache(maxsize=1 << 12)
 def exact_percent(basis_points: int) -> str:
     """Basis points with both decimals: 123456 is ``1,234.56 %``."""
+    if basis_points < 0:
+        return f"-{exact_percent(-basis_points)}"
     return f"{basis_points // 100:,}.{basis_points % 100:02d}{_THIN}%"
 
 

@@ -109,9 +109,9 @@ def test_numbers_are_short_and_exact_on_hover(site: dict[str, str]) -> None:
     """A cell shows a short number, has the exact one as its title, and the plain one to sort by."""
     text = site[f"markets/{contract(100)}.html"].replace("\N{NARROW NO-BREAK SPACE}", " ")
 
-    assert '<td class="number supply" data-value="1234" title="12.34 %">12.3 %</td>' in text
-    assert '<td class="number" data-value="123456789" title="$1,234,567.89">$1.23M</td>' in text
-    assert '<td class="number minor" data-value="10000000000000" title="1,000,000.0000000">1,000,000<' in text
+    assert '<td class="number supply" data-value="1234" title="12.34 %; the protocol shows 12.34 %">12.3 %</td>' in text
+    assert '<span class="worth" title="$1,000,000.00">$1.00M</span>' in text
+    assert '<td class="number" data-value="10000000000000" title="1,000,000.0000000">1,000,000<' in text
     assert ">XLM</bdi>" in text
     assert "native" not in text
 
@@ -141,10 +141,32 @@ def test_problems_are_named_on_the_overview(site: dict[str, str]) -> None:
 
 def test_best_rates_are_of_open_pools_that_are_worth_something(site: dict[str, str]) -> None:
     """The best yield and the cheapest loan are named with their markets; a pool worth too little does not count."""
-    [row] = re.findall(rf'<tr><th scope="row"><a href="tokens/{contract(10_001)}.html">.*?</tr>', site["index.html"])
+    [row] = re.findall(rf'<tr><th scope="row"><a href="tokens/{contract(10_001)}.html">.*?</tr>', site["tokens.html"])
     places = re.findall(r'data-value="(\d+)"><b.*?href="pools/(\w+)/', row)
 
     assert [("1234", contract(100)), ("350", contract(101))] == places
+
+
+def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -> None:
+    """Before anything about the network: each token's best pool with rate, reward, weekly mean, room and status."""
+    rewarded = {"total_supply_apy_bps": 450, "supply_reward_apr_bps": 130, "reward_symbol": "BLND"}
+    tables = tables_of([pool_row(0, 0, **rewarded, available_to_supply_usd_cents=12_345_600), pool_row(0, 1)])
+    text = site_of(tables)["index.html"].replace("\N{NARROW NO-BREAK SPACE}", " ")
+    rows = re.findall(r'<tr><th scope="row".*?</tr>', text[: text.index('id="borrow"')])
+
+    assert [2, 2] == [len(rows), text[: text.index("<table")].count('<li><a href="tokens/')]
+    assert '>4.50 %<span class="worth">3.20 % + 1.30 % BLND</span></td>' in rows[0]
+    assert ">$123K</td>" in rows[0]
+    assert ">no cap</td>" in rows[1]
+    assert all('class="status good"' in row and "Market 0" in row for row in rows)
+    assert text.index('id="lend"') < text.index('id="borrow"') < text.index("Total value")
+
+
+def test_where_nothing_is_priced_the_first_screen_says_so() -> None:
+    """No table of nothing: a sentence, with the way to the pools and to the reasons."""
+    text = site_of(tables_of([pool_row(0, 0, **unpriced())]))["index.html"]
+    assert "No pool has a valid price at this ledger" in text[: text.index('id="network"')]
+    assert 'class="list offers"' not in text
 
 
 UNPRICED = {
@@ -170,7 +192,7 @@ def test_closed_pools_offer_nothing_and_say_why() -> None:
         ({"tvl_usd_cents": 99_999}, "too small", "too small"),
         (UNPRICED, "no price: the price is 3 days old", "no price: the price is 3 days old"),
     ):
-        text = site_of(tables_of([pool_row(0, 0, **changes)]))["index.html"]
+        text = site_of(tables_of([pool_row(0, 0, **changes)]))["tokens.html"]
         said = re.findall(r'title="No pool of this token counts.">(.*?)<', text)
 
         assert [word for word in (lend, borrow) if word] == said, changes
@@ -329,9 +351,9 @@ def test_a_yield_says_whether_it_is_compounded() -> None:
     site = site_of(tables_of([pool_row(0, 0), pool_row(1, 1, protocol="slender")]))
     blend, slender = (Page(site[f"pools/{contract(100 + at)}/{contract(10_000 + at)}.html"]).text for at in (0, 1))
 
-    assert "supply rate, compounded 52 times a year" in blend
-    assert "borrow rate, compounded 365 times a year" in blend
-    assert "supply rate, not compounded" in slender
+    assert "3.20\N{NARROW NO-BREAK SPACE}%, compounded 52 times a year" in blend
+    assert "5.12\N{NARROW NO-BREAK SPACE}%, compounded 365 times a year" in blend
+    assert "3.20\N{NARROW NO-BREAK SPACE}%, not compounded" in slender
     assert "supply: compounded 52 times a year; borrow: compounded 365 times a year" in Page(site["about.html"]).text
     assert "1 markets" not in Page(site["about.html"]).text
 
