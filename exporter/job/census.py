@@ -24,6 +24,7 @@ from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.snapshot_file import SnapshotSource
 from exporter.ledger.view import LedgerView
 from exporter.past.archive.state_index import StateIndex
+from exporter.past.archive.stellar_proof import Proven
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin
 from exporter.publishing.published_state import read_published
@@ -116,7 +117,7 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
     with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:
         taken = take_census(state, settings.passphrase)
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
-        document = _document(settings.passphrase, state, taken, run)
+        document = document_of(settings.passphrase, state.proven, taken, run)
         if store is not None:
             recorded, _ = recorded_markets(state.source, state.index, settings.passphrase)
             save_memory(store, _memory(settings.passphrase, taken, recorded, state.proven.ledger))
@@ -183,13 +184,14 @@ def _records_in(index: StateIndex, deployments: Sequence[Deployment]) -> Iterato
             yield market, (protocol, last_modified)
 
 
-def _document(passphrase: str, state: ProvenState, taken: CensusTaken, run: RunRead | None) -> Census:
+def document_of(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
+    """The document of a census, compared with a run if one is given."""
     codes = Counter((item.kind, item.protocol, item.wasm_hash) for item in taken.lending)
-    unread = list(_unread(taken.lending, run, state.proven.ledger))
+    unread = list(_unread(taken.lending, run, proven.ledger))
     return Census(
         network=passphrase,
-        checkpoint=state.proven.ledger,
-        header=state.proven.hash.hex(),
+        checkpoint=proven.ledger,
+        header=proven.hash.hex(),
         run_id=None if run is None else run.status.run_id,
         contract_count=sum(taken.counts.values()),
         code_count=taken.codes,

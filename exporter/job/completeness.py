@@ -10,7 +10,7 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.deployments.networks import network_id
 from exporter.discovery.census import Classifier, Found, Kind
 from exporter.errors import ArchiveError, RefutedError
-from exporter.job.census import RunRead, recorded_markets
+from exporter.job.census import RunRead, document_of, recorded_markets
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
@@ -18,15 +18,20 @@ from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven
 from exporter.protocols import PROTOCOLS
+from exporter.tree.documents import Census
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """``markets`` are in the run, read or named; ``excluded`` have a market's code, and no factory has their record."""
+    """``markets`` are in the run, read or named; ``excluded`` have a market's code, and no factory has their record.
+
+    ``census`` is the document that a census of the checkpoint gives.
+    """
 
     contracts: int
     markets: int
     excluded: Sequence[str]
+    census: Census
 
     def line(self) -> str:
         left_out = f": {', '.join(self.excluded[:5])}" if self.excluded else ""
@@ -75,7 +80,7 @@ def check_complete(
                 excluded.append(found.address)
             else:
                 _left_out(found, recorded, index, run, unproven)
-        return Complete(sum(taken.counts.values()), markets, sorted(excluded))
+        return Complete(sum(taken.counts.values()), markets, sorted(excluded), document_of(network, proven, taken, run))
     finally:
         index.close()
 

@@ -33,6 +33,7 @@ from exporter.tree.documents import (
     SystemStatus,
 )
 from exporter.tree.families import (
+    CENSUS,
     CHANGES,
     DATA_PACKAGE,
     HISTORY_MANIFEST_KEY,
@@ -70,6 +71,7 @@ class FetchedTree:
         proofs: the list of proofs; None where there is none.
         proof_files: the proof files of the run and of ``earlier``, by run id.
         checker: the verifier and the list of organisations that the tree has, by key.
+        census: the file of the census, None where there is none.
         keys: every key of the tree; None where the source cannot list them.
     """
 
@@ -85,6 +87,7 @@ class FetchedTree:
     proofs: ProofList | None
     proof_files: dict[str, bytes]
     checker: dict[str, bytes]
+    census: bytes | None
     keys: set[str] | None
 
 
@@ -143,6 +146,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             proofs,
             proof_files,
             checker,
+            await source.get(CENSUS.template, MAX_DOCUMENT_BYTES),
             source.keys(""),
         )
 

@@ -15,6 +15,7 @@ from exporter.stores.store import Store, etag_of
 from exporter.tree.documents import HistoryRollup
 from exporter.tree.families import (
     BUCKET_PAGE,
+    CENSUS,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
     POINTER_KEY,
@@ -43,7 +44,15 @@ def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason,
     status, proofs = tree.status, tree.proofs
     known = {file.key for file in tree.files}
     for key in (
-        *(POINTER_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, VERIFIER.template, TRUST.template, *_RECORDS),
+        *(
+            POINTER_KEY,
+            HISTORY_MANIFEST_KEY,
+            PROOFS.template,
+            CENSUS.template,
+            VERIFIER.template,
+            TRUST.template,
+            *_RECORDS,
+        ),
         *(status.manifest_key, RUN_FILES.key(run_id=status.run_id)),
         *(file.key for file in (*tree.history.files, *tree.before)),
         *(() if proofs is None else (proof.proof_key for proof in proofs.proofs)),

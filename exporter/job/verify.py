@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from exporter.check.published_tree import check_tree
 from exporter.config import Settings
 from exporter.console import Console
@@ -49,8 +51,8 @@ from exporter.past.archive.trusted_organisations import days_old, signed_by, tru
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ChangeList, MarketList, timestamp
-from exporter.tree.families import CHANGES, PROOFS
+from exporter.tree.documents import Census, ChangeList, MarketList, timestamp
+from exporter.tree.families import CENSUS, CHANGES, PROOFS
 
 EARLIER_RUNS = 5
 """How many of the newest earlier runs are repeated, unless the caller says how many."""
@@ -216,6 +218,8 @@ def verify_tree(
                     unproven,
                 )
                 facts.update(markets=found.markets)
+        if tree.census is not None and not _is_census_of(tree.census, found):
+            unproven.add(Reason.STATEMENTS, [CENSUS.template])
         left = dict(uncovered(tree.before, covered, tree.tree))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.earlier.left_out.items()))
@@ -247,6 +251,21 @@ def refuse_old(verified: Verified, max_age: int | None) -> None:
             f"ledger {verified.ledger} closed {lasting(verified.age)} ago, and --max-age is {lasting(max_age)}; "
             "verify a newer run"
         )
+
+
+def _is_census_of(data: bytes, found: Complete | None) -> bool:
+    """Whether a tree's census is the one of the run and its checkpoint. Raises `RefutedError` for a wrong one."""
+    if found is None:
+        return False
+    try:
+        theirs = decode_json(data, Census)
+    except msgspec.DecodeError as error:
+        raise RefutedError(f"{CENSUS.template} cannot be understood: {error}") from None
+    if (theirs.run_id, theirs.checkpoint) != (found.census.run_id, found.census.checkpoint):
+        return False
+    if theirs != found.census:
+        raise RefutedError(f"{CENSUS.template} is not what the checkpoint and the run give")
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
+from exporter.console import Silence
 from exporter.errors import EXIT_REFUTED, RefutedError
-from exporter.job.census import RunRead
+from exporter.job.census import RunRead, census
 from exporter.job.completeness import Complete, check_complete
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import scval
@@ -30,6 +33,7 @@ from exporter.past.archive.bucket_entries import DEAD
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
+from exporter.stores import open_store
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
@@ -44,6 +48,7 @@ Entries = dict[bytes, RawEntry]
 class _Status:
     """What the comparison takes of a status."""
 
+    run_id: str = "65000063-0123456789ab"
     observed_ledger: int = CHECKPOINT
     notices: Sequence[str] = ()
 
@@ -61,7 +66,7 @@ def compared(
     trust = trust_of(passphrase, given.trust)
     archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
     proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
-    status: Any = _Status(ledger)
+    status: Any = _Status(observed_ledger=ledger)
     unproven = Unproven()
     complete = check_complete(
         archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset()), unproven
@@ -214,3 +219,27 @@ def test_a_published_tree(tmp_path: Path, *, everything: bool) -> None:
     else:
         assert EXIT_REFUTED == result.exit_code, result.output
         assert "the run left out" in result.output
+
+
+def test_a_forged_census(tmp_path: Path) -> None:
+    """A census of the run is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
+    _, given = recorded_archive(tmp_path)
+    out = tmp_path / "out"
+    settings = settings_for(out)
+    run(settings, archive=given)
+    census(settings, given, open_store(str(out)), Silence())
+    arguments = ["verify", str(out), "--archive", given.uris[0], "--trust", str(given.trust)]
+    arguments += ["--allow-unproven", "changes"]
+    honest = CliRunner().invoke(main, [*arguments, "--complete"])
+    unasked = CliRunner().invoke(main, arguments)
+    key = out / "v1/census.json"
+    document = json.loads(key.read_bytes())
+    document["counts"]["other"] += 1
+    document["contract_count"] += 1
+    key.write_bytes(msgspec.json.encode(document))
+    forged = CliRunner().invoke(main, [*arguments, "--complete"])
+
+    assert "census" not in honest.stdout, honest.output
+    assert "v1/census.json" in unasked.stdout
+    assert EXIT_REFUTED == forged.exit_code, forged.output
+    assert "v1/census.json is not what the checkpoint and the run give" in forged.output
