@@ -1,6 +1,6 @@
 """The independent judge of Alula: one pool in plain Python integers, after docs/protocols/alula.md, "Formulas".
 
-It shares no code with the exporter nor with the embedded network. `//` is the floor; every value that has a name in
+It shares no code with the exporter. `//` is the floor; every value that has a name in
 the contract goes through `i128`, which raises OverflowError where the contract would fail; products before a division
 are unbounded. A division by zero raises ZeroDivisionError, a negative rate ValueError.
 """

@@ -1,6 +1,6 @@
 """The independent judge of Peridot: one vault in plain Python integers, after docs/protocols/peridot.md.
 
-It shares no code with the exporter nor with the embedded network. Every value that has a name goes through `i128`,
+It shares no code with the exporter. Every value that has a name goes through `i128`,
 which raises OverflowError where the exporter sets the vault aside; so does a rate above 1000 percent.
 """
 

@@ -1,7 +1,7 @@
 """The independent judge of Slender: one reserve in plain Python integers, after the contract's own source.
 
 That is pool/src/methods/utils (get_collat_coeff, get_elapsed_time, rate) and common/src/fixedi128 of the repository
-that docs/protocols/slender.md names. It shares no code with the exporter nor with the embedded network. What goes
+that docs/protocols/slender.md names. It shares no code with the exporter. What goes
 through `i128` the contract checks; the exporter sets a reserve aside where that fails.
 """
 

@@ -1,7 +1,7 @@
 """The independent judge of XOXNO Lending: one hub market in plain Python, after the contracts' own source.
 
 Read for it: XOXNO/rs-lending-xlm at 5a27d74f, common/src/rates (curve, compound, index, scaling, simulate) and
-contracts/pool/src/views.rs. It shares no code with the exporter nor with the embedded network, and rounds by fractions
+contracts/pool/src/views.rs. It shares no code with the exporter, and rounds by fractions
 where they round by remainders. Every value that has a name in the contract goes through `i128`, which raises
 OverflowError where the contract would fail; `saturated` is where the contract takes the largest number instead. A
 division by zero raises ZeroDivisionError.
