@@ -297,11 +297,11 @@ MARKETS: list[tuple[str, Change, str, str]] = [
         "undecodable",
         "pool instance.Config: field oracle",
     ),
-    ("blend", put(blend.reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an asset is listed twice"),
+    ("blend", put(blend.reserve_list("A", ["XLM", "XLM"])), "undecodable", "ResList: an address is listed twice"),
     *(
         ("blend", put(entry(A, symbol("ResList"), value)), "undecodable", f"ResList{detail}")
         for value, detail in (
-            (vec(address(account("XLM"))), ": an asset is not a contract"),
+            (vec(address(account("XLM"))), ": an address is not a contract"),
             ((VEC, None), ": the vector is missing"),
             (vec(symbol("T")), "[0]: expected address, found symbol"),
         )
@@ -309,18 +309,18 @@ MARKETS: list[tuple[str, Change, str, str]] = [
     *(
         ("alula", put(entry(A, alula.unit("AllPools"), value)), "undecodable", f"AllPools{detail}")
         for value, detail in (
-            (vec(address(XLM), address(XLM)), ": a pool is listed twice"),
+            (vec(address(XLM), address(XLM)), ": an address is listed twice"),
             ((VEC, None), ": the vector is missing"),
             (vec(symbol("a")), "[0]: expected address"),
             (vec(*map(address, map(contract, MANY))), ": 65 addresses"),
-            (vec(address(account("a"))), ": a pool is not a contract"),
+            (vec(address(account("a"))), ": an address is not a contract"),
         )
     ),
     *(
         ("k2", put(entry(A, symbol("RLIST"), value)), "undecodable", detail)
         for value, detail in (
             (vec(*map(address, map(contract, MANY))), "65 addresses, more than 64"),
-            (vec(address(XLM), address(XLM)), "a reserve is listed twice"),
+            (vec(address(XLM), address(XLM)), "an address is listed twice"),
             (vec(address(account("A"))), "is not a contract"),
         )
     ),
@@ -335,7 +335,7 @@ MARKETS: list[tuple[str, Change, str, str]] = [
     *(
         ("slender", slender_with(variant("Reserves"), vec(*map(address, listed))), "undecodable", detail)
         for listed, detail in (
-            ((XLM, XLM), "a reserve is listed twice"),
+            ((XLM, XLM), "an address is listed twice"),
             ((account("A"),), "is not a contract"),
             (map(contract, MANY), "65 addresses, more than 64"),
         )

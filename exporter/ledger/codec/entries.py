@@ -197,6 +197,14 @@ def instance_of(entry: ContractData) -> ContractInstance:
     return instance
 
 
+def coded_instance(entry: ContractData, what: str) -> tuple[ContractInstance, bytes]:
+    """A contract's instance, and the hash of its wasm code. Raises `DecodeError` where it has no code of its own."""
+    instance = instance_of(entry)
+    if instance.executable != scval.WASM or instance.wasm_hash is None:
+        raise DecodeError(f"{what}: the contract has no wasm code of its own")
+    return instance, instance.wasm_hash
+
+
 # What a ledger entry looks like to a reader once its time to live is over.
 #
 # An entry is live at a ledger up to and including the last one it lives until. After that a temporary entry is gone,

@@ -51,6 +51,16 @@ def addresses(value: ScVal, what: str, most: int) -> tuple[str, ...]:
     return tuple(expect(item, scval.ADDRESS, f"{what}[{index}]") for index, item in enumerate(items))
 
 
+def contracts(value: ScVal, what: str, most: int) -> tuple[str, ...]:
+    """A vector of at most ``most`` contracts, each listed once, as strkeys. Raises `DecodeError`."""
+    found = addresses(value, what, most)
+    if len(set(found)) != len(found):
+        raise DecodeError(f"{what}: an address is listed twice")
+    if not all(contract.startswith("C") for contract in found):
+        raise DecodeError(f"{what}: an address is not a contract")
+    return found
+
+
 class Fields:
     """The fields of a struct, or the storage of a contract instance: by symbol, each read as one kind.
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, expect
+from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
@@ -128,13 +128,11 @@ def decode_instance(entry: Entry) -> MarketInstance:
 
     A market is known by the form of its entries: the hash of the deployed code is not published in full.
     """
-    instance = instance_of(entry.contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("market instance: the contract has no wasm code of its own, so it is not an Alula market")
+    instance, wasm_hash = coded_instance(entry.contract_data(), "market instance")
     storage = Fields(_unit_keys(instance.storage), "market instance")
     variant, _ = _variant(storage, "MarketStatus", "market instance")
     return MarketInstance(
-        wasm_hash=instance.wasm_hash.hex(),
+        wasm_hash=wasm_hash.hex(),
         name=storage.string("Name"),
         status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
         oracle=storage.address("Oracle"),
@@ -158,14 +156,7 @@ def record_key(manager: str, market: str) -> bytes:
 
 def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:
     """A market's pools, in the order of their registration; a market that never had one has no entry."""
-    if entry is None:
-        return ()
-    pools = addresses(entry.value, "AllPools", MAX_POOLS)
-    if len(set(pools)) != len(pools):
-        raise DecodeError("AllPools: a pool is listed twice")
-    if not all(pool.startswith("C") for pool in pools):
-        raise DecodeError("AllPools: a pool is not a contract")
-    return pools
+    return () if entry is None else contracts(entry.value, "AllPools", MAX_POOLS)
 
 
 def decode_pool(entry: Entry) -> PoolEntry:

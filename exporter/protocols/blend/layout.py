@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses
+from exporter.ledger.codec.entries import coded_instance, data_key, instance_key, variant_key
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
@@ -106,17 +106,15 @@ def decode_instance(entry: Entry) -> PoolInstance:
     The generation is decided by the code's hash, and for unknown code by the fields that only v2 has; never by
     the size of a number.
     """
-    instance = instance_of(entry.contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is not a Blend pool")
+    instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = Fields(instance.storage, "pool instance")
     config = storage.struct("Config")
-    generation = WASM_HASHES.get(instance.wasm_hash) or ("v2" if "min_collateral" in config else "v1")
+    generation = WASM_HASHES.get(wasm_hash) or ("v2" if "min_collateral" in config else "v1")
     status, backstop_rate = config.numbers(POOL_CONFIG).values()
     return PoolInstance(
         generation=generation,
-        wasm_hash=instance.wasm_hash.hex(),
-        known_code=instance.wasm_hash in WASM_HASHES,
+        wasm_hash=wasm_hash.hex(),
+        known_code=wasm_hash in WASM_HASHES,
         name=storage.string("Name"),
         status=STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"unknown_{status}",
         oracle=config.address("oracle"),
@@ -136,13 +134,9 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
     """The assets of a pool's reserves, in the contract's order; a pool that never had one has no entry."""
     if entry is None:
         return ()
-    assets = addresses(entry.value, "ResList", MAX_RESERVES)
+    assets = contracts(entry.value, "ResList", MAX_RESERVES)
     if not assets:
         raise DecodeError("ResList: it is empty, which the contract never stores")
-    if len(set(assets)) != len(assets):
-        raise DecodeError("ResList: an asset is listed twice")
-    if not all(asset.startswith("C") for asset in assets):
-        raise DecodeError("ResList: an asset is not a contract")
     return assets
 
 

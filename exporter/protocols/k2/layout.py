@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import TIME, Fields, Number, addresses, expect
+from exporter.ledger.codec.entries import coded_instance, data_key, instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import TIME, Fields, Number, contracts, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -165,14 +165,12 @@ def decode_router(entry: Entry) -> RouterInstance:
 
     A router is known by the form of its entries: what is deployed is newer than the published source.
     """
-    instance = instance_of(entry.contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("router instance: the contract has no wasm code of its own, so it is not a K2 router")
+    instance, wasm_hash = coded_instance(entry.contract_data(), "router instance")
     storage = Fields(instance.storage, "router instance")
     storage.address("PADMIN")  # the router has had an administrator since it was made: without, it is none
     oracle_config = storage.struct("ORACFG") if "ORACFG" in storage else None
     return RouterInstance(
-        wasm_hash=instance.wasm_hash.hex(),
+        wasm_hash=wasm_hash.hex(),
         paused=storage.boolean("PAUSED") if "PAUSED" in storage else False,
         oracle=storage.address("ORACLE") if "ORACLE" in storage else None,
         price_decimals=PRICE_DECIMALS if oracle_config is None else oracle_config.u32("price_precision"),
@@ -193,11 +191,7 @@ def _asset_price_ages(value: ScVal | None) -> dict[str, int]:
 
 def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
     """A router's reserves, in the order of their making; ``count`` is missing in old ones. Raises `DecodeError`."""
-    assets = addresses(entry.value, "RLIST", MAX_RESERVES)
-    if len(set(assets)) != len(assets):
-        raise DecodeError("RLIST: a reserve is listed twice")
-    if not all(asset.startswith("C") for asset in assets):
-        raise DecodeError("RLIST: a reserve is not a contract")
+    assets = contracts(entry.value, "RLIST", MAX_RESERVES)
     if count is not None and (counted := expect(count.value, scval.U32, "RCOUNT")) != len(assets):
         raise DecodeError(f"RLIST: {len(assets)} reserves, but RCOUNT counts {counted}")
     return assets

@@ -14,9 +14,9 @@ from typing import Any
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
 from exporter.ledger.codec.fields import expect
-from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.numbers.exact import INT128_MAX
@@ -262,15 +262,13 @@ def archived_entry(contract: str, names: Iterable[str], entries: Entries) -> str
 
 def decode_controller(controller: str, entries: Entries) -> Controller:
     """Decode a controller's instance and entries. Raises `DecodeError` naming the entry that has another form."""
-    instance = instance_of(_present(entries, instance_key(controller), "controller instance").contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("controller instance: the contract has no wasm code of its own")
+    _, wasm_hash = _instance(entries, controller, "controller instance")
     listed = _value(controller, "SupportedMarkets", entries)
     oracle = _value(controller, "Oracle", entries)
     multiplier = _value(controller, "OracleMaxAgeMultiplier", entries)
     paid_in = _value(controller, REWARD_TOKEN, entries)
     return Controller(
-        wasm_hash=instance.wasm_hash.hex(),
+        wasm_hash=wasm_hash.hex(),
         oracle=None if oracle is None else expect(oracle, scval.ADDRESS, "Oracle"),
         age_multiplier=(
             USUAL_AGE_MULTIPLIER if multiplier is None else expect(multiplier, scval.U64, "OracleMaxAgeMultiplier")
@@ -288,9 +286,7 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
     Raises `DecodeError` naming the entry for one that has to be there and is not, for another kind, and for a number
     that no token can have.
     """
-    instance = instance_of(_present(entries, instance_key(vault), "vault instance").contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("vault instance: the contract has no wasm code of its own")
+    instance, wasm_hash = _instance(entries, vault, "vault instance")
     supply = next((value for key, value in instance.storage or () if key == vec(symbol("TotalSupply"))), None)
     receipt_supply = None if supply is None else int(expect(supply, scval.I128, "vault instance: TotalSupply"))
     if receipt_supply is not None and receipt_supply < 0:
@@ -309,7 +305,6 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
     for name in ("ReserveFactorScaled", "AdminFeeScaled"):
         if numbers[name] > SCALE:
             raise DecodeError(f"{name} is {numbers[name]}, above {SCALE}")
-    wasm_hash = instance.wasm_hash.hex()
     model, ready = _address(vault, "InterestModel", entries), _value(vault, "RatesReady", entries)
     caching = any(_value(vault, name, entries) is not None for name in _OF_CACHING_CODE)
     return Vault(
@@ -335,7 +330,7 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
             "boost_cached_at": _time(vault, "BoostedUnderlyingUpdatedAt", entries) or 0,
         },
         caps=(numbers["SupplyCap"], numbers["BorrowCap"]),
-        rule=BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
+        rule=BOOST_RULES.get(wasm_hash.hex(), BoostRule.CACHED if caching else BoostRule.UNKNOWN),
         borrow_principal=_number(vault, "TotalBorrowPrincipal", entries),
         collateral_factor=_or(_number(vault, "CollateralFactorScaled", entries), USUAL_COLLATERAL_FACTOR),
         rates_ready=model is not None if ready is None else expect(ready, scval.BOOL, "RatesReady"),
@@ -434,11 +429,11 @@ def _or(found: int | None, usual: int) -> int:
     return usual if found is None else found
 
 
-def _present(entries: Entries, key: bytes, what: str) -> Entry:
-    entry = entries.get(key)
+def _instance(entries: Entries, contract: str, what: str) -> tuple[ContractInstance, bytes]:
+    entry = entries.get(instance_key(contract))
     if entry is None:
         raise DecodeError(f"{what} is missing")
-    return entry
+    return coded_instance(entry.contract_data(), what)
 
 
 def _value(contract: str, name: str, entries: Entries) -> ScVal | None:

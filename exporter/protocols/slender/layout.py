@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_of, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, expect
+from exporter.ledger.codec.entries import coded_instance, variant_key
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
@@ -90,19 +90,15 @@ class RwaReserveError(Exception):
 
 def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
-    instance = instance_of(entry.contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("pool instance: the contract has no wasm code of its own, so it is not a Slender pool")
+    instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = {encode_scval(key): value for key, value in instance.storage or ()}
-    pool = PoolInstance(instance.wasm_hash.hex(), (), storage, {})
+    pool = PoolInstance(wasm_hash.hex(), (), storage, {})
     config, pause, listed = (pool.get(name) for name in ("PoolConfig", "Pause", "Reserves"))
     if config is None:
         raise DecodeError("pool instance: field PoolConfig is missing")
     if listed is None:
         raise DecodeError("pool instance: field Reserves is missing")
-    reserves = addresses(listed, "Reserves", MAX_RESERVES)
-    if len(set(reserves)) != len(reserves) or not all(asset.startswith("C") for asset in reserves):
-        raise DecodeError("Reserves: a reserve is listed twice, or is not a contract")
+    reserves = contracts(listed, "Reserves", MAX_RESERVES)
     settings = Fields.of(config, "PoolConfig")
     numbers = {"window": settings.u64("timestamp_window"), "paused": 0, "grace_ends_at": 0}
     numbers |= {name: settings.u32(name) for name in ("initial_health", "ir_scaling_coeff")}

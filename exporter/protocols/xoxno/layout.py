@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.entries import instance_of, variant_key
+from exporter.ledger.codec.entries import coded_instance, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, struct_map, symbol, u32, vec
@@ -202,15 +202,13 @@ def decode_controller(entry: Entry) -> Controller:
 
     Its keys are taken as symbols and as enum variants without values alike.
     """
-    instance = instance_of(entry.contract_data())
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError("controller instance: the contract has no wasm code of its own, so it is not a controller")
+    instance, wasm_hash = coded_instance(entry.contract_data(), "controller instance")
     storage = dict(_named(instance.storage))
     fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
     kind, payload = storage.get("PriceAggregator", VOID)
     last_spoke = storage.get("LastSpokeId", VOID)
     return Controller(
-        wasm_hash=instance.wasm_hash.hex(),
+        wasm_hash=wasm_hash.hex(),
         pool=fields.contract("Pool"),
         aggregator=payload if kind == scval.ADDRESS and strkey.is_contract(payload) else None,
         status=PAUSED if storage.get("Paused") == (scval.BOOL, True) else ACTIVE,
