@@ -2,7 +2,7 @@
 
 checker = TreeChecker(run)
 checker.add("v1/assets/index.json", data)      # the run's own Parquet file first, web pages best last; none is kept
-looked = checker.finish()                      # or TreeFaultsError
+summary = checker.finish()                     # or TreeFaultsError
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from exporter.check.documents import KINDS, check_required, check_status, judge_ledger
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
 from exporter.check.listed import Listed
+from exporter.check.listing import Run
 from exporter.check.public_urls import follow_links, links_of
 from exporter.check.run_files import RunFiles
-from exporter.check.walks import Run
+from exporter.check.summary import CheckSummary, Whole
 from exporter.check.watcher_files import Watchers
-from exporter.check.whole import Looked, Whole
 from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -87,7 +87,7 @@ class TreeChecker:
         self._schemas: Schemas | None = None
         self._files = RunFiles()
         if run.listing is not None:
-            self.whole.looked.pools = len(run.listing)
+            self.whole.summary.pools = len(run.listing)
             faults = (*run.listing.disorder, *(text for row in run.listing for text in run.row_faults(row)))
             self.whole.faults.add_all("v1/assets/index.json", faults)
 
@@ -121,8 +121,8 @@ class TreeChecker:
             return
         whole.seen.add(key)
         kind = kind_of(key)
-        whole.looked.files[kind.value] += 1
-        whole.looked.bytes[kind.value] += len(data)
+        whole.summary.files[kind.value] += 1
+        whole.summary.bytes[kind.value] += len(data)
         sha256 = sha256 or hashlib.sha256(data).hexdigest()
         found = parse_key(key)
         if of_run and (found is None or found[0] not in (POINTER, HISTORY_MANIFEST, RUN, RUN_FILES)):
@@ -136,7 +136,7 @@ class TreeChecker:
                 return
             model = self._read(key, data, sha256, written, *(found or (None, {})))
             if model is not None and self._schemas is not None and model in self._schemas:
-                whole.looked.validated += 1
+                whole.summary.validated += 1
                 whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
         except CheckError as error:
             whole.faults.add(key, str(error).removeprefix(f"{key}: "))
@@ -161,7 +161,7 @@ class TreeChecker:
         wanted, self.whole.wanted = self.whole.wanted, []
         return sorted({key for key in wanted if key not in self.whole.seen and key not in self.whole.listed})
 
-    def finish(self) -> Looked:
+    def finish(self) -> CheckSummary:
         """Judge the whole.
 
         Raises:
@@ -188,13 +188,13 @@ class TreeChecker:
         for target, (key, text) in whole.links.items():
             if target not in whole.seen:
                 whole.faults.add(key, text)
-        whole.looked.ledger, whole.looked.run_id = status.observed_ledger, status.run_id
-        whole.looked.complete = not whole.partial
-        whole.looked.markets = len(whole.markets)
+        whole.summary.ledger, whole.summary.run_id = status.observed_ledger, status.run_id
+        whole.summary.complete = not whole.partial
+        whole.summary.markets = len(whole.markets)
         if whole.partial and whole.run.listing is not None:
-            whole.looked.markets = len(whole.run.listing.markets)
+            whole.summary.markets = len(whole.run.listing.markets)
         whole.faults.raise_any()
-        return whole.looked
+        return whole.summary
 
     def _read(
         self,
@@ -212,9 +212,9 @@ class TreeChecker:
             if rows is None:
                 rows = self._read_page(key, data, family, names)
             if family is not PAGE and family is not EMPTY_PAGE:
-                whole.looked.walks += 1
-            whole.looked.documents["AssetsPage"] += 1
-            whole.looked.rows += rows
+                whole.summary.walks += 1
+            whole.summary.documents["AssetsPage"] += 1
+            whole.summary.rows += rows
             return "AssetsPage"
         if family is RUN_FILES:
             self._files.add_listing(key, data, sha256)
@@ -231,7 +231,7 @@ class TreeChecker:
             self._watchers.read_yields(data)
         elif family is RUN:
             self._files.add_manifest(key, data, sha256)
-            whole.looked.documents["RunManifest"] += 1
+            whole.summary.documents["RunManifest"] += 1
             return "RunManifest"
         elif key.endswith(".json"):
             return self._read_document(key, data, written)
@@ -259,7 +259,7 @@ class TreeChecker:
     def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str:
         whole, document = self.whole, parse_back(key, data, written)
         model = type(document)
-        whole.looked.documents[model.__name__] += 1
+        whole.summary.documents[model.__name__] += 1
         if isinstance(document, SystemStatus | HistoryManifest | MarketList | ProofList | Census):
             whole.documents[model] = key, document
         if whole.run.listing is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from exporter.check.reward_faults import backstop_faults, reward_faults
 from exporter.check.row_faults import number, value_in_cents
-from exporter.check.whole import Whole
+from exporter.check.summary import Whole
 from exporter.history.totals import places_of
 from exporter.tree.documents import (
     AssetHistory,
@@ -119,7 +119,7 @@ def _judge_history(whole: Whole, key: str, history: AssetHistory | TotalsHistory
         yield from judge_ledger(whole, key, history)
     if history.next_cursor is None:
         return
-    whole.looked.links += 1
+    whole.summary.links += 1
     if history.next_cursor.startswith(RECENT):
         return  # the sweep removes these pages a day after they were published
     if not whole.own_files_only and not whole.partial:  # there, it may be of an earlier run, which no manifest lists
@@ -133,7 +133,7 @@ def _judge_package(whole: Whole, key: str, package: DataPackage) -> Iterator[str
     for path in [path for resource in package.resources for path in resource.path]:
         # A file of the history may have been compacted into another since; it stays until the next run's package.
         if kind_of(path) is not FileKind.HISTORY and not whole.partial:
-            whole.looked.links += 1
+            whole.summary.links += 1
             whole.links.setdefault(path, (key, f"leads to {path}, which is not there"))
 
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.check.documents import SNAPSHOT_FIELDS, snapshot_of
+from exporter.check.listing import Listing
 from exporter.check.row_faults import number, value_in_cents
-from exporter.check.walks import Listing
-from exporter.check.whole import Whole
+from exporter.check.summary import Whole
 from exporter.errors import CheckError
 from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus, timestamp
@@ -103,15 +103,15 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
         if not whole.partial and not (whole.own_files_only and file.last_ledger < status.observed_ledger):
             yield "is missing, though the history's manifest lists it"
         return
-    whole.looked.links += 1
+    whole.summary.links += 1
     if facts is not None and (facts.bytes, facts.sha256) != (file.bytes, file.sha256):
         yield "does not have the bytes that the history's manifest gives for it"
     if file.first_ledger > file.last_ledger:
         yield f"begins at ledger {file.first_ledger} and ends at {file.last_ledger} in the history's manifest"
     if facts is None or facts.rows is None:
         return
-    whole.looked.history_files += 1
-    whole.looked.history_rows += facts.rows
+    whole.summary.history_files += 1
+    whole.summary.history_rows += facts.rows
     if facts.rows != file.rows:
         yield f"has {facts.rows} rows, but {file.rows} in the history's manifest"
     if facts.ledgers is not None and facts.ledgers != (file.first_ledger, file.last_ledger):
@@ -144,7 +144,7 @@ def _newest_faults(whole: Whole, status: SystemStatus, facts: ParquetFacts) -> I
     closed = _time(facts.metadata.get("ledger_close_time", ""))
     if closed != status.ledger_close_time:
         yield f"has the close time {closed}, but the status says {status.ledger_close_time}"
-    pools = whole.looked.pools
+    pools = whole.summary.pools
     if facts.ledgers in (None, (status.observed_ledger,) * 2) and facts.rows != pools:
         yield f"has {facts.rows} pools of the run's ledger, but the documents have {pools}"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from exporter.check.whole import Whole
+from exporter.check.summary import Whole
 from exporter.past.archive.archive_files import checkpoint_of
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
 from exporter.past.archive.trusted_organisations import signed_by

@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 
 from exporter.check.listed import Listed
-from exporter.check.whole import Whole
+from exporter.check.summary import Whole
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import AssetsPage, SystemStatus
@@ -82,7 +82,7 @@ def follow_links(whole: Whole, key: str, links: Iterable[str]) -> None:
     """Follow the links of a web page. What is not there may come: it is noted, with the first page that leads to it."""
     for link in links:
         if link[1:] in whole.links or ("." in link and link[1:] in whole.seen):  # a file's name answers for itself
-            whole.looked.links += 1
+            whole.summary.links += 1
             continue
         path, _, query = link.partition("?")
         answer = route(path, query, sorted(whole.run.page_sizes))
@@ -164,7 +164,7 @@ async def check_public_urls(
         *(_check_error(source, whole, url, code) for url, code in ERRORS),
         _check_file(source, whole, _Expected("v1/system/status", POINTER_KEY, ""), {}),
     )
-    whole.looked.requests += len(expected) + len(ERRORS) + 1
+    whole.summary.requests += len(expected) + len(ERRORS) + 1
     await _check_ranges(source, whole, files)
 
 
@@ -231,7 +231,7 @@ async def _check_ranges(source: HttpSource, whole: Whole, files: pl.DataFrame) -
     """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
     for key, size in files.filter(pl.col("key").str.starts_with(HISTORY_PREFIX)).select("key", "bytes").iter_rows():
         answer = await source.ask(key, size, {"range": "bytes=0-3"})
-        whole.looked.requests += 1
+        whole.summary.requests += 1
         offered = "bytes" in answer.headers.get("accept-ranges", "")
         if answer.status != 206:
             if offered:

@@ -17,11 +17,11 @@ import polars as pl
 from exporter.check.census import census_faults
 from exporter.check.checker import TreeChecker
 from exporter.check.listed import Listed
+from exporter.check.listing import ALL, Listing, Run, decode_row
 from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
 from exporter.check.rollup_files import rollup_faults
-from exporter.check.walks import ALL, Listing, Run, decode_row
-from exporter.check.whole import Fault, Looked, TreeFaultsError
+from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
@@ -62,9 +62,6 @@ MAX_INTENT_BYTES = 64 * 1024
 TOGETHER = 64
 """So many files are asked for together."""
 
-LISTED_TOGETHER = 20_000
-"""Of so many listed files those of one part are picked at a time: a large tree has no second copy of its listing."""
-
 ROUNDS = 3
 """So often a check begins anew because another run was published under it."""
 
@@ -78,13 +75,13 @@ ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
 _Decoded = TypeVar("_Decoded")
 
 
-def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> Looked:
-    """Check the published tree at a URI; gives how much was looked at.
+def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
+    """Check the files of the published tree at a URI one by one; gives how much was looked at.
 
     Args:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        sample: look at so many files of each kind besides one walk over all pools; None looks at every file.
-        progress: is told how many more files were read.
+        sample: look at this many files of each kind besides one walk over all pools; None looks at every file.
+        progress: receives how many more files were read.
 
     Raises:
         TreeFaultsError: the tree fails its checks.
@@ -93,7 +90,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
         ConfigError: the URI is of no kind that can be checked.
     """
 
-    async def check() -> Looked:
+    async def check() -> CheckSummary:
         async with open_tree(uri) as source:
             return await check_source(source, sample, progress)
 
@@ -102,12 +99,12 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
 async def check_source(
     source: TreeSource, sample: int | None = None, progress: Callable[[int], None] = lambda _: None
-) -> Looked:
+) -> CheckSummary:
     """Check the published tree of an open source; see `check_tree`."""
     for _ in range(ROUNDS):
         before = await _required(source, POINTER_KEY)
         try:
-            outcome: Looked | CheckError = await _check(source, before, sample, progress)
+            outcome: CheckSummary | CheckError = await _check(source, before, sample, progress)
         except CheckError as error:
             outcome = error
         if await source.get(POINTER_KEY, MAX_DOCUMENT_BYTES) == before:
@@ -124,7 +121,9 @@ async def _required(source: TreeSource, key: str) -> bytes:
     return data
 
 
-async def _check(source: TreeSource, pointer: bytes, sample: int | None, progress: Callable[[int], None]) -> Looked:
+async def _check(
+    source: TreeSource, pointer: bytes, sample: int | None, progress: Callable[[int], None]
+) -> CheckSummary:
     with suppress(msgspec.DecodeError):  # which is said next
         refuse_other_format(f"{source.uri}: {POINTER_KEY}", pointer)
     status = _decoded(POINTER_KEY, pointer, SystemStatus)
@@ -149,7 +148,7 @@ async def _check(source: TreeSource, pointer: bytes, sample: int | None, progres
     first = pl.col("key").str.starts_with(HISTORY_PREFIX)  # what documents are held against
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
     parts = (first, ~first & ~last, last)
-    for files in (some.filter(part) for part in parts for some in chosen.iter_slices(LISTED_TOGETHER)):
+    for files in map(chosen.filter, parts):
         stated = files.select("bytes", "sha256").iter_rows()
         async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
             for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):

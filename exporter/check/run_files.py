@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from exporter.check.whole import Whole
+from exporter.check.summary import Whole
 from exporter.tree.documents import RunManifest, SystemStatus
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import FileKind
@@ -76,6 +76,6 @@ class RunFiles:
             whole.faults.add(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {size}")
         if total != self._seen and not whole.partial and not whole.faults.total:
             whole.faults.add(key, "lists other files, or other bytes of them, than were seen")
-        for kind in (FileKind.DOCUMENT, *((FileKind.PAGE,) if whole.looked.pools else ())):
+        for kind in (FileKind.DOCUMENT, *((FileKind.PAGE,) if whole.summary.pools else ())):
             if not self._kinds[kind]:
                 whole.faults.add(key, f"lists no {kind}")

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from exporter.check.whole import Whole
+from exporter.check.summary import Whole
 from exporter.errors import CheckError
 from exporter.tree.decoding import decode_json
 

@@ -70,7 +70,7 @@ def check(
 
 def _report_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
     import exporter
-    from exporter.check.whole import SHOWN_FAULTS
+    from exporter.check.summary import SHOWN_FAULTS
 
     try:
         with console.progress("files") as progress:

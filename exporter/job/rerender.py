@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from exporter.check import published_tree
-from exporter.check.whole import Fault, Looked, TreeFaultsError
+from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.config import Settings, load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
@@ -53,7 +53,7 @@ class Rerendered:
     unknown: list[str]
 
 
-def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> Looked:
+def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
     """Check the published tree at a URI; gives how much was looked at.
 
     Every file by itself and its links; then, without a sample, the run is rendered again and compared.
@@ -75,7 +75,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
     return looked
 
 
-def _check_again(uri: str, looked: Looked) -> str | None:
+def _check_again(uri: str, looked: CheckSummary) -> str | None:
     """Render the run again and count what came out; gives why not, where it cannot be."""
     if (version := asyncio.run(_version_of(uri))) != (own := openapi_document().info[VERSION_FIELD]):
         return f"version {version} wrote it, and this is {own}"

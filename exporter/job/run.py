@@ -22,8 +22,8 @@ from msgspec import structs
 
 from exporter import FORMAT
 from exporter.check.checker import TreeChecker
-from exporter.check.walks import Listing, Run
-from exporter.check.whole import Looked
+from exporter.check.listing import Listing, Run
+from exporter.check.summary import CheckSummary
 from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.deployments.networks import network_id, network_of
@@ -369,7 +369,7 @@ class Job:
     def publish(self, computed: Computed, recorded: Recorded) -> RunSummary:
         """Render and publish the tree."""
         with self.log.step("publish", "rendering and publishing") as facts, without_collecting():
-            result, looked = publish(
+            result, checked = publish(
                 self.settings,
                 self.store,
                 computed.tables,
@@ -380,7 +380,7 @@ class Job:
                 now=self.now,
                 console=self.log.console,
             )
-            self.log.add(checked=looked.as_dict())
+            self.log.add(checked=checked.as_dict())
             total = result.total
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
         return result.summary
@@ -615,7 +615,7 @@ def publish(
     replaced_ledger: int | None,
     now: Clock,
     console: Console,
-) -> tuple[PublishResult, Looked]:
+) -> tuple[PublishResult, CheckSummary]:
     """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
 
     The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
@@ -659,8 +659,8 @@ def publish(
         status = status_document(settings, tables, sealed.summary, evidence.key)
         for file in (*sealed.records, file_of(status)):
             checker.add_rendered(file)
-        looked = checker.finish()
-        return publication.complete(sealed, status), looked
+        summary = checker.finish()
+        return publication.complete(sealed, status), summary
 
 
 @contextmanager

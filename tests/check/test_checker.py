@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from msgspec import convert, structs
 
 from exporter.check.checker import Schemas, TreeChecker
-from exporter.check.walks import Listing, Run
-from exporter.check.whole import TreeFaultsError
+from exporter.check.listing import Listing, Run
+from exporter.check.summary import TreeFaultsError
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys, reserve_config_key

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.check.published_tree import check_tree
-from exporter.check.whole import TreeFaultsError
+from exporter.check.summary import TreeFaultsError
 from tests.check.trees import Change, Files, assert_named, change, check, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_tree
-from exporter.check.whole import Looked, TreeFaultsError
+from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.serve.preview import bind, create_app
 from exporter.stores import tree_sources
@@ -88,7 +88,7 @@ def broken(app: Any, rule: Rule) -> Asgi:
     return run
 
 
-def check(url: str, sample: int | None = None) -> Looked:
+def check(url: str, sample: int | None = None) -> CheckSummary:
     """Check a URL."""
     return check_tree(url, sample)
 

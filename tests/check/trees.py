@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from exporter.check.published_tree import check_source
-from exporter.check.whole import Looked, TreeFaultsError
+from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -80,7 +80,7 @@ def small_tree() -> Files:
     return dict(_small_tree())
 
 
-def check(files: Files, sample: int | None = None) -> Looked:
+def check(files: Files, sample: int | None = None) -> CheckSummary:
     """Check the tree that some files are."""
     store = MemoryStore()
     for key, data in files.items():

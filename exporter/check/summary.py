@@ -1,7 +1,7 @@
-"""What is known of a tree while it is checked, and everything that is wrong with it.
+"""What a check returns, what it finds wrong, and what it knows of a tree while files pass.
 
-Every file is judged as it passes. What is kept of it is a hash of its key; of the documents of which there is one in a
-tree what others must agree with; and of the rest the little that two files far apart must have in common.
+Every file is judged as it passes. What is kept are the keys, the links that are still open, and a few documents of
+which a tree has one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from exporter.check.listed import Listed
-from exporter.check.walks import Run
+from exporter.check.listing import Run
 from exporter.errors import CheckError, pluralize
 
 _Model = TypeVar("_Model")
@@ -86,7 +86,7 @@ class Faults:
 
 
 @dataclass(slots=True)
-class Looked:
+class CheckSummary:
     """How much was looked at. A check that looked at little proves little.
 
     Attributes:
@@ -165,7 +165,7 @@ class Whole:
     listed: Listed = field(default_factory=Listed)
     """What the run's manifest lists, where it is known before its files."""
     faults: Faults = field(default_factory=Faults)
-    looked: Looked = field(default_factory=Looked)
+    summary: CheckSummary = field(default_factory=CheckSummary)
     seen: set[str] = field(default_factory=set)
     links: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Keys that must be there in the end and were not when a file led to them: that file, and what is wrong if not."""
@@ -185,5 +185,5 @@ class Whole:
 
     def there(self, key: str) -> bool:
         """Whether a link to a file leads somewhere. Counts the link."""
-        self.looked.links += 1
+        self.summary.links += 1
         return key in self.seen or (self.partial and key in self.listed)
