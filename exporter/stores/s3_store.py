@@ -30,7 +30,7 @@ from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_writer import Placed, Writer
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
-from exporter.tree.families import alias_of, is_alias, kind_of
+from exporter.tree.families import FAMILIES, alias_of, is_alias, kind_of
 from exporter.tree.files import FileKind, check_key, is_key
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ FOUND_BEFORE_LISTING = 16
 _DEPTH = 2
 """Folders with up to this many names are listed one by one; those above without what is below them."""
 
+_WHOLE = frozenset(
+    f"{names[0]}/" for names in (family.template.split("/") for family in FAMILIES) if names[1:] and "{" in names[1]
+) - {"v1/"}
+"""Folders of the first level that are listed with all that is below them, which has names of its own: `pools/`."""
+
 ALIAS_ROUNDS = 5
 """How often the pointer's alias is written again when somebody else wrote it at the same moment."""
 
@@ -58,15 +63,23 @@ Lister = Callable[[str, bool], Iterable[Entry]]
 class SeenKeys:
     """What is in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
 
-    A bucket is listed folder by folder, each when something is first to be written there. So what somebody removed or
-    changed by hand is noticed by the next run. Pages of the assets and Parquet files are not listed beforehand: they
-    carry their ledger, so a run finds none of its own, unless it was begun before.
+    A bucket is listed folder by folder when something is first to be written there; where ``every``, all folders of a
+    tree at once. So what somebody removed or changed by hand is noticed by the next run. Pages of the assets and
+    Parquet files are not listed beforehand: they carry their ledger, so a run finds none of its own, unless it was
+    begun before.
 
     An object costs about 150 bytes of memory. All methods may be called by many threads.
+
+    Args:
+        lister: lists a folder.
+        confirm: raises where what was listed before may be older than another publisher's writes.
+        every: whether all folders are listed as soon as one has to be.
+        workers: how many are listed at once.
     """
 
-    def __init__(self, lister: Lister) -> None:
-        self._lister = lister
+    def __init__(self, lister: Lister, confirm: Callable[[], None], *, every: bool, workers: int) -> None:
+        self._lister, self._confirm = lister, confirm
+        self._every, self._workers = every, workers
         self._etags: dict[int, int | str | None] = {}  # by a digest of the key; None: there is no such object
         self._listed: set[str] = set()
         self._found: dict[str, int] = {}
@@ -82,10 +95,16 @@ class SeenKeys:
         with self._lock:
             if folder in self._listed:
                 return
-            for entry in self._lister(folder, folder.count("/") < _DEPTH):
-                # What was written while the listing went on is newer than the listing.
-                self._etags.setdefault(_digest(entry.key), _packed(entry.etag))
-            self._listed.add(folder)
+            folders = {folder, *_FOLDERS} if self._every and not self._listed else {folder}
+            for _ in in_parallel(sorted(folders), self._list, workers=self._workers, stop=Event()):
+                pass
+            self._confirm()
+            self._listed |= folders
+
+    def _list(self, folder: str) -> None:
+        for entry in self._lister(folder, folder.count("/") < _DEPTH and folder not in _WHOLE):
+            # What was written while the listing went on is newer than the listing.
+            self._etags.setdefault(_digest(entry.key), _packed(entry.etag))
 
     def covers(self, key: str) -> bool:
         """Say whether it is known what is under a key, or that nothing is."""
@@ -114,7 +133,17 @@ class SeenKeys:
 def folder_of(key: str) -> str:
     """The folder that is listed to learn of a key, with a slash at its end; empty for the topmost one."""
     names = key.split("/")
-    return "".join(f"{name}/" for name in names[: min(_DEPTH, len(names) - 1)])
+    depth = 1 if f"{names[0]}/" in _WHOLE else _DEPTH
+    return "".join(f"{name}/" for name in names[: min(depth, len(names) - 1)])
+
+
+_FOLDERS = frozenset(
+    folder
+    for family in FAMILIES
+    if family.kind in (FileKind.PAGE, FileKind.DOCUMENT)
+    if not (folder := folder_of(family.template)).startswith(EXPECTED_NEW)
+)
+"""The folders that a run writes to."""
 
 
 def is_md5(etag: str) -> bool:
@@ -271,7 +300,7 @@ class S3Store:
             raise LostRaceError(f"this process is already publishing to {self.uri}")
         try:
             self._lease = Lease.acquire(self._client, self._options, clock=self._clock)
-            self._known = self._new_known()
+            self._known = self._new_known(every=True)
             try:
                 yield
             finally:
@@ -400,13 +429,17 @@ class S3Store:
         if self._lease is not None:
             self._lease.check()
 
-    def _new_known(self) -> SeenKeys:
-        return SeenKeys(self._listed)
+    def _new_known(self, *, every: bool = False) -> SeenKeys:
+        def confirm() -> None:
+            if self._lease is not None:
+                self._lease.confirm()  # no other publisher wrote since what was listed
 
-    def _listed(self, prefix: str, shallow: bool) -> Iterator[Entry]:
-        yield from self._client.entries(prefix, shallow=shallow)
-        if self._lease is not None:
-            self._lease.confirm()  # what was listed is older than any later publisher's writes: we hold the lease still
+        return SeenKeys(
+            lambda prefix, shallow: self._client.entries(prefix, shallow=shallow),
+            confirm,
+            every=every,
+            workers=self._options.concurrency,
+        )
 
 
 class _StoppedError(ExporterError):

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from tests.bench import edge, job, lake, publish, read
+from tests.bench import edge, job, lake, publish, quiet, read
 from tests.bench.table import Row, table
 
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     "job": job.run,
     "read": read.run,
     "publish": publish.run,
+    "quiet": quiet.run,
     "lake": lake.run,
     "edge": edge.run,
 }

@@ -55,9 +55,9 @@ def run_alone(command: list[str], timeout: float = 900.0) -> Cost:
 
 
 @contextmanager
-def localnet(pools: int) -> Iterator[str]:
+def localnet(pools: int, *options: str) -> Iterator[str]:
     """An embedded network of this many pools, under a URL. Raises RuntimeError with its output if it does not start."""
-    command = [sys.executable, "-m", "exporter", "localnet", "--pools", str(pools), "--port", "0"]
+    command = [sys.executable, "-m", "exporter", "localnet", "--pools", str(pools), "--port", "0", *options]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "output"
         with path.open("wb") as output:

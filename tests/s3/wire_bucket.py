@@ -50,6 +50,8 @@ class Call:
     condition: str = ""
     status: int = 0
     disturbed: bool = False
+    at: float = 0.0
+    """When it came, by a clock that only moves forward."""
 
 
 class _DropError(Exception):
@@ -61,9 +63,11 @@ class WireBucket:
 
     Args:
         clock: gives the modification times and the ``Date`` of the answers.
+        latency: how many seconds each call takes at least.
     """
 
-    def __init__(self, clock: Clock = utc_now) -> None:
+    def __init__(self, clock: Clock = utc_now, latency: float = 0.0) -> None:
+        self._latency = latency
         self._objects = Objects(clock)
         self.calls: list[Call] = []
         self.lock = threading.RLock()
@@ -169,7 +173,7 @@ class WireBucket:
         bucket, _, key = unquote(parts.path).removeprefix("/").partition("/")
         operation = operation_of(method, key, query)
         condition = next((f"{name} {headers[name]}" for name in ("if-match", "if-none-match") if name in headers), "")
-        call = Call(_client_of(headers), operation, key or query.get("prefix", ""), condition)
+        call = Call(_client_of(headers), operation, key or query.get("prefix", ""), condition, at=time.monotonic())
         with self.lock:
             position = self._counts.get(call.client, 0)
             self._counts[call.client] = position + 1
@@ -177,6 +181,8 @@ class WireBucket:
             fault = self._faults.pop((call.client, position), None)
             self._under_way += 1
         try:
+            if self._latency:
+                time.sleep(self._latency)
             return self._serve(call, fault, bucket, key, query, headers, body)
         finally:
             with self.lock:
