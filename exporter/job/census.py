@@ -20,7 +20,7 @@ from exporter.job.evidence import Evidence
 from exporter.job.from_archive import FromArchive, ProvenState, open_archive_state
 from exporter.job.known_markets_file import save_memory
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import decode_contract_data
+from exporter.ledger.codec.entries import decode_contract_data, instance_key
 from exporter.ledger.snapshot_file import SnapshotSource
 from exporter.ledger.view import LedgerView
 from exporter.past.archive.state_index import StateIndex
@@ -119,23 +119,24 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
         document = document_of(settings.passphrase, state.proven, taken, run)
         if store is not None:
-            recorded, _ = recorded_markets(state.source, state.index, settings.passphrase)
-            save_memory(store, _memory(settings.passphrase, taken, recorded, state.proven.ledger))
+            records = recorded_markets(state.source, state.index, settings.passphrase)
+            save_memory(store, _memory(settings.passphrase, taken, *records, state.proven.ledger))
     if store is not None:
         with store.exclusive():
             store.put(CENSUS.template, render_document(document).data)
     return document
 
 
-def _memory(passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], ledger: int) -> Memory:
+def _memory(
+    passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], vouching: frozenset[str], ledger: int
+) -> Memory:
     """What the next run is to try: markets of known code, and where a protocol has factories those with a record.
 
     Contracts that only have a market's storage are not tried: anybody can write such, with any numbers.
     """
     memory = Memory(network_id(passphrase))
     for found in taken.lending:
-        needs_record = found.protocol is not None and PROTOCOLS[found.protocol].needs_record
-        if found.address in recorded if needs_record else found.kind == Kind.KNOWN_CODE:
+        if found.address in recorded if found.protocol in vouching else found.kind == Kind.KNOWN_CODE:
             if len(memory.markets) == MAX_LEARNED:
                 break
             memory.learn(
@@ -152,13 +153,20 @@ def _memory(passphrase: str, taken: CensusTaken, recorded: Mapping[str, object],
 
 def recorded_markets(
     source: SnapshotSource, index: StateIndex, passphrase: str
-) -> tuple[dict[str, tuple[str, int]], list[Deployment]]:
+) -> tuple[dict[str, tuple[str, int]], frozenset[str]]:
     """Each market of a state that a known factory has a record of, with its protocol and the record's last change.
 
-    Gives also the network's deployments, with the factories that only the chain names.
+    Gives also the protocols without whose record a contract is not a market: those that need one, if any known factory
+    of theirs is in the state.
     """
     deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
-    return dict(_records_in(index, deployments)), deployments
+    vouching = frozenset(
+        item.protocol
+        for item in deployments
+        if item.protocol in PROTOCOLS and PROTOCOLS[item.protocol].needs_record
+        if any(instance_key(factory) in index for factory in item.addresses(FACTORY))
+    )
+    return dict(_records_in(index, deployments)), vouching
 
 
 async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:

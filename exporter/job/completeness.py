@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.deployments import FACTORY, Deployment
-from exporter.deployments.networks import network_id
+from exporter.deployments.networks import network_id, network_of
 from exporter.discovery.census import Classifier, Found, Kind
-from exporter.errors import ArchiveError, RefutedError
+from exporter.errors import ArchiveError, RefutedError, pluralize
 from exporter.job.census import RunRead, document_of, recorded_markets
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec.entries import instance_key
@@ -36,8 +35,8 @@ class Complete:
     def line(self) -> str:
         left_out = f": {', '.join(self.excluded[:5])}" if self.excluded else ""
         return (
-            f"{self.contracts} contracts: {self.markets} markets are in the run; {len(self.excluded)} of a market's "
-            f"code are excluded, as no factory has a record of them{left_out}"
+            f"{self.contracts} contracts: {pluralize(self.markets, 'market')} of them in the run; excluded, with the "
+            f"code or storage of a market and no factory's record: {len(self.excluded)}{left_out}"
         )
 
 
@@ -66,8 +65,10 @@ def check_complete(
     try:
         header = checkpoint.header
         snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network_id(network), index)
-        recorded, deployments = recorded_markets(SnapshotSource(snapshot), index, network)
-        taken = Classifier(PROTOCOLS, deployments).take((data for _, data in index.contract_data()), index.instances())
+        recorded, vouching = recorded_markets(SnapshotSource(snapshot), index, network)
+        taken = Classifier(PROTOCOLS, network_of(network).deployments).take(
+            (data for _, data in index.contract_data()), index.instances()
+        )
         looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
             if instance_key(address) in index:
@@ -76,7 +77,7 @@ def check_complete(
         for found in looked_at.values():
             if found.address in run.markets or found.address in run.reasons:
                 markets += 1
-            elif found.address not in recorded and _needs_record(found, deployments):
+            elif found.address not in recorded and found.protocol in vouching:
                 excluded.append(found.address)
             else:
                 _left_out(found, recorded, index, run, unproven)
@@ -101,10 +102,3 @@ def _left_out(
     if changed <= ledger:
         raise RefutedError(f"the run left out {what}: {why} since ledger {changed}, and the run is of {ledger}")
     unproven.add(Reason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
-
-
-def _needs_record(found: Found, deployments: Sequence[Deployment]) -> bool:
-    """Whether a contract without a record is not a market: its protocol has factories, and none of them knows it."""
-    protocol = str(found.protocol)
-    own = (item for item in deployments if item.protocol == protocol)
-    return PROTOCOLS[protocol].needs_record and any(item.addresses(FACTORY) for item in own)

@@ -14,9 +14,12 @@ from click.testing import CliRunner
 
 from exporter.cli import main
 from exporter.console import Silence
+from exporter.deployments import FACTORY
+from exporter.deployments.networks import network_of
 from exporter.errors import EXIT_REFUTED, RefutedError
 from exporter.job.census import RunRead, census
 from exporter.job.completeness import Complete, check_complete
+from exporter.job.from_archive import FromArchive
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
@@ -160,6 +163,18 @@ def test_a_forged_record(tmp_path: Path) -> None:
     assert {} == unproven.counts
 
 
+def test_a_hidden_pool_where_no_factory_is_known(tmp_path: Path) -> None:
+    """A state without any known factory, as a testnet after its reset: nothing vouches, so code is enough."""
+
+    def change(entries: Entries) -> None:
+        for factory in (item.address(FACTORY) for item in network_of(settings_for().passphrase).deployments):
+            if factory is not None:
+                entries.pop(instance_key(factory))
+
+    with pytest.raises(RefutedError, match=f"left out {BLEND_V2} of blend"):
+        compared(tmp_path, MARKETS - {BLEND_V2}, change)
+
+
 def test_a_copy_of_code_without_factories(tmp_path: Path) -> None:
     """Where a protocol has no factory, its code is enough to be a market."""
     with pytest.raises(RefutedError, match=f"left out {STRANGER} of slender: it has the code of a market"):
@@ -198,7 +213,7 @@ def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str) -> Non
     result = CliRunner().invoke(main, [*arguments, "--complete", "--allow-unproven", "statements,changes"])
 
     assert 0 == result.exit_code, result.output
-    assert "8 markets are in the run" in result.output
+    assert "8 markets of them in the run" in result.output
 
 
 @pytest.mark.parametrize("everything", [True, False])
@@ -215,7 +230,7 @@ def test_a_published_tree(tmp_path: Path, *, everything: bool) -> None:
     assert 0 == without.exit_code, without.output
     if everything:
         assert 0 == result.exit_code, result.output
-        assert "7 markets are in the run; 0 of a market's code are excluded" in result.output
+        assert "7 markets of them in the run" in result.output
     else:
         assert EXIT_REFUTED == result.exit_code, result.output
         assert "the run left out" in result.output
@@ -243,3 +258,17 @@ def test_a_forged_census(tmp_path: Path) -> None:
     assert "v1/census.json" in unasked.stdout
     assert EXIT_REFUTED == forged.exit_code, forged.output
     assert "v1/census.json is not what the checkpoint and the run give" in forged.output
+
+
+def test_testnet_is_complete(real_data: Path, tmp_path: Path) -> None:
+    """A run of the real checkpoint has its one market, though no list has the factory of that time."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    out = tmp_path / "out"
+    run(settings_for(out, network__name="testnet"), archive=FromArchive((str(folder),), 9_983, None, tmp_path / "kept"))
+    arguments = ["verify", str(out), "--archive", str(folder), "--complete", "--allow-unproven", "statements"]
+    result = CliRunner().invoke(main, arguments)
+
+    assert 0 == result.exit_code, result.output
+    assert "294 contracts: 1 market of them in the run; excluded," in result.output
