@@ -23,12 +23,17 @@ MAX_SYMBOL_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token: ``symbol`` and ``decimals`` as its contract gives them, or ``failure``, why it gives none."""
+    """A token: ``symbol`` and ``decimals`` as its contract gives them, or ``failure``, why it gives none.
+
+    ``issuer`` is the account (a strkey) that issues a classic asset: its contract's code is the network's own, which
+    nobody can forge. None for every other token, and for the native asset.
+    """
 
     address: str
     symbol: str | None
     decimals: int | None
     failure: str | None = None
+    issuer: str | None = None
 
 
 async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str, Token]:
@@ -51,9 +56,13 @@ def _from_metadata(address: str, entry: Entry | None) -> Token:
     if entry is None:
         return Token(address, None, None, "the ledger has no contract at this token's address")
     try:
-        storage = Fields(instance_of(entry.contract_data()).storage, "token instance")
-        metadata = storage.struct("METADATA")
-        return _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
+        instance = instance_of(entry.contract_data())
+        metadata = Fields(instance.storage, "token instance").struct("METADATA")
+        token = _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
+        if instance.wasm_hash is not None or token.symbol == "native":
+            return token
+        _, _, issuer = metadata.string("name").partition(":")
+        return replace(token, issuer=issuer or None)
     except DecodeError as error:
         return Token(address, None, None, str(error))
 

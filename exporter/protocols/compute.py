@@ -120,7 +120,11 @@ def compute(
         tables.absent += reading.absent
         tables.notices += reading.notices
         tables.parameters |= reading.parameters
-        tables.tokens |= {address: token for address, token in reading.tokens.items() if token.symbol is not None}
+        tables.tokens |= {
+            address: token
+            for address, token in reading.tokens.items()
+            if token.symbol is not None and (token.issuer or address not in tables.tokens)
+        }
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()

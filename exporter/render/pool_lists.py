@@ -128,6 +128,7 @@ def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> Rendered
                 total(row["borrowed_usd_cents"] for row in own),
                 _best_rate(own, "supply"),
                 _best_rate(own, "borrow"),
+                token.issuer,
             )
         )
     return file_of(TokenList(tables.ledger, entries))

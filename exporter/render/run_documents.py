@@ -261,6 +261,7 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[d
             first_seen_ledger=min(first_seen.get(address, tables.ledger), tables.ledger),
             observed_ledger=tables.ledger,
             pools=references,
+            issuer=None if token is None else token.issuer,
         )
 
 

@@ -20,6 +20,7 @@ import exporter
 from exporter.tree.pools import AssetDetail, MarketPool, PoolRow, PoolSnapshot
 from exporter.tree.problems import Problem
 from exporter.tree.values import (
+    AccountAddress,
     Amount,
     BasisPoints,
     BucketName,
@@ -172,8 +173,9 @@ class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
 class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """A token and the pools that lend it, by market and then pool, ascending.
 
-    `symbol` and `decimals` are as the token's contract gives them. `first_seen_ledger` is the lowest ledger at which
-    the history has a pool of this token; a token that vanishes and comes back keeps it.
+    `symbol` and `decimals` are as the token's contract gives them. `issuer` is the account that issues a classic asset,
+    by its Stellar asset contract, which nobody can forge; null for every other token. `first_seen_ledger` is the lowest
+    ledger at which the history has a pool of this token; a token that vanishes and comes back keeps it.
     """
 
     address: ContractAddress
@@ -182,6 +184,7 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     first_seen_ledger: Ledger
     observed_ledger: Ledger
     pools: list[PoolReference]
+    issuer: AccountAddress | None
 
 
 class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
@@ -503,6 +506,7 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
     borrowed_usd_cents: UsdCents | None
     best_supply: BestRate | None
     best_borrow: BestRate | None
+    issuer: AccountAddress | None
 
 
 class TokenList(Struct, frozen=True, forbid_unknown_fields=True):

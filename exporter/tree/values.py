@@ -88,6 +88,15 @@ ContractAddress: TypeAlias = Annotated[
         lengths=(56, 56),
     ),
 ]
+AccountAddress: TypeAlias = Annotated[
+    str,
+    _text(
+        "G[A-Z2-7]{55}",
+        "An account's address as a strkey.",
+        "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN",
+        lengths=(56, 56),
+    ),
+]
 PoolId: TypeAlias = Annotated[
     str,
     _text(

@@ -158,7 +158,9 @@
       box.hidden = !words.length;
       if (box.hidden) return;
       try { entries = await (entries ??= load()); } catch { entries = null; said.textContent = "The lists could not be loaded."; return; }
+      const exact = (item) => words.includes(item.name.toLowerCase());  // a symbol or name that was typed in full
       const hits = entries.filter((item) => words.every((word) => item.text.includes(word)));
+      hits.sort((one, other) => exact(other) - exact(one));
       said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
       found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
         make("a", { href: item.href }, make("bdi", { textContent: item.name.slice(0, 36) })),

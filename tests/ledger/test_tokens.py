@@ -49,12 +49,25 @@ class TestMetadata:
     def test_stellar_asset(self) -> None:
         """A Stellar asset contract has no wasm, and its METADATA is read like any other."""
         ledger = BlendLedger()
-        metadata = (scval.MAP, ((symbol("decimal"), u32(7)), (symbol("symbol"), string("native"))))
-        asset = instance(contract("T"), [(symbol("METADATA"), metadata)], executable=scval.STELLAR_ASSET)
-        ledger.replace(asset)
-        tokens, _ = tokens_of(ledger, "T")
+
+        def asset(label: str, code: str, name: str) -> None:
+            fields = (("decimal", u32(7)), ("name", string(name)), ("symbol", string(code)))
+            metadata = (scval.MAP, tuple((symbol(key), value) for key, value in fields))
+            storage = [(symbol("METADATA"), metadata)]
+            ledger.replace(instance(contract(label), storage, executable=scval.STELLAR_ASSET))
+
+        asset("T", "native", "native")
+        asset("U", "USDC", "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN")
+        tokens, _ = tokens_of(ledger, "T", "U")
 
         assert Token(contract("T"), "native", 7) == tokens["T"]
+        assert tokens["U"].issuer == "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
+
+    def test_a_token_of_wasm_has_no_issuer(self) -> None:
+        """A contract of anybody's may call itself USDC:G..., which makes nobody its issuer."""
+        ledger = BlendLedger()
+        ledger.replace(token_instance("T", b"USDC", 7))
+        assert tokens_of(ledger, "T")[0]["T"].issuer is None
 
     def test_archived_instance(self) -> None:
         """The metadata of an archived token is still what it was."""

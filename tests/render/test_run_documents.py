@@ -124,13 +124,16 @@ def test_nothing_was_read() -> None:
     } == documents["v1/protocol/summary.json"]
 
 
+ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
+
+
 def test_tokens() -> None:
     """A token has what its contract says, the pools that lend it, and the ledger it was first seen at."""
     documents = overview(
         [market(A), market(B)],
         pools=[(A, X), (A, Y), (B, X)],
         first_seen={X: 7, Y: LEDGER, contract(99): 1},
-        tokens={X: Token(X, "native", 7), Y: Token(Y, "EURC", None)},
+        tokens={X: Token(X, "native", 7), Y: Token(Y, "EURC", None, issuer=ISSUER)},
     )
 
     assert {
@@ -140,7 +143,9 @@ def test_tokens() -> None:
         "first_seen_ledger": 7,
         "observed_ledger": LEDGER,
         "pools": [{"market": A, "pool": X}, {"market": B, "pool": X}],
+        "issuer": None,
     } == documents[f"v1/tokens/{X}.json"]
+    assert documents[f"v1/tokens/{Y}.json"]["issuer"] == ISSUER
     # The pool's own decimals stand in for those that the contract does not give.
     assert ("EURC", 7) == tuple(documents[f"v1/tokens/{Y}.json"][name] for name in ("symbol", "decimals"))
     assert f"v1/tokens/{contract(99)}.json" not in documents

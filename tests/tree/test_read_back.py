@@ -109,7 +109,7 @@ HISTORY = AssetHistory(MARKET, TOKEN, "1h", LEDGER, [EARLY, LATE], None)
 ENTRY = MarketEntry(MARKET, "blend", "v2", "Fixed", "active", LEDGER, 1, "5")
 MARKETS = MarketList(LEDGER, [ENTRY, replace(ENTRY, market=TOKEN)])
 LENT = TokenDocument(
-    MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)]
+    MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)], None
 )
 SUMMARY = ProtocolSummary(LEDGER, 2, 3, "9", [ProtocolTotals("alula", 1, 1, None), ProtocolTotals("blend", 1, 2, "9")])
 KEY = "history/pools/date=2026-11-21/1.parquet"

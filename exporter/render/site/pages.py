@@ -297,7 +297,8 @@ class _Site:
         self, pool_rows: PoolRows, trends: dict[str, GroupTrend]
     ) -> Iterator[tuple[Best, Iterator[RenderedFile]]]:
         for address, pools in pool_rows.grouped("token_address"):
-            token = best_of(address, pools)
+            known = self.facts.tables.tokens.get(address)
+            token = best_of(address, None if known is None else known.issuer, pools)
             labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in pools}
             name = f"tokens/{address}"
             yield token, self._group_pages(name, "token", pools, trends.get(address), labels, token=token)

@@ -60,13 +60,14 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """A token: its value in all pools, and the pools with the highest yield and the cheapest loan that count.
+    """A token, with the issuer of a classic asset: its value in all pools, and the best pools to lend and to borrow.
 
     Where none counts, ``no_supply`` and ``no_borrow`` say why in a few words.
     """
 
     address: str
     symbol: str
+    issuer: str | None
     pool_count: int
     tvl_usd_cents: int | None
     supply: Mapping[str, Any] | None
@@ -143,12 +144,13 @@ def by_value(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["tvl_usd_cents"] is None, -(row["tvl_usd_cents"] or 0)))
 
 
-def best_of(address: str, pools: Sequence[Row]) -> Best:
+def best_of(address: str, issuer: str | None, pools: Sequence[Row]) -> Best:
     """A token, of its pools by value."""
     values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
     return Best(
         address=address,
         symbol=pools[0]["symbol"],
+        issuer=issuer,
         pool_count=len(pools),
         tvl_usd_cents=sum(values) if values else None,
         supply=best(pools, "supply"),
