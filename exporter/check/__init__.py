@@ -1,1 +1,1 @@
-"""Checking a tree: that every promise of the API holds in it, told from the files alone."""
+"""Checking a tree: that every promise of the API holds in it, from the files alone."""

@@ -1,4 +1,4 @@
-"""The census of a tree: that its counts agree. Whether they are the network's is told from its archives."""
+"""The census of a tree: that its counts agree. Only its archives show whether they are the network's."""
 
 from __future__ import annotations
 

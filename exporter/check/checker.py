@@ -1,4 +1,4 @@
-"""Checking a tree file by file: what can be told of one file is judged at once, the rest when all are there.
+"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there.
 
 checker = TreeChecker(run)
 checker.add("v1/assets/index.json", data)      # the run's own Parquet file first, web pages best last; none is kept
@@ -267,7 +267,7 @@ class TreeChecker:
         return model.__name__
 
     def check_pages(self) -> None:
-        """See that every filter has its first pages, or an index that stands for them, and all that they lead to."""
+        """See that every filter has its first pages, or an index in their place, and all that they lead to."""
         whole, run = self.whole, self.whole.run
         assert run.listing is not None
         for key, market in self._pool_less:
@@ -288,18 +288,18 @@ class TreeChecker:
 INDEX_IS_OTHER = "the listing's index.json has not the rows that belong there"
 
 MAX_FAULTS = 20
-"""So many faults of one document are named."""
+"""How many faults of one document are named."""
 
 
 class Schemas:
     """The schemas of an OpenAPI document, by name. They are a stranger's: none is fetched, every pattern ends soon."""
 
     def __init__(self, components: Mapping[str, Any]) -> None:
-        """Compile them. Raises `CheckError` for one that is no schema, or that refers to none of the others."""
+        """Compile them. Raises `CheckError` for one that is not a schema, or that refers to a missing one."""
         self._validators = {}
         for name, schema in components.items():
             if not isinstance(schema, dict):
-                raise CheckError(f"$.components.schemas: {name} is no schema")
+                raise CheckError(f"$.components.schemas: {name} is not a schema")
             try:
                 self._validators[name] = jsonschema_rs.Draft202012Validator(
                     {**schema, "components": {"schemas": components}},

@@ -1,7 +1,7 @@
 """What `exporter status` says: whether the published run is as fresh as it promised to be.
 
 The pointer alone is read. It states when the run was published and when the next one is to be expected, so that
-staleness can be told from outside, by a monitor that shares nothing with the schedule that may have died.
+staleness can be seen from outside, by a monitor that shares nothing with the schedule that may have died.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Bounds:
     max_lag: int = DEFAULT_MAX_LAG_SECONDS
 
 
-def told(status: PublishedStatus, moment: datetime) -> str:
+def describe(status: PublishedStatus, moment: datetime) -> str:
     """The run in one line."""
     promised = status.next_expected_at
     return (
@@ -94,7 +94,7 @@ def judge(status: PublishedStatus, bounds: Bounds, moment: datetime) -> list[str
     if moment > (latest := _latest(status, bounds)):
         late = _seconds(moment - latest)
         problems.append(
-            f"the published run is stale: a newer one should stand since {_time(latest)}, {lasting(late)} ago; look "
+            f"the published run is stale: a newer one is due since {_time(latest)}, {lasting(late)} ago; look "
             "at the scheduled runs and their reports"
         )
     lag = _seconds(status.generated_at - status.ledger_close_time)
@@ -153,7 +153,7 @@ def _decode(uri: str, data: bytes) -> PublishedStatus:
         refuse_other_format(f"{uri}: {POINTER_KEY}", data)
         status = decode_json(data, PublishedStatus)
     except msgspec.DecodeError as error:
-        raise SourceError(f"{POINTER_KEY} of {uri} is no status document: {printable(str(error))[:200]}") from None
+        raise SourceError(f"{POINTER_KEY} of {uri} is not a status document: {printable(str(error))[:200]}") from None
     times = {"ledger_close_time": status.ledger_close_time, "generated_at": status.generated_at}
     if status.next_expected_at is not None:
         times["next_expected_at"] = status.next_expected_at

@@ -174,6 +174,6 @@ def _row_faults(listing: Listing, frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _time(seconds: str) -> str:
-    """Unix seconds in digits as documents write a time; anything else as it stands."""
+    """Unix seconds in digits as documents write a time; anything else as it is."""
     known = seconds.isdecimal() and int(seconds[:12]) <= MAX_TIMESTAMP_SECONDS
     return timestamp(int(seconds)) if known else seconds

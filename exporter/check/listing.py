@@ -32,11 +32,11 @@ class Listing:
         self._markets: dict[str, range] = {}
         self._tokens: dict[str, array[int]] = {}
         self.disorder: list[str] = []
-        """What stands in the wrong place in the rows as they were given."""
+        """What is in the wrong place in the rows as they were given."""
         before = ("", "")
         for row in rows:
             if (place := (row.market, row.pool)) <= before:
-                self.disorder.append(f"{' '.join(place)} stands after {' '.join(before)}; pools must ascend, each once")
+                self.disorder.append(f"{' '.join(place)} comes after {' '.join(before)}; pools must ascend, each once")
             before = place
             self._rows.append(encode(row))
         if self.disorder:
@@ -174,13 +174,13 @@ class Run:
         if page.next_cursor is None:
             yield f"the walk from it ends here after {len(expected)} of {len(rows)} rows"
         elif wanted is None:
-            yield f"next_cursor is {page.next_cursor}, though the last row stands here"
+            yield f"next_cursor is {page.next_cursor}, though the last row is here"
         else:
             yield f"next_cursor leads to {page_key(page.next_cursor)}, which is not the page that belongs there"
 
 
 def _difference(found: Sequence[PoolSnapshot], expected: Sequence[PoolSnapshot]) -> Iterator[str]:
-    """How the rows of a page differ from those that should stand there."""
+    """How the rows of a page differ from those that should be there."""
     index = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), None)
     if index is None:
         if len(found) != len(expected):

@@ -40,7 +40,7 @@ MAX_LINKS = 100_000
 """In one page; more are not followed."""
 
 _HERE = "tree.invalid"
-"""Stands for the host that the tree is served from."""
+"""Represents the host that the tree is served from."""
 
 _LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
@@ -94,7 +94,7 @@ def follow_links(whole: Whole, key: str, links: Iterable[str]) -> None:
 
 MAX_PROBLEM_BYTES = 64 * 1024
 _STRANGER = "C" + "A" * 55
-"""A well-formed address that is no contract's: its checksum is wrong."""
+"""A well-formed address that is not a contract's: its checksum is wrong."""
 
 ALWAYS_ASKED = ("v1/assets/index.json", "v1/assets/limit/", "v1/markets.json", OPENAPI_KEY)
 """How the keys begin that are in every sample."""
@@ -134,10 +134,10 @@ async def check_public_urls(
 
     Args:
         source: the server.
-        whole: is told the faults, by URL, and how many URLs were asked for.
+        whole: receives the faults, by URL, and how many URLs were asked for.
         status: the published run's, for its page sizes.
         listed: the files of the published run.
-        count: how many files are asked for, besides some of which there is only one.
+        count: how many files are asked for, in addition to those of which there is only one.
         drawn: which ones.
     """
     files = listed.frame
@@ -184,7 +184,7 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
     if found is not None and (url := found[0].url) is not None:
         if "limit" in found[1]:
             yield from limited(url.rpartition("limit=")[0][1:-1].format(**found[1]), int(found[1]["limit"]))
-        elif found[0] not in (BUCKET_PAGE, TOTALS_PAGE):  # of which the key does not tell whose history it is
+        elif found[0] not in (BUCKET_PAGE, TOTALS_PAGE):  # whose key does not name the history
             yield (own := url.format(**found[1])[1:])
             if is_listing(key) and found[0].model is AssetsPage:
                 folder = key.removesuffix("index.json")

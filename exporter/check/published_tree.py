@@ -60,13 +60,13 @@ MAX_DOCUMENT_BYTES = 512 * 2**20
 MAX_INTENT_BYTES = 64 * 1024
 
 TOGETHER = 64
-"""So many files are asked for together."""
+"""How many files are asked for together."""
 
 ROUNDS = 3
-"""So often a check begins anew because another run was published under it."""
+"""How often a check begins again because another run was published under it."""
 
 PUBLIC_URLS = 50
-"""So many files are also asked for by their public URLs."""
+"""How many files are also asked for by their public URLs."""
 
 ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
 """How the keys begin that are in every sample."""
@@ -80,7 +80,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
     Args:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        sample: look at this many files of each kind besides one walk over all pools; None looks at every file.
+        sample: look at this many files of each kind in addition to one walk over all pools; None looks at every file.
         progress: receives how many more files were read.
 
     Raises:
@@ -191,7 +191,7 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
 
 
 def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
-    """So many files of each part of the tree, and those of which there is only one."""
+    """This many files of each part of the tree, and those of which there is only one."""
     parts: dict[str, list[str]] = {}
     for key in listed["key"]:
         part = "always" if key.startswith(ALWAYS_READ) else "/".join(key.split("/")[:2])
@@ -268,7 +268,7 @@ async def _read_history(
     history = checker.whole.one(HistoryManifest)
     if history is None:
         return  # it cannot be read, which the checker has noted
-    # In the order of their ledgers, in which the histories are made again.
+    # In the order of their ledgers, in which the histories are recomputed.
     earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
     keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
     async for files in _read(source, [(key, earlier[key]) for key in keys], progress):
@@ -322,7 +322,7 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
 
 
 async def _read_census(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
-    """The census, which is no file of a run, where one was taken."""
+    """The census, which is not a file of a run, where one was taken."""
     data = await source.get(CENSUS.template, MAX_DOCUMENT_BYTES)
     if data is None:
         return
@@ -346,7 +346,7 @@ async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Calla
 async def _read(
     source: TreeSource, files: Iterable[tuple[str, int]], progress: Callable[[int], None]
 ) -> AsyncIterator[list[tuple[str, bytes | None]]]:
-    """Files by their keys and sizes, so many together as are in memory. Longer ones than listed are cut off."""
+    """Files by their keys and sizes, as many together as fit in memory. Longer ones than listed are cut off."""
     rest = iter(files)
     while batch := list(islice(rest, TOGETHER)):
         read = await asyncio.gather(*(source.get(key, size) for key, size in batch))

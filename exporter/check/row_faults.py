@@ -12,7 +12,7 @@ MAX_DIGITS = 100
 """Of an amount or a price: those of contracts have 39, and Python refuses to convert more than 4,300 at once."""
 
 MAX_EXPONENT = 1_000
-"""No token has so many decimals; the value of one that says so is not computed."""
+"""No token has this many decimals; the value of one that says so is not computed."""
 
 
 def number(digits: str | None) -> int:

@@ -95,10 +95,10 @@ class CheckSummary:
         documents: documents by the name of their model.
         validated: documents that were also held against the schemas of the tree's OpenAPI document.
         pools: different pools.
-        rows: pool snapshots in all pages, each as often as it stands there.
+        rows: pool snapshots in all pages, each as often as it is there.
         walks: walks from a first page to the end of its filter.
         links: cursors, references and links that were followed to a file.
-        requests: public URLs that were asked for, beside the files themselves.
+        requests: public URLs that were asked for, in addition to the files themselves.
         rerendered: files of the run that came out of its evidence and the history byte for byte.
         not_rerendered: why the run was not rendered again; None where it was, or nobody tried.
     """

@@ -41,10 +41,10 @@ class Watchers:
         try:
             feed = ElementTree.fromstring(data)
         except ElementTree.ParseError as error:
-            raise CheckError(f"is no XML: {error}") from error
+            raise CheckError(f"is not XML: {error}") from error
         parts = (feed, *feed.iterfind(f"{_ATOM}entry"))
         if feed.tag != f"{_ATOM}feed" or feed.find(f"{_ATOM}author/{_ATOM}name") is None:
-            raise CheckError("is no Atom feed with an author")
+            raise CheckError("is not an Atom feed with an author")
         for part in parts:
             for name in ("id", "title", "updated"):
                 if not part.findtext(_ATOM + name):
@@ -63,7 +63,7 @@ class Watchers:
             if line.startswith(_RUN_LEDGER):
                 ledgers.append(line.removeprefix(_RUN_LEDGER))
             if not line.startswith(("# HELP ", "# TYPE ")) and _SAMPLE.fullmatch(line) is None:
-                raise CheckError(f"has a line that is no sample: {line[:100]}")
+                raise CheckError(f"has a line that is not a sample: {line[:100]}")
         if ledgers != [str(self._whole.run.observed_ledger)]:
             found = " and ".join(ledgers) or "none"
             raise CheckError(f"is of ledger {found}, but the run is of ledger {self._whole.run.observed_ledger}")

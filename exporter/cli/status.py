@@ -66,14 +66,19 @@ def report_status(
 
     import msgspec
 
-    from exporter.check.freshness import age, judge, read_status, told
+    from exporter.check.freshness import age, describe, judge, read_status
 
     status = asyncio.run(read_status(uri))
     moment = datetime.now(UTC) if now is None else now()
     problems = judge(status, bounds, moment)
     facts = msgspec.to_builtins(status)
     answers.event(
-        "status", told(status, moment), fresh=not problems, age_seconds=age(status, moment), problems=problems, **facts
+        "status",
+        describe(status, moment),
+        fresh=not problems,
+        age_seconds=age(status, moment),
+        problems=problems,
+        **facts,
     )
     for problem in problems:
         console.error(problem, EXIT_SOURCE)

@@ -405,7 +405,7 @@ class TestConsistentLies:
             del files[f"v1/assets/{name}.json"]
         seal(files)
 
-        assert_named(files, "v1/assets/index.json", "stands after .*; pools must ascend")
+        assert_named(files, "v1/assets/index.json", "comes after .*; pools must ascend")
 
     def test_cursor_to_another_filter(self, files: Files) -> None:
         """A cursor that leads into another chain is found by the rows there."""
@@ -445,7 +445,7 @@ class TestConsistentLies:
         key = next(key for key in heads if not json.loads(files[key])["next_cursor"])
         lie(files, key, put(next_cursor=token))
 
-        assert_named(files, key, "though the last row stands here")
+        assert_named(files, key, "though the last row is here")
 
     def test_stale_filter(self, files: Files) -> None:
         """First pages of a token that no pool of the run has are stale."""
@@ -458,9 +458,13 @@ class TestConsistentLies:
         ("key", "how", "said"),
         [
             ("metrics.txt", lambda text: text.replace("# EOF", ""), "does not end with # EOF"),
-            ("metrics.txt", lambda text: text.replace("lending_pools ", "lending_pools x"), "a line that is no sample"),
+            (
+                "metrics.txt",
+                lambda text: text.replace("lending_pools ", "lending_pools x"),
+                "a line that is not a",
+            ),
             ("metrics.txt", lambda text: re.sub("run_ledger [0-9]+", "run_ledger 7", text), "is of ledger 7"),
-            ("feed.atom", lambda text: text.replace("</feed>", ""), "is no XML"),
+            ("feed.atom", lambda text: text.replace("</feed>", ""), "is not XML"),
             ("feed.atom", lambda text: "<!DOCTYPE feed>" + text, "has a declaration"),
             ("feed.atom", lambda text: text.replace("<name>", "<n>").replace("</name>", "</n>"), "an author"),
             ("feed.atom", lambda text: text.replace("<updated>", "<at>").replace("</updated>", "</at>"), "without"),
