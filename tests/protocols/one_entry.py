@@ -45,8 +45,10 @@ PRICE_COLUMNS = {
     "borrowed_usd_cents",
     "available_usd_cents",
 }
-TERM_COLUMNS = {*TERMS, "available_usd_cents"}
-REWARD_COLUMNS = {name for name in POOLS if "reward" in name}
+ROOM_COLUMNS = {name for name in POOLS if name.startswith("available_to_") and name.endswith("_usd_cents")}
+PRICE_COLUMNS |= ROOM_COLUMNS
+TERM_COLUMNS = {*TERMS, *ROOM_COLUMNS, "available_usd_cents"}
+REWARD_COLUMNS = {name for name in POOLS if "reward" in name} | {"total_supply_apy_bps"}
 ANOTHER = "another's value"
 _UNKNOWN_KIND = 99
 _MOST_OTHERS = 4
@@ -211,6 +213,7 @@ class AtOnce:
         self.module = PROTOCOLS[protocol]
         self.price_failure = self.module.price_failure
         self.without_price = self.module.without_price
+        self.coverage = self.module.coverage
         readings = list(readings)
         for reading in readings:
             reading.settle(time)
