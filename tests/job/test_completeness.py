@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -204,10 +204,18 @@ def test_a_market_that_is_newer_than_the_run(tmp_path: Path) -> None:
         compared(tmp_path / "later", MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 3)
 
 
+@pytest.mark.parametrize("archived", [False, True])
 @pytest.mark.parametrize("market", [SLENDER, K2])
-def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str) -> None:
-    """A stranger's contract with the code of a market is read, or named as unread, so the run is complete."""
-    _, given = recorded_archive(tmp_path, copied(market))
+def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, archived: bool) -> None:
+    """A stranger's contract with the code of a market is read, or named as unread or absent: the run is complete."""
+
+    def change(entries: Entries) -> None:
+        copied(market)(entries)
+        if archived:
+            key = instance_key(STRANGER)
+            entries[key] = replace(entries[key], live_until=CHECKPOINT - 1)
+
+    _, given = recorded_archive(tmp_path, change)
     run(settings_for(tmp_path / "out"), archive=given)
     arguments = ["verify", str(tmp_path / "out"), "--archive", given.uris[0], "--trust", str(given.trust)]
     result = CliRunner().invoke(main, [*arguments, "--complete", "--allow-unproven", "statements,changes"])
