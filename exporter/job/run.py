@@ -88,6 +88,7 @@ from exporter.render.run_documents import (
     unpriced_markets,
 )
 from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.site.text import Symbols
 from exporter.render.yields import render_yields
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
@@ -714,7 +715,7 @@ def render(
     rows = flat_rows(tables, means)
     yield from render_pool_lists(rows, PROTOCOLS)
     yield render_token_list(tables, series.first_seen)
-    yield from render_yields(rows)
+    yield from render_yields(rows, Symbols(network.passphrase).native)
     del rows  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)
     published = store.get(CHANGES.template)

@@ -15,21 +15,24 @@ _ABOUT = """\
 Read this before you use a number:
 
 - Every document states the ledger that it was observed at (`observed_ledger`). Name it with each number.
-- Yields and utilizations are integers in basis points a year: 610 is 6.10 %. They are base yields, without rewards.
+- Yields and utilizations are integers in basis points a year: 610 is 6.10 %. `supply_apy_bps` and `borrow_apy_bps` are
+  the protocol's own; compare pools by `total_supply_apy_bps`, compounded daily with the funded reward, and by
+  `comparable_borrow_apy_bps`.
 - Amounts are strings of digits in base units of the token: divide by 10 to the power of `decimals`.
 - Money is a string of digits in US cents. `tvl_usd_cents` is all that was supplied, including what is lent out of it.
 - null means that there is none, or that it is not known. It is never 0.
-- A market can be frozen, and a pool closed for supplying or borrowing. Look at `market_status`, `can_supply` and
-  `can_borrow` before you call a rate the best.
+- A market can be frozen, and a pool closed for supplying or borrowing. `best_supply` and `best_borrow` of
+  `/v1/tokens` are among pools that are open, priced and large enough.
 - Symbols are what tokens call themselves; identify tokens by `token_address`.
 - Lists are in pages: follow `next_cursor` until it is null.
 - What could not be read is named in `/v1/system/status`, with the reason.
 
 ## Where to begin
 
+- [All pools](v1/pools/index.json): one flat row each, 500 a page
+- [All tokens](v1/tokens.json): with the best pools to lend and to borrow
 - [Which run this is](v1/system/status.json): ledger, time, and what is missing
 - [All markets](v1/markets.json): with protocol and status
-- [All pools, first page](v1/assets/index.json)
 - [All pools in one table](v1/latest.parquet): every column, as Parquet
 - [What changed lately](v1/changes.json)
 
@@ -43,6 +46,7 @@ files, append `.json`.
 _MORE = """
 ## More than the API
 
+- [Pools to lend](v1/yields/pools.json) and [to borrow](v1/yields/borrow.json) in DefiLlama's shape
 - [OpenAPI description](v1/openapi.json): every field and its unit
 - [Every day of every pool](history/daily.parquet), and [every hour of 90 days](history/hourly.parquet), as Parquet
 - [The history as tables](datapackage.json): all Parquet files and the meaning of their columns

@@ -42,13 +42,23 @@ _COLUMNS = (
     "mean_supply_apy_bps_30d",
     "collateral_factor_bps",
     "can_borrow",
+    "decimals",
+    "oracle_price_usd",
+    "supply_cap",
+    "borrow_cap",
+    "available_usd_cents",
+    "available_to_borrow_usd_cents",
 )
 
 _Row = Mapping[str, Any]
 
 
-def render_yields(rows: pl.DataFrame) -> Iterator[RenderedFile]:
-    """Both files, of the rows of ``/v1/pools``."""
+def render_yields(rows: pl.DataFrame, native: str | None) -> Iterator[RenderedFile]:
+    """Both files, of the rows of ``/v1/pools``; ``native`` is the native asset's contract, None where any may be it."""
+    is_native = pl.col("symbol") == "native"
+    if native is not None:
+        is_native &= pl.col("token_address") == native
+    rows = rows.with_columns(pl.when(is_native).then(pl.lit("XLM")).otherwise("symbol").alias("symbol"))
     priced = rows.select(*_COLUMNS, "can_supply").filter(pl.col("supplied_usd_cents").is_not_null())
     offers: dict[str, tuple[pl.DataFrame, Callable[[_Row], Mapping[str, object]]]] = {
         "pools": (priced.filter(pl.col("can_supply").fill_null(value=True)), _pool),
@@ -74,6 +84,7 @@ def _pool(row: _Row) -> Mapping[str, object]:
         "apy": hundredths(row["supply_apy_bps"] + reward),
         "rewardTokens": [row["reward_token"]] if reward else None,
         "apyMean30d": None if row["mean_supply_apy_bps_30d"] is None else hundredths(row["mean_supply_apy_bps_30d"]),
+        **_cap(row, "supply_cap", "supplyCapUsd"),
         "ilRisk": "no",
         "exposure": "single",
     }
@@ -82,6 +93,7 @@ def _pool(row: _Row) -> Mapping[str, object]:
 def _borrow(row: _Row) -> Mapping[str, object]:
     reward = row["borrow_reward_apr_bps"] or 0
     factor = row["collateral_factor_bps"]
+    room = row["available_to_borrow_usd_cents" if row["can_borrow"] else "available_usd_cents"]
     return {
         **_head(row),
         "apyBaseBorrow": hundredths(row["borrow_apy_bps"]),
@@ -89,6 +101,9 @@ def _borrow(row: _Row) -> Mapping[str, object]:
         "rewardTokens": [row["reward_token"]] if reward else None,
         "totalSupplyUsd": hundredths(_cents(row["supplied_usd_cents"])),
         "totalBorrowUsd": hundredths(_cents(row["borrowed_usd_cents"])),
+        # They ask not to give 0 only because borrowing is closed.
+        "availableBorrowUsd": None if room is None else hundredths(int(room)),
+        **_cap(row, "borrow_cap", "debtCeilingUsd"),
         "ltv": None if factor is None else _decimal(factor, 4),
         "borrowable": row["can_borrow"],
     }
@@ -107,6 +122,14 @@ def _head(row: _Row) -> dict[str, object]:
 
 def _cents(text: str | None) -> int:
     return 0 if text is None else int(text)
+
+
+def _cap(row: _Row, name: str, theirs: str) -> dict[str, object]:
+    """A cap in US dollars, rounded down to cents; they want it left out where there is none."""
+    if row[name] is None:
+        return {}
+    whole, _, part = row["oracle_price_usd"].partition(".")
+    return {theirs: hundredths(int(row[name]) * int(whole + part) * 100 // 10 ** (row["decimals"] + len(part)))}
 
 
 def hundredths(value: int) -> msgspec.Raw:

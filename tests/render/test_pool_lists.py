@@ -138,7 +138,35 @@ def test_yields_have_the_other_shape(tree: Path) -> None:
         assert (item["rewardTokens"] is None) is (rewards == 0)
         assert item["tvlUsd"] == max(int(row["supplied_usd_cents"]) - int(row["borrowed_usd_cents"]), 0) / 100
     for item in debts["data"]:
-        assert round(item["apyBaseBorrow"] * 100) == rows[item["pool"]]["borrow_apy_bps"]
+        row = rows[item["pool"]]
+        assert round(item["apyBaseBorrow"] * 100) == row["borrow_apy_bps"]
+        room = row["available_to_borrow_usd_cents" if row["can_borrow"] else "available_usd_cents"]
+        assert item["availableBorrowUsd"] == int(room) / 100
+        assert ("debtCeilingUsd" in item) is (row["borrow_cap"] is not None)
+    assert {"XLM"} == {item["symbol"] for item in debts["data"] if rows[item["pool"]]["symbol"] == "native"}
+
+
+TEXTS = {"pool", "chain", "project", "symbol", "poolMeta", "ilRisk", "exposure"}
+NUMBERS = {
+    *("tvlUsd", "apyBase", "apyReward", "apy", "apyMean30d", "apyBaseBorrow", "apyRewardBorrow", "ltv"),
+    *("totalSupplyUsd", "totalBorrowUsd", "availableBorrowUsd", "supplyCapUsd", "debtCeilingUsd"),
+}
+LISTS = {"rewardTokens", "underlyingTokens"}
+
+
+def test_yields_keep_the_rules_of_its_adaptors(tree: Path) -> None:
+    """The tests of their adaptors: known fields of the right type, unique lower-case ids, a reward with its token."""
+    for name in ("pools", "borrow"):
+        items = read(tree, f"v1/yields/{name}.json")["data"]
+        assert len({item["pool"] for item in items}) == len(items) > 0
+        for item in items:
+            assert {*item} <= TEXTS | NUMBERS | LISTS | {"borrowable"}
+            assert all(isinstance(item[key], str) and item[key] for key in TEXTS & {*item})
+            assert all(item[key] is None or item[key] >= 0 for key in NUMBERS & {*item})
+            assert item["pool"] == item["pool"].lower()
+            assert item["underlyingTokens"]
+            assert bool(item["rewardTokens"]) is bool(item.get("apyReward") or item.get("apyRewardBorrow"))
+            assert 0 <= (item.get("ltv") or 0) <= 1
 
 
 def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Path) -> None:
