@@ -38,7 +38,7 @@ def render() -> str:
     common: dict[str, str] = {}
     for names in _commands(main):
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
-        assert result.exit_code == 0, result.output
+        assert 0 == result.exit_code, result.output
         lines = result.output.split("\n\nCommands:\n")[0].rstrip().splitlines()  # each has its own heading
         shared = {line: line.strip() for line in lines if line.strip().startswith(COMMON)}
         for option, meaning in (text.split("  ", 1) for text in shared.values()):

@@ -18,7 +18,7 @@ def written(page: str) -> str:
         for column in COLUMNS
     )
     text, count = _TABLE.subn(lambda _: "".join(rows), page)
-    assert count == 1
+    assert 1 == count
     return text
 
 

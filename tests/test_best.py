@@ -60,12 +60,12 @@ def test_a_funded_reward_wins() -> None:
         {"pool": "shut", "total_supply_apy_bps": 10**6, "can_supply": False, "can_borrow": False},
     )
     for side in ("supply", "borrow"):
-        assert in_order(rows, side)["pool"].to_list() == ["rewarded", "large", "plain"]
-        assert (best(rows.to_dicts(), side) or {})["pool"] == "rewarded"
-    assert rows["borrow_rank_bps"][1] == -100
+        assert ["rewarded", "large", "plain"] == in_order(rows, side)["pool"].to_list()
+        assert "rewarded" == (best(rows.to_dicts(), side) or {})["pool"]
+    assert -100 == rows["borrow_rank_bps"][1]
 
 
 def test_the_reason_is_that_of_the_pool_that_comes_closest() -> None:
     """A token whose pools are closed or too small has none because it is too small."""
     rows = ranked({"can_supply": False}, {"tvl_usd_cents": 5}).to_dicts()
-    assert (best(rows, "supply"), why_none(rows, "supply")) == (None, "too small")
+    assert (None, "too small") == (best(rows, "supply"), why_none(rows, "supply"))

@@ -27,7 +27,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         [str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
     )
     printed = (result.stdout + result.stderr)[-4_000:]
-    assert result.returncode == 0, f"{command} ended with {result.returncode}\n{printed}"
+    assert 0 == result.returncode, f"{command} ended with {result.returncode}\n{printed}"
     return result
 
 

@@ -107,7 +107,7 @@ class TestGoodTree:
             network.close(with_status(network, market, 6))  # it is set up
         looked = check(tree_of(network, "blend"))
 
-        assert (looked.pools, looked.rows) == (0, 0)
+        assert (0, 0) == (looked.pools, looked.rows)
         assert looked.markets > 0
 
 
@@ -538,7 +538,7 @@ class TestPriorities:
     def test_unfinished_run(self, files: Files) -> None:
         """Where a later run died while it replaced documents, the check says so."""
         change(files, "v1/system/intent.json", put(observed_ledger=65_000_010))
-        assert check(files).ledger == 65_000_009
+        assert 65_000_009 == check(files).ledger
 
         change(files, "v1/assets/limit/1.json", lambda page: page["data"][0].update(observed_ledger=65_000_010))
 
@@ -552,7 +552,7 @@ class TestPriorities:
         with pytest.raises(TreeFaultsError) as caught:
             check(files)
         shown = str(caught.value).splitlines()
-        assert len(shown) == 22
+        assert 22 == len(shown)
         assert shown[-1] == f"  and {caught.value.total - 20} more"
         assert [str(fault) for fault in caught.value.faults] == sorted(map(str, caught.value.faults))
 

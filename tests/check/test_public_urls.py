@@ -249,7 +249,7 @@ def test_run_published_meanwhile(root: Path) -> None:
         pytest.raises(SourceError, match="3 times a new run was published during the check"),
     ):
         check(url, sample=1)
-    assert count == 6
+    assert 6 == count
 
 
 def test_public_urls() -> None:

@@ -89,7 +89,7 @@ def test_recall_of_the_lending_rule() -> None:
         )
     }
 
-    assert missed == {"blend"}
+    assert {"blend"} == missed
     assert {roles[address][1] for address in found} <= {MARKET, *POOLS_OF.values()}
 
 

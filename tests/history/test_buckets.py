@@ -25,7 +25,7 @@ def test_lengths_are_those_of_the_api() -> None:
     """The buckets are those that the API names, with their seconds, and pages of this many of each."""
     assert LENGTHS == {bucket.name: bucket.seconds for bucket in BUCKETS}
     assert PAGE_BUCKETS == {bucket.name: bucket.page_buckets for bucket in BUCKETS}
-    assert LONGEST.name == "1w"
+    assert "1w" == LONGEST.name
 
 
 @pytest.mark.parametrize(

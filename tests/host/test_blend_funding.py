@@ -161,4 +161,4 @@ def test_the_allotment_ends(world: World) -> None:
 
     assert paid.said() == Funding(EmissionSource.BACKFILL, False, 0)
     more = world.transact(Step(DAY, 1, paid.backstop, "distribute", ()))
-    assert more.error == "Error(Contract, #1010)"
+    assert "Error(Contract, #1010)" == more.error

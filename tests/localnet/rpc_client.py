@@ -41,9 +41,9 @@ class LocalRpc:
         if params is not None:
             request["params"] = params
         response = self.post(httpx.Request("POST", "http://localnet", json=request).content, path)
-        assert response.status_code == 200, response.text
+        assert 200 == response.status_code, response.text
         answer: dict[str, Any] = response.json()
-        assert (answer["jsonrpc"], answer["id"]) == ("2.0", 7)
+        assert ("2.0", 7) == (answer["jsonrpc"], answer["id"])
         return answer
 
     def result(self, method: str, path: str = "/", **params: Any) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def agree(columnar: Columnar, operation: Integer, rows: Sequence[Row], arity: in
 
     assert results == actual.to_list()
     assert actual.dtype == pl.Int128
-    assert actual.name == "operand 0"
+    assert "operand 0" == actual.name
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

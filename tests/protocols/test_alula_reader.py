@@ -90,7 +90,7 @@ class TestTokens:
         ledger.replace(bare_token("USDC"))
         reading = ledger.read([candidate("A"), candidate("B")]).result
 
-        assert (reading.tokens[contract("USDC")].symbol, reading.tokens[contract("USDC")].decimals) == ("COPY", 7)
+        assert ("COPY", 7) == (reading.tokens[contract("USDC")].symbol, reading.tokens[contract("USDC")].decimals)
         assert 1 == len(reading.notices)
         assert "does not give its symbol" in reading.notices[0]
         assert ALL == pools_of(ledger.compute([candidate("A"), candidate("B")]))

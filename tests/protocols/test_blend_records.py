@@ -173,7 +173,7 @@ class TestRewardZones:
 
         assert [B] == read_of(reading)
         assert {B: FACTORY_2} == reading.verified
-        assert [C in notice for notice in reading.notices] == [True]
+        assert [True] == [C in notice for notice in reading.notices]
 
 
 class TestFactories:

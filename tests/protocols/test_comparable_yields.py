@@ -28,13 +28,13 @@ def test_one_rate_is_one_yield_whatever_its_decimals() -> None:
 
     assert found["comparable_supply_apy_bps"].to_list() == [512, 512, 512] == [daily("0.05")] * 3
     assert found["comparable_borrow_apy_bps"].to_list() == [daily("0.1"), daily("0.1"), 0] == [1_051, 1_051, 0]
-    assert found["position"].to_list() == [0, 1, 2]
+    assert [0, 1, 2] == found["position"].to_list()
 
 
 def test_the_total_has_the_reward_that_is_known() -> None:
     """A reward of null, which is not funded or has no price, adds nothing."""
     found = with_comparable_yields(pools((500, 0, 4, 130), (500, 0, 4, None), (0, 0, 4, 0)))
-    assert found["total_supply_apy_bps"].to_list() == [642, 512, 0]
+    assert [642, 512, 0] == found["total_supply_apy_bps"].to_list()
 
 
 def test_no_rows_have_the_columns_too() -> None:

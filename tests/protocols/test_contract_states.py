@@ -363,7 +363,7 @@ def test_xoxno_operations(xoxno: list[State], every: int) -> None:
             if probe["op"] == "withdraw":
                 xoxno_withdrawal(probe, row, what)
             elif probe["op"] == "repay":
-                assert (row["can_repay"], spoke["can_repay"]) == (True, True), what
+                assert (True, True) == (row["can_repay"], spoke["can_repay"]), what
                 assert probe["one"] == SUCCESS, what
             else:
                 xoxno_operation(probe, row, spoke, what)

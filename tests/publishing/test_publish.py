@@ -303,7 +303,7 @@ def test_an_unfinished_run_bars_earlier_ledgers() -> None:
         publish_run(store, make_run(105))
 
     assert (True, False) == (refusal.value.unfinished, refusal.value.already_published)
-    assert published_ledger(store) == 100
+    assert 100 == published_ledger(store)
     publish_run(store, make_run(110))
     assert_whole(store, make_run(110))
 

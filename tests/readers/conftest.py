@@ -18,7 +18,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published") / "public"
     publish_tree(folder, "blend", runs=5)
     names = [file.key.rpartition("/")[2] for file in manifest_of(folder).files]
-    assert ["-" in name for name in names] == [True, False, False]  # compacted, and two runs of the second day
+    assert [True, False, False] == ["-" in name for name in names]  # compacted, and two runs of the second day
     assert len(list((folder / "history").rglob("*.parquet"))) > len(names)  # what is superseded is still there
     return folder
 

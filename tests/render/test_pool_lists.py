@@ -35,7 +35,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network.close(with_status(network, BLEND_V1, 4))  # frozen
     with pytest.MonkeyPatch.context() as patch, running(create_app(network)) as url:
         patch.setattr(pool_lists, "PAGE_ROWS", 20)
-        assert run(settings_for(folder, url, output__page_sizes=[1, 50]))[0] == 0
+        assert 0 == run(settings_for(folder, url, output__page_sizes=[1, 50]))[0]
     return folder
 
 
@@ -44,7 +44,7 @@ def rows_of(tree: Path, key: str) -> list[dict[str, Any]]:
     page = read(tree, key)
     rows: list[dict[str, Any]] = page["data"]
     while page["next_cursor"] is not None:
-        assert len(page["data"]) == 20
+        assert 20 == len(page["data"])
         page = read(tree, f"v1/pool-pages/{page['next_cursor']}.json")
         rows = rows + page["data"]
     return rows

@@ -85,7 +85,7 @@ def test_another_kind_of_failure_is_told_in_the_same_issue(github: FakeGitHub, p
     assert issue["open"]
     assert "exit code 7" in issue["title"]
     assert (1, True) == (len(issue["comments"]), "exit code 7" in issue["comments"][0])
-    assert ("gets older" in before, "gets older" in issue["body"]) == (True, False)
+    assert (True, False) == ("gets older" in before, "gets older" in issue["body"])
 
 
 def test_a_lost_race_changes_nothing(github: FakeGitHub, project_root: Path) -> None:

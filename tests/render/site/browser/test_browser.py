@@ -93,7 +93,7 @@ def test_every_page_loads_without_a_complaint(browser: Browser, tree: Path, url:
     with opened(browser) as (page, wrong):
         for key in pages_of(tree):
             go(page, f"{url}/{key}")
-            assert page.locator("h1").count() == 1
+            assert 1 == page.locator("h1").count()
 
         assert [] == wrong
 
