@@ -18,6 +18,7 @@ from msgspec import DecodeError
 
 from exporter.best import in_order, with_ranks
 from exporter.errors import ConfigError, SourceError
+from exporter.render.site.text import cut
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import BUCKET_PAGE, LATEST_PARQUET, POINTER_KEY, asset_key, history_key
@@ -28,6 +29,8 @@ MOST_BYTES = 256 * 2**20
 """Of one file that is read to answer."""
 
 MOST_ROWS = 200
+MOST_CANDIDATES = 10
+MOST_TEXT = 200
 MOST_BUCKETS = 500
 MOST_PAGES = 60
 """Of a pool's history that are followed for one answer."""
@@ -104,7 +107,8 @@ class Answers:
         markets = [market for market in listed["data"] if protocol in (None, market["protocol"])]
         if not markets:
             known = ", ".join(sorted({market["protocol"] for market in listed["data"]}))
-            raise ConfigError(f"no market of the protocol {protocol!r} was read; the protocols are {known}")
+            raise ConfigError(f"no market of the protocol {str(protocol)[:80]!r} was read; the protocols are {known}")
+        markets = [market | {"name": cut(market["name"])} for market in markets]
         return {"observed_ledger": listed["observed_ledger"], "count": len(markets), "markets": markets}
 
     async def find_pools(
@@ -126,7 +130,7 @@ class Answers:
             token: the token's contract address, or its symbol in any case. XLM is the network's own asset. Anybody can
                 name a token as he likes: compare `token_address` where several tokens have one symbol.
             protocol: such as blend.
-            market: the market's contract address.
+            market: the market's contract address, or its name.
             open_for: only pools whose contract lets anybody do this now; `unknown_count` says of how many more pools
                 that is not known.
             min_utilization_bps: only pools lent out to at least this part.
@@ -146,15 +150,13 @@ class Answers:
         """Everything that is known of one pool: rates, amounts, price, what can be done, risk parameters, rate model.
 
         Args:
-            market: the market's contract address.
-            pool: the pool's id in the market, as `find_pools` gives it; mostly the token's address.
+            market: the market's contract address, or its name.
+            pool: the pool's id in the market, as `find_pools` gives it, or its token's address or symbol.
         """
-        rows = (await self._pools()).filter((pl.col("market") == market) & (pl.col("pool") == pool))
-        if rows.is_empty():
-            raise ConfigError("no such pool was read; find_pools lists them, and status names what is missing")
-        detail = await self._document(asset_key(market, pool))
+        row = _one(await self._pools(), market, pool)
+        detail = await self._document(asset_key(row["market"], row["pool"]))
         facts = {name: detail[name] for name in ("rate_model", "supply_compounding", "borrow_compounding")}
-        return {"observed_ledger": rows["observed_ledger"][0], "pool": _row(rows.row(0, named=True))} | facts
+        return {"observed_ledger": row["observed_ledger"], "pool": _row(row)} | facts
 
     async def history(
         self, market: str, pool: str, bucket: Literal["5m", "1h", "1d", "1w"] = "1d", count: int = 30
@@ -162,13 +164,14 @@ class Answers:
         """The newest closed buckets of a pool's history, ascending: means of amounts, medians of rates and prices.
 
         Args:
-            market: the market's contract address.
-            pool: the pool's id in the market.
+            market: the market's contract address, or its name.
+            pool: the pool's id in the market, or its token's address or symbol.
             bucket: the length of a bucket.
             count: how many buckets, up to 500; times in which nothing was observed have none.
         """
         if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
-            raise ConfigError("market must be a contract address, and pool an id as find_pools gives it")
+            row = _one(await self._pools(), market, pool)
+            market, pool = row["market"], row["pool"]
         count = _bounded(count, MOST_BUCKETS)
         newest = page = await self._document(history_key(market, pool, bucket))
         buckets = page["data"]
@@ -204,7 +207,7 @@ class Answers:
         found = _of(await self._pools(), token, protocol, None)
         found = with_ranks(found.with_columns(cs.datetime().dt.epoch("s")))
         pools, why_not = in_order(found, side), found[f"no_{side}"].drop_nulls()
-        tokens = pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
+        tokens = [_row(row) for row in pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()]
         listed = _listed(pools, limit, f"{side}_rank_bps")
         return listed | {"side": side, "left_out": dict(Counter(why_not)), "tokens": tokens}
 
@@ -237,15 +240,35 @@ class Answers:
 def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: str | None) -> pl.DataFrame:
     """The pools of a token, a protocol and a market. A name that nothing has is an error, not an empty answer."""
     if token is not None:
-        symbol = NATIVE if token.upper() == "XLM" else token
-        found = (pl.col("token_address") == token) | (pl.col("symbol").str.to_lowercase() == symbol.lower())
-        pools = _some(pools, found, f"no pool of the token {token[:80]!r} was read; symbols are those of the contracts")
+        pools = _some(
+            pools, _is_token(token), f"no pool of the token {token[:80]!r} was read; symbols are those of the contracts"
+        )
     if market is not None:
-        pools = _some(pools, pl.col("market") == market, "no pool of this market was read; list_markets has all")
+        pools = _some(pools, _is_market(market), "no pool of this market was read; list_markets has all")
     if protocol is not None:
         names = ", ".join(sorted(pools["protocol"].unique()))
         pools = _some(pools, pl.col("protocol") == protocol, f"none is of {protocol[:80]!r}; the protocols are {names}")
     return pools
+
+
+def _is_token(token: str) -> pl.Expr:
+    symbol = NATIVE if token.upper() == "XLM" else token
+    return (pl.col("token_address") == token) | (pl.col("symbol").str.to_lowercase() == symbol.lower())
+
+
+def _is_market(market: str) -> pl.Expr:
+    return (pl.col("market") == market) | (pl.col("market_name").str.to_lowercase() == market.lower())
+
+
+def _one(pools: pl.DataFrame, market: str, pool: str) -> _Json:
+    """The row of the only pool that is meant. Raises `ConfigError` with the candidates where several are."""
+    missing = "no such pool was read; find_pools lists them, and status names what is missing"
+    found = _some(pools, _is_market(market) & ((pl.col("pool") == pool) | _is_token(pool)), missing)
+    if found.height > 1:
+        rows = found.head(MOST_CANDIDATES).rows(named=True)
+        listed = "; ".join(f"market {row['market']} ({cut(row['market_name'])}), pool {row['pool']}" for row in rows)
+        raise ConfigError(f"{found.height} pools fit; ask for one by its addresses: {listed}")
+    return found.row(0, named=True)
 
 
 def _some(pools: pl.DataFrame, condition: pl.Expr, otherwise: str) -> pl.DataFrame:
@@ -277,5 +300,9 @@ def _bounded(count: int, most: int) -> int:
 
 
 def _row(row: _Json) -> _Json:
-    """A row of the table as JSON: numbers that JSON does not hold as digits, times as documents have them."""
-    return {name: as_written(value) for name, value in row.items()}
+    """A row of the table as JSON: numbers that JSON does not hold as digits, times as documents have them.
+
+    Texts are strangers': cut, and without characters that are not seen or that turn the text around them.
+    """
+    written = {name: as_written(value) for name, value in row.items()}
+    return {name: cut(value, MOST_TEXT) if isinstance(value, str) else value for name, value in written.items()}

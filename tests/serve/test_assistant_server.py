@@ -12,6 +12,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,8 @@ from click.testing import CliRunner
 from mcp import Client, StdioServerParameters, stdio_client
 
 from exporter.cli import main
+from exporter.errors import ConfigError
+from exporter.serve import assistant_answers
 from tests.render.whole_tree import publish_tree
 
 PROJECT = Path(__file__).parents[2]
@@ -269,7 +272,7 @@ MISTAKES: list[tuple[str, Json, str]] = [
     ("find_pools", {"limit": 100_000}, "ask for 1 to 200"),
     ("find_pools", {"open_for": "steal"}, "'supply', 'withdraw', 'borrow', 'repay' or 'liquidate'"),
     ("pool", {"market": "C" * 56, "pool": "x"}, "find_pools lists them"),
-    ("history", {"market": "../../etc", "pool": "passwd"}, "market must be a contract address"),
+    ("history", {"market": "../../etc", "pool": "passwd"}, "no such pool was read"),
     ("history", {"market": "C" + "A" * 55, "pool": "x"}, "has no v1/assets/CAAA"),
 ]
 
@@ -317,6 +320,35 @@ def test_mistakes(number: int, said: tuple[list[str], list[Any], list[Any]]) -> 
     assert answer.is_error
     assert MISTAKES[number][2] in answer.content[0].text
     assert "Traceback" not in answer.content[0].text
+
+
+def made_pools(*rows: tuple[str, str, str]) -> pl.DataFrame:
+    """Pools by market name, pool id and symbol, each in a market of its own."""
+    return pl.DataFrame(
+        [
+            {"market": f"M{place}", "market_name": name, "pool": pool, "token_address": f"T{place}", "symbol": symbol}
+            for place, (name, pool, symbol) in enumerate(rows)
+        ]
+    )
+
+
+def test_names_find_a_pool_or_candidates() -> None:
+    """A market's name and a token's symbol are enough where one pool fits; else the error names those that do."""
+    pools = made_pools(("Fixed", "p", "USDC"), ("Fixed", "q", "native"), ("Other", "r", "USDC"), ("other", "s", "usdc"))
+
+    assert assistant_answers._one(pools, "fixed", "usdc")["pool"] == "p"
+    assert assistant_answers._one(pools, "Fixed", "XLM")["pool"] == "q"
+    with pytest.raises(ConfigError, match=r"2 pools fit.*market M2 \(Other\), pool r; market M3"):
+        assistant_answers._one(pools, "other", "USDC")
+    with pytest.raises(ConfigError, match="no such pool"):
+        assistant_answers._one(pools, "x" * 10_000, "USDC")
+
+
+def test_texts_of_the_chain_are_cut_and_harmless() -> None:
+    """Control and bidirectional characters are gone, and nobody's name fills an answer."""
+    row = assistant_answers._row({"market_name": "a\u202eb\n" + "x" * 500, "decimals": 7})
+    assert row["market_name"].startswith("a\ufffdb x")
+    assert (len(row["market_name"]), row["decimals"]) == (200, 7)
 
 
 def test_a_tree_that_is_none(tmp_path: Path) -> None:
