@@ -19,6 +19,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from tests.jobs import run, settings_for
+from tests.localnet.recorded import only
 
 LEDGER, CLOSED = 5_000, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TIME = int(CLOSED.timestamp())
@@ -30,11 +31,12 @@ def network_at(ledger: int, time: int) -> AbstractContextManager[str]:
     return running(create_app(RecordedNetwork(start_ledger=ledger, start_time=time, quiet_ledgers=100)))
 
 
-def publish(out: Path, ledger: int, time: int, **options: Any) -> dict[str, Any]:
-    """A run at a ledger, by a machine with the same clock."""
+def publish(out: Path, ledger: int, time: int, *, discovery: bool = False, **options: Any) -> dict[str, Any]:
+    """A run at a ledger, by a machine with the same clock; without discovery it is over three pools."""
+    flags = {} if discovery else only("slender")
     options.setdefault("now", datetime.fromtimestamp(time, UTC))
     with network_at(ledger, time) as url:
-        code, facts = run(settings_for(out, url), **options)
+        code, facts = run(settings_for(out, url, **flags), **options)
     assert 0 == code
     return facts
 
@@ -72,12 +74,12 @@ class TestThisMachinesClock:
         """An RPC that follows the network no more ends a run with exit code 3, at the published ledger too."""
         late = CLOSED + timedelta(minutes=15, seconds=1)
         with network_at(LEDGER, TIME) as url:
-            settings = settings_for(tmp_path / "out", url, network__max_ledger_age=900)
+            settings = settings_for(tmp_path / "out", url, network__max_ledger_age=900, **only("slender"))
             assert 0 == run(settings, now=CLOSED + timedelta(minutes=15))[0]
             assert run(settings, now=CLOSED)[1]["nothing_to_do"]
             with pytest.raises(SourceError, match=r"15 minutes 1 second ago.*network\.max_ledger_age allows 15 min"):
                 run(settings, now=late)
-            assert run(settings_for(tmp_path / "out", url), now=late)[1]["nothing_to_do"]
+            assert run(settings_for(tmp_path / "out", url, **only("slender")), now=late)[1]["nothing_to_do"]
 
     def test_evidence_may_be_old(self, tmp_path: Path) -> None:
         """Only what an RPC gives has to be new."""
@@ -132,12 +134,12 @@ class TestTheRunBefore:
         """With --replace-ledger the next run, at the same ledger or later, leaves a tree as if it had never been."""
         out, control = tmp_path / "out", tmp_path / "control"
         for each in (out, control):
-            publish(each, LEDGER, TIME)
-        publish(out, LEDGER + 5, TIME + 8 * DAY)  # closes buckets of every length
+            publish(each, LEDGER, TIME, discovery=True)
+        publish(out, LEDGER + 5, TIME + 8 * DAY, discovery=True)  # closes buckets of every length
         with pytest.raises(SourceError, match=f"run once with --replace-ledger {LEDGER + 5}"):
-            publish(out, LEDGER + 10, TIME + 600)
-        publish(out, ledger, TIME + 600, replaced_ledger=LEDGER + 5)
-        publish(control, ledger, TIME + 600)
+            publish(out, LEDGER + 10, TIME + 600, discovery=True)
+        publish(out, ledger, TIME + 600, replaced_ledger=LEDGER + 5, discovery=True)
+        publish(control, ledger, TIME + 600, discovery=True)
 
         check_tree(str(out))
         wanted, found = files_of(control), files_of(out)
@@ -152,10 +154,10 @@ class TestTheRunBefore:
         assert [] == [key for key in wanted if found.get(key) != wanted[key] and not key.startswith(own)]
         for key in ("state/known-markets.memory", "v1/history.json"):
             assert wanted[key] == found[key]
-        publish(out, ledger + 1, TIME + 605)
+        publish(out, ledger + 1, TIME + 605, discovery=True)
         check_tree(str(out))
         with pytest.raises(ConfigError, match=f"the newest that was published or begun is {ledger + 1}"):
-            publish(out, ledger + 2, TIME + 610, replaced_ledger=LEDGER + 7)
+            publish(out, ledger + 2, TIME + 610, replaced_ledger=LEDGER + 7, discovery=True)
 
     def test_several_wrong_runs_are_undone(self, tmp_path: Path) -> None:
         """The earliest wrong ledger is named; where a later one is, the message says which is left."""
