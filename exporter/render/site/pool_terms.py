@@ -214,7 +214,7 @@ def _percent(basis_points: int | None) -> str:
 def _amount(label: str, row: Row, units: int, before: str = "") -> str:
     symbol = text.cut(row["symbol"], 14)
     exact = f"{text.exact_amount(units, row['decimals'])} {symbol}"
-    return fact(label, f"{before}{text.amount(units, row['decimals'])} {symbol}", exact)
+    return fact(label, f"{before}{text.round_amount(units, row['decimals'])} {symbol}", exact)
 
 
 def _lines(facts: Iterator[str]) -> Markup:

@@ -89,7 +89,7 @@ def pool_values(
         "short_price": text.price(price),
         "price": price or "",
         "reason": text.cut(reason, 200),
-        "long_reason": text.cut(reason, 300),
+        "long_reason": text.no_price(reason),
         "oracle": row["oracle"] or "",
         "decimals": str(decimals),
         "stored_supply": text.fixed_point(row["stored_supply_apr"] * 100, apr),

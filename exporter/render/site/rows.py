@@ -12,7 +12,7 @@ import polars as pl
 
 from exporter.best import SIDES, Side, best, why_none, with_ranks
 from exporter.protocols.compute import Tables
-from exporter.render.site.text import Symbols
+from exporter.render.site.text import Symbols, no_price
 
 PAGE_ROWS = 100
 """Rows on a page of a list; more have pages of their own."""
@@ -166,7 +166,7 @@ def _none_said(pools: Sequence[Row], side: Side) -> str:
         return ""
     said = why_none(pools, side)
     if said == "no price":
-        return next(f"no price: {pool['price_reason']}" for pool in pools if pool[f"no_{side}"] == said)
+        return next(f"no price: {no_price(pool['price_reason'])}" for pool in pools if pool[f"no_{side}"] == said)
     return {"no room": "cap reached" if side == "supply" else "all lent out"}.get(said, said)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from markupsafe import Markup, escape
 
 from exporter.deployments.networks import NETWORKS, native_asset, network_of
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 
 NO_PRICE = "no price"
 
@@ -86,6 +87,19 @@ def amount(units: int, decimals: int) -> str:
         return "<0.0001"
     digits = str(scaled).rjust(places + 1, "0")
     return f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
+
+
+def round_amount(units: int, decimals: int) -> str:
+    """An amount as `amount` has it, but from a billion tokens on in three digits: ``1.00T``."""
+    whole = units // 10**decimals if 0 <= decimals <= MAX_DECIMALS else 0
+    return _sized(whole) if 10**9 <= whole < 10**15 else amount(units, decimals)
+
+
+def no_price(reason: str) -> str:
+    """Why there is no price, for people; what the exporter itself cannot read is said without its own words."""
+    if NOT_FROM_STORAGE.strip(": ") in reason:
+        return "this exporter cannot compute the prices of the market's oracle; the market itself may have one"
+    return cut(reason, 300)
 
 
 def exact_amount(units: int, decimals: int) -> str:

@@ -98,6 +98,7 @@ def test_pages_have_what_assistive_technology_needs(site: dict[str, str]) -> Non
         assert len(ids) == len(set(ids)), key
         assert "en" == next(page.all("html"))["lang"]
         assert '<a class="skip" href="#main">' in text
+        assert [True] == [len(each["content"]) > 40 for each in page.all("meta") if each.get("name") == "description"]
         assert [True] == ["src" in element for element in page.all("script")]
         assert not [element for _, element in page.elements if "style" in element or "onclick" in element]
         titles.add(re.findall("<title>(.*?)</title>", text)[0])

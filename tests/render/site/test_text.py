@@ -168,3 +168,24 @@ def test_texts_are_escaped_as_the_templates_escape_theirs(said: str) -> None:
     """Nothing of a text is HTML, and what is marked as HTML already stays."""
     assert str(escape(said)) == escaped(said)
     assert said == escaped(Markup(said))
+
+
+@pytest.mark.parametrize(
+    ("units", "decimals", "shown"),
+    [
+        (999_999_999 * 10**7, 7, "999,999,999"),
+        (10**9 * 10**7, 7, "1.00B"),
+        (999_999_883_909 * 10**7, 7, "1.00T"),
+        (10**15, 0, f"1.00{text.TIMES}10¹⁵"),
+        (5, 99, "5 units"),
+    ],
+)
+def test_large_caps_are_read_at_a_glance(units: int, decimals: int, shown: str) -> None:
+    """A cap of a billion tokens and more has three digits; smaller amounts are whole."""
+    assert shown == text.round_amount(units, decimals)
+
+
+def test_a_missing_price_is_explained_to_people() -> None:
+    """What the exporter cannot read is its own limit, in plain words; the market's reasons stay."""
+    assert "not from storage" not in text.no_price("decimals() failed: not from storage: 0123")
+    assert text.no_price("the price is 3 days old") == "the price is 3 days old"
