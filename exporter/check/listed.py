@@ -9,7 +9,7 @@ class Listed:
     """The files that a run lists, as far as they are known before they are seen."""
 
     def __init__(self, listing: RunListing | None = None) -> None:
-        self.frame = (RunListing.of(()) if listing is None else listing).whole()
+        self.frame = (RunListing.of(()) if listing is None else listing).frame
         self._keys = frozenset(self.frame["key"])
 
     def __contains__(self, key: object) -> bool:

@@ -99,7 +99,7 @@ async def _with_evidence(source: TreeSource, run_id: str) -> EarlierRun:
     """Raises `CheckError` or `msgspec.DecodeError` for a run that has no evidence in the tree any more."""
     manifest = decode_json(await _get(source, RUN.key(run_id=run_id), MAX_MANIFEST_BYTES), RunManifest)
     listing = RunListing.from_parquet(await _get(source, manifest.files_key, MAX_RUN_BYTES))
-    keys = listing.where(pl.col("key").str.starts_with(EVIDENCE.prefix))["key"]
+    keys = listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))["key"]
     if listing.run_id(ledger_of(run_id)) != run_id or len(keys) != 1:
         raise CheckError("its manifest does not name its evidence")
     evidence = await _get(source, keys[0], MAX_RUN_BYTES)

@@ -282,7 +282,7 @@ def _evidence_of(store: Store, manifest_key: str) -> ManifestFile | None:
     listing = read_listing(store, manifest_key)
     if listing is None:
         return None
-    return next(listed_files(listing.where(pl.col("key").str.starts_with(EVIDENCE.prefix))), None)
+    return next(listed_files(listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))), None)
 
 
 def _known(store: Store) -> list[Proof]:

@@ -146,8 +146,8 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     published, status = read_published(store), store.get(POINTER_KEY)
     assert published is not None  # by this very run
     assert status is not None
-    made = read_current_listing(store, published.pointer).whole().select("key", again="sha256")
-    files = made.join(tree.files.whole().select("key", "sha256"), on="key", how="full", coalesce=True)
+    made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
+    files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
     different, unknown = dict[str, str](), list[str]()
     for key, listed in differ.select("key", "sha256").iter_rows():

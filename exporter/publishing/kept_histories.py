@@ -29,8 +29,8 @@ class KeptHistories:
     listing: RunListing | None = None
 
     def __iter__(self) -> Iterator[ManifestFile]:
-        for frame in () if self.listing is None else self.listing.frames():
-            yield from listed_files(frame.filter(_LENGTH.is_in(self.lengths)))
+        if self.listing is not None:
+            yield from listed_files(self.listing.frame.filter(_LENGTH.is_in(self.lengths)))
 
 
 def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -> KeptHistories:
@@ -42,13 +42,11 @@ def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -
     if listing is None:
         return KeptHistories()
     folder = pl.col("key").str.extract(r"^(\w+/\w+/)")
-    folders = {
-        name for part in listing.frames() for name in part.filter(_LENGTH.is_not_null()).select(folder).to_series()
-    }
+    folders = set(listing.frame.filter(_LENGTH.is_not_null()).select(folder).to_series())
     infos = (info for name in sorted(folders) for info in store.list(name) if "/history/" in info.key)
     unchanged = {f"{info.size} {info.key}" for info in infos}
     whole, lost = set[str](), set[str]()
-    for part in listing.frames():
-        for key, size, length in part.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in")).rows():
-            (whole if f"{size} {key}" in unchanged else lost).add(length)
+    found = listing.frame.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in"))
+    for key, size, length in found.iter_rows():
+        (whole if f"{size} {key}" in unchanged else lost).add(length)
     return KeptHistories(frozenset(whole - lost), listing)

@@ -63,7 +63,7 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import ListingBuilder, RunListing
+from exporter.tree.run_listing import ListingBuilder, RunListing, listed_files
 
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """How the keys begin that the publisher itself writes; a run renders nothing there."""
@@ -378,7 +378,7 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
 def _chosen(listing: RunListing, run_id: str, max_files: int | None) -> list[ManifestFile]:
     if max_files is None or len(listing) <= max_files:
         return list(listing)
-    return list(listing.at(random.Random(run_id).sample(range(len(listing)), max_files)))
+    return list(listed_files(listing.frame[sorted(random.Random(run_id).sample(range(len(listing)), max_files))]))
 
 
 def _compare(stored: StoredObject | None, file: ManifestFile) -> None:

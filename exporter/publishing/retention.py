@@ -308,8 +308,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
 
 
 def _documents(listing: RunListing) -> Iterator[str]:
-    for frame in listing.frames():
-        yield from frame.filter(pl.col("kind") == FileKind.DOCUMENT.value)["key"]
+    yield from listing.frame.filter(pl.col("kind") == FileKind.DOCUMENT.value)["key"]
 
 
 class _UncertainError(Exception):
@@ -340,8 +339,7 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
                 raise _UncertainError(str(error)) from error
             if listing is None:
                 raise _UncertainError(f"{key} vanished while pages were removed; nothing more was removed")
-            for frame in listing.frames():
-                batch = batch.join(frame, on="key", how="anti")
+            batch = batch.join(listing.frame, on="key", how="anti")
             if batch.is_empty():
                 break
         removed += store.delete(batch["key"].sort())

@@ -1,10 +1,11 @@
-"""The files of a run as the Parquet file that a run's manifest names; made and read in parts."""
+"""The files of a run as the Parquet file that a run's manifest names."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
 
 import polars as pl
@@ -15,8 +16,7 @@ from exporter.errors import CheckError
 from exporter.tree.documents import ManifestFile, RunManifest
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
-CHUNK_FILES = 10_000
-"""How many files are in a row group, and in a frame."""
+ROW_GROUP_FILES = 10_000
 
 _SCHEMA = {
     "key": pl.String(),
@@ -38,33 +38,17 @@ class RunListing:
     def __init__(self, parquet: bytes) -> None:
         self.parquet = parquet
 
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """The files as columns: ``key``, ``kind``, ``bytes``, ``sha256`` (32 bytes)."""
+        table = pq.ParquetFile(pa.BufferReader(self.parquet)).read([*_SCHEMA], use_threads=False)
+        return pl.DataFrame(pl.from_arrow(table)).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
+
     def __len__(self) -> int:
-        return int(self._file().metadata.num_rows)
+        return self.frame.height
 
     def __iter__(self) -> Iterator[ManifestFile]:
-        for frame in self.frames():
-            yield from listed_files(frame)
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """The files in parts of at most `CHUNK_FILES`: ``key``, ``kind``, ``bytes``, ``sha256`` (32 bytes)."""
-        for batch in self._file().iter_batches(CHUNK_FILES, columns=[*_SCHEMA], use_threads=False):
-            yield pl.DataFrame(pl.from_arrow(batch)).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
-
-    def where(self, wanted: pl.Expr) -> pl.DataFrame:
-        """The files of which something holds, as one frame."""
-        return pl.concat([pl.DataFrame(schema=_SCHEMA), *(frame.filter(wanted) for frame in self.frames())])
-
-    def whole(self) -> pl.DataFrame:
-        """All files as one frame, for who has the room."""
-        return self.where(pl.lit(value=True))
-
-    def at(self, positions: Collection[int]) -> Iterator[ManifestFile]:
-        """The files at these places."""
-        wanted, start = pl.Series(sorted(positions), dtype=pl.Int64), 0
-        for frame in self.frames():
-            own = wanted.filter(wanted.is_between(start, start + frame.height, "left")) - start
-            yield from listed_files(frame[own])
-            start += frame.height
+        return listed_files(self.frame)
 
     @classmethod
     def of(cls, files: Iterable[ManifestFile]) -> RunListing:
@@ -77,10 +61,10 @@ class RunListing:
     @property
     def size(self) -> tuple[int, int]:
         """How many files there are, and how many bytes they have together."""
-        return len(self), sum(int(frame["bytes"].sum()) for frame in self.frames())
+        return len(self), int(self.frame["bytes"].sum())
 
     def sha256_of(self, key: str) -> str | None:
-        found = self.where(pl.col("key") == key)["sha256"]
+        found = self.frame.filter(pl.col("key") == key)["sha256"]
         return found[0].hex() if len(found) else None
 
     def run_id(self, observed_ledger: int) -> str:
@@ -90,19 +74,16 @@ class RunListing:
         key: the file's own SHA-256, two spaces, the key, a line feed (what ``sha256sum`` prints).
         """
         digest = hashlib.sha256()
-        for frame in self.frames():
-            for key, sha256 in frame.select("key", "sha256").iter_rows():
-                digest.update(f"{sha256.hex()}  {key}\n".encode())
+        for key, sha256 in self.frame.select("key", "sha256").iter_rows():
+            digest.update(f"{sha256.hex()}  {key}\n".encode())
         return f"{observed_ledger}-{digest.hexdigest()[:12]}"
 
     @classmethod
     def from_parquet(cls, data: bytes) -> RunListing:
         """Take a Parquet file. Raises `CheckError` for what is not a listing."""
-        listing, before = cls(data), ""
+        listing = cls(data)
         try:
-            for frame in listing.frames():
-                _check(frame, before)
-                before = str(frame["key"].last() or before)
+            _check(listing.frame)
         except (
             pa.ArrowException,
             pl.exceptions.PolarsError,
@@ -113,25 +94,22 @@ class RunListing:
             raise CheckError(f"is not a listing of files: {error}") from error
         return listing
 
-    def _file(self) -> pq.ParquetFile:
-        return pq.ParquetFile(pa.BufferReader(self.parquet))
-
 
 def listed_files(frame: pl.DataFrame) -> Iterator[ManifestFile]:
-    """The rows of a part of a listing."""
+    """The files that are rows of a listing's frame."""
     for key, kind, size, digest in frame.iter_rows():
         yield ManifestFile(key, kind, size, digest.hex())
 
 
-def _check(frame: pl.DataFrame, before: str) -> None:
-    """Raise `CheckError` for files that no listing has after the key ``before``, which is empty at its beginning."""
+def _check(frame: pl.DataFrame) -> None:
+    """Raise `CheckError` for files that no listing has."""
     key, digest = pl.col("key"), pl.col("sha256")
     expected = {
         "a file without key, kind, size or digest": ~pl.any_horizontal(pl.all().is_null()),
         "a malformed key": key.str.contains(_KEY) & (key.str.len_bytes() <= MAX_KEY_BYTES),
         "a size below 0": pl.col("bytes") >= 0,
         "a digest that is not a SHA-256": digest.bin.size() == 32,
-        "keys that do not ascend, each once": key > key.shift(fill_value=before),
+        "keys that do not ascend, each once": key > key.shift(fill_value=""),
     }
     answers = frame.select(holds.all().alias(what) for what, holds in expected.items()).row(0, named=True)
     for what, holds in answers.items():
@@ -172,7 +150,7 @@ class ListingBuilder:
         pq.write_table(
             table,
             sink,
-            row_group_size=CHUNK_FILES,
+            row_group_size=ROW_GROUP_FILES,
             compression="zstd",
             compression_level=3,
             write_statistics=False,
