@@ -9,7 +9,7 @@ COPY requirements/runtime.lock requirements/build.lock requirements/
 RUN python -m venv .venv \
     && .venv/bin/python -m pip install --no-cache-dir --require-hashes --only-binary :all: \
         -r requirements/runtime.lock -r requirements/build.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY exporter exporter
 COPY site_templates site_templates
 RUN .venv/bin/python -m pip install --no-cache-dir --no-index --no-deps --no-build-isolation .

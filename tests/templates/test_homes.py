@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,21 @@ def test_the_image_is_built_from_what_is_not_ignored() -> None:
     assert "*" == lines[0]
     assert copied == {line[1:] for line in lines if line.startswith("!")}
     assert [] == [name for name in copied if not (ROOT / name).exists()]
+
+
+def test_the_package_can_be_built_from_what_the_image_copies(tmp_path: Path) -> None:
+    """The files that the builder gets are enough for the wheel, with the site's templates in it."""
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if line.startswith("!"):
+            source, target = ROOT / line[1:], tmp_path / "context" / line[1:]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "built")]
+    ran = subprocess.run(build, cwd=tmp_path / "context", capture_output=True, text=True, timeout=120, check=False)
+
+    assert 0 == ran.returncode, ran.stderr
+    (wheel,) = (tmp_path / "built").iterdir()
+    assert any("_site_templates/" in name for name in zipfile.ZipFile(wheel).namelist())
 
 
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
