@@ -1,1 +1,1 @@
-"""Checking a tree: that every promise of the API holds in it, from the files alone."""
+"""Checking each file of a tree: its digest, its schema, its links, and numbers that follow from each other."""

@@ -1,6 +1,6 @@
 """Verifying a published tree without trusting whoever published it.
 
-1. The tree is checked as `exporter check` does it: every file has its digest, and all of them agree.
+1. The tree is checked as `exporter check` does it: every file has its digest, its schema and its links.
 2. Earlier runs that left their evidence are repeated, and their rows in the history compared.
 3. The run is repeated from its own evidence, upon that history. Its id is a digest of all its files: the same id, the
    same numbers.
