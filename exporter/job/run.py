@@ -362,8 +362,9 @@ class Job:
                 network=self.settings.passphrase,
             )
             facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
-            damage = report_damage(store, tables.ledger, self.log)
-            series = bring_up_to_date(store, tables, self.replaced_ledger, facts)
+            manifest = read_history_manifest(store, older=True)
+            damage = report_damage(store, manifest, tables.ledger, self.log)
+            series = bring_up_to_date(store, manifest, tables, self.replaced_ledger, facts)
             lost = report_lost_prices(self.settings, store, tables, series, self.log)
         return Recorded(part, series, damage, lost)
 
@@ -486,7 +487,7 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
         store.try_writing()
     else:
         next(store.list(""), None)  # a place that is none says so when it is listed
-    check_network(store, network)
+    check_network(store, published, network)
     read_intent(store)
     if replaced_ledger is not None:
         check_replaced(store, replaced_ledger)
@@ -571,16 +572,22 @@ def report_lost_prices(settings: Settings, store: Store, tables: Tables, series:
     return lost
 
 
-def report_damage(store: Store, ledger: int, log: RunLog) -> list[str]:
+def report_damage(store: Store, manifest: HistoryManifest | None, ledger: int, log: RunLog) -> list[str]:
     """Say which earlier files of the history are damaged, as far as this run looks at them."""
-    damage = find_damage(store, read_history_manifest(store, older=True), ledger)
+    damage = find_damage(store, manifest, ledger)
     log.add(damaged_history=damage)
     for text in damage[:SHOWN_DAMAGE]:
         log.warning(f"damage in the history: {text}")
     return damage
 
 
-def bring_up_to_date(store: Store, tables: Tables, replaced_ledger: int | None, facts: dict[str, Any]) -> Series:
+def bring_up_to_date(
+    store: Store,
+    manifest: HistoryManifest | None,
+    tables: Tables,
+    replaced_ledger: int | None,
+    facts: dict[str, Any],
+) -> Series:
     """The histories of all pools up to the run before this one, or before the one that it replaces.
 
     Their pages are already published, unless that run left no state; none is a file of this run.
@@ -588,7 +595,7 @@ def bring_up_to_date(store: Store, tables: Tables, replaced_ledger: int | None, 
     Raises:
         SourceError: the run's ledger closed before the newest of them.
     """
-    manifest, before = read_history_manifest(store, older=True), _first_new(tables.ledger, replaced_ledger)
+    before = _first_new(tables.ledger, replaced_ledger)
     series = load_series(store, manifest, before)
     known = series.row_count
     restored = store.put_new_many(

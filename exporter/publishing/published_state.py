@@ -252,14 +252,12 @@ def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_ti
     )
 
 
-def check_network(store: Store, network: str) -> None:
+def check_network(store: Store, published: Published | None, network: str) -> None:
     """Ask before anything is read whether the tree is of this network (a passphrase), if there is one.
 
     Raises:
         ConfigError: it is of another; one history would hold the numbers of both.
-        StoreError: what is in the store cannot be understood.
     """
-    published = read_published(store, older=True)
     found = None if published is None else published.pointer.network
     if found is not None and found != network:
         held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
