@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from exporter.history.manifest import HistoryPart
-from exporter.tables import COLUMNS
+from exporter.tables import COLUMNS, Column
 from exporter.tree import documents
 from exporter.tree.families import LATEST_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
@@ -16,10 +16,15 @@ from exporter.tree.values import ParquetType
 _TYPES = {
     ParquetType.UTF8: "string",
     ParquetType.INT64: "integer",
-    ParquetType.DECIMAL: "integer",  # of any size, as Data Packages have them
+    ParquetType.DECIMAL: "number",  # frictionless fails on integers of more than 28 digits
     ParquetType.TIMESTAMP: "datetime",
     ParquetType.BOOLEAN: "boolean",
 }
+
+
+def _type(column: Column) -> str:
+    """The type of a Data Package. Its readers go through pandas, which has an integer that may be null as a float."""
+    return "number" if column.nullable and column.type is ParquetType.INT64 else _TYPES[column.type]
 
 
 def render_tables(part: HistoryPart, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
@@ -38,7 +43,7 @@ def data_package(history: documents.HistoryManifest, close_time: int) -> documen
     """Describe the tables of a tree."""
     schema = documents.DataSchema(
         fields=[
-            documents.DataField(column.name, _TYPES[column.type], column.meaning, {"required": not column.nullable})
+            documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
             for column in COLUMNS
         ],
         primary_key=["market", "pool", "observed_ledger"],
