@@ -17,7 +17,6 @@ import msgspec
 
 from exporter.check.documents import KINDS, check_required, check_status, judge_ledger
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
-from exporter.check.listed import Listed
 from exporter.check.listing import Run
 from exporter.check.public_urls import follow_links, links_of
 from exporter.check.run_files import RunFiles
@@ -58,6 +57,7 @@ from exporter.tree.families import (
 from exporter.tree.files import RenderedFile
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
+from exporter.tree.run_listing import RunListing
 
 
 class TreeChecker:
@@ -69,7 +69,7 @@ class TreeChecker:
         *,
         partial: bool = False,
         own_files_only: bool = False,
-        listed: Listed | None = None,
+        listed: RunListing | None = None,
     ) -> None:
         """Begin.
 
@@ -79,7 +79,7 @@ class TreeChecker:
             own_files_only: only files of the run itself are added, not the history of earlier runs.
             listed: the files that the run's manifest lists, where they are known before.
         """
-        self.whole = Whole(run, partial=partial, own_files_only=own_files_only, listed=listed or Listed())
+        self.whole = Whole(run, partial=partial, own_files_only=own_files_only, listed=listed or RunListing.of(()))
         self._pages = {hash((file.key, file.digest)): file.rows for file in run.files()}
         self._pool_less: list[tuple[str, str | None]] = []
         self._parquet: dict[str, ParquetFacts] = {}

@@ -16,7 +16,6 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 import polars as pl
 
-from exporter.check.listed import Listed
 from exporter.check.summary import Whole
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
@@ -35,6 +34,7 @@ from exporter.tree.families import (
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
 from exporter.tree.routes import MAX_LIMIT, route
+from exporter.tree.run_listing import RunListing
 
 MAX_LINKS = 100_000
 """In one page; more are not followed."""
@@ -128,7 +128,7 @@ class _Expected:
 
 
 async def check_public_urls(
-    source: HttpSource, whole: Whole, status: SystemStatus, listed: Listed, count: int, drawn: Random
+    source: HttpSource, whole: Whole, status: SystemStatus, listed: RunListing, count: int, drawn: Random
 ) -> None:
     """Ask for files by their public URLs, and for what must be refused; note every difference.
 

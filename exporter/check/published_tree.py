@@ -16,7 +16,6 @@ import polars as pl
 
 from exporter.check.census import census_faults
 from exporter.check.checker import TreeChecker
-from exporter.check.listed import Listed
 from exporter.check.listing import ALL, Listing, Run, decode_row
 from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
@@ -52,7 +51,7 @@ from exporter.tree.families import (
 from exporter.tree.files import FileKind
 from exporter.tree.format import refuse_other_format
 from exporter.tree.read_back import parse_back
-from exporter.tree.run_listing import listing_of
+from exporter.tree.run_listing import RunListing, listing_of
 
 MAX_DOCUMENT_BYTES = 512 * 2**20
 """Of a document that no manifest gives the size of."""
@@ -130,7 +129,7 @@ async def _check(
     manifest_bytes = await _required(source, status.manifest_key)
     manifest = _decoded(status.manifest_key, manifest_bytes, RunManifest)
     records = {status.manifest_key: manifest_bytes, manifest.files_key: await _required(source, manifest.files_key)}
-    listed = Listed(listing_of(manifest, records[manifest.files_key]))
+    listed = listing_of(manifest, records[manifest.files_key])
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
     listing, walked = await _find_listing(source, status, listed, whole=sample is None)
@@ -203,7 +202,7 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
 
 
 async def _find_listing(
-    source: TreeSource, status: SystemStatus, listed: Listed, *, whole: bool
+    source: TreeSource, status: SystemStatus, listed: RunListing, *, whole: bool
 ) -> tuple[Listing | None, list[str]]:
     """What the pools of the run are, and the pages that were read for it: what most walks over all pools say.
 
@@ -251,7 +250,7 @@ async def _walk(source: TreeSource, key: str, most: int) -> tuple[list[str], lis
 async def _read_history(
     source: TreeSource,
     checker: TreeChecker,
-    listed: Listed,
+    listed: RunListing,
     sample: int | None,
     drawn: Random,
     progress: Callable[[int], None],

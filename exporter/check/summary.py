@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from exporter.check.listed import Listed
 from exporter.check.listing import Run
 from exporter.errors import CheckError, pluralize
+from exporter.tree.run_listing import RunListing
 
 _Model = TypeVar("_Model")
 
@@ -162,7 +162,7 @@ class Whole:
     run: Run
     partial: bool = False
     own_files_only: bool = False
-    listed: Listed = field(default_factory=Listed)
+    listed: RunListing = field(default_factory=lambda: RunListing.of(()))
     """What the run's manifest lists, where it is known before its files."""
     faults: Faults = field(default_factory=Faults)
     summary: CheckSummary = field(default_factory=CheckSummary)

@@ -47,6 +47,13 @@ class RunListing:
     def __len__(self) -> int:
         return self.frame.height
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(self.frame["key"])
+
     def __iter__(self) -> Iterator[ManifestFile]:
         return listed_files(self.frame)
 
