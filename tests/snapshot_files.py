@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from exporter.deployments.networks import network_id
 from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
 from exporter.ledger.source import RawEntry
@@ -20,16 +18,3 @@ def snapshot_at(network: LocalNetwork, ledger: int) -> LedgerSnapshot:
     return LedgerSnapshot(
         network.protocol_version, ledger, close_time, network_id(network.passphrase), entries, settings=settings
     )
-
-
-def write_snapshots(network: LocalNetwork, folder: Path, count: int) -> list[Path]:
-    """One file a ledger, from the latest on; the network moves on after each."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for _ in range(count):
-        ledger = network.chain.latest
-        path = folder / f"{ledger}.json"
-        snapshot_at(network, ledger).write(path)
-        paths.append(path)
-        network.advance()
-    return paths
