@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from exporter.check.row_faults import MAX_EXPONENT, number
-from exporter.numbers.exact import JSON_INTEGER_MAX
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.tables import MAX_DECIMAL, YEAR
 from exporter.tree.documents import MarketBackstop
 from exporter.tree.pools import PoolSnapshot

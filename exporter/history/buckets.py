@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from exporter.numbers.exact import printed_price
+from exporter.exact import printed_price
 from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
 from exporter.tree.documents import HistoryBucket
 from exporter.tree.values import BUCKET_NAMES

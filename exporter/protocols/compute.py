@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.history.parquet import check_representable
 from exporter.history.schema import column_names
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.numbers import exact
 from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
 from exporter.protocols.prices import close_unpriced, price_frame, refuse_older, with_values

@@ -9,9 +9,9 @@ from operator import or_
 import msgspec
 import polars as pl
 
+from exporter import exact
 from exporter.errors import lasting
 from exporter.ledger.oracles import Quote
-from exporter.numbers import exact
 from exporter.protocols.base import WithoutPrice
 from exporter.protocols.containment import described
 from exporter.tables import GATES, MAX_DECIMAL, SPOKES, VALID_PRICE

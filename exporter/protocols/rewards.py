@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from exporter.numbers import exact
-from exporter.numbers.exact import JSON_INTEGER_MAX
+from exporter import exact
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
 from exporter.tables import BACKSTOPS, MAX_DECIMAL, POOLS, VALID_PRICE, YEAR
 from exporter.tree.values import RewardReason

@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
+from exporter.exact import printed_price
 from exporter.history.buckets import observations_of
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import Series, catch_up, load_series, save_series
-from exporter.numbers.exact import printed_price
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from exporter import exact
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.numbers import exact
 from exporter.protocols.blend import math
 from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from exporter import exact
 from exporter.ledger.codec.entries import code_key, instance_key
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
-from exporter.numbers import exact
 from exporter.protocols.blend import math
 from exporter.protocols.blend.layout import (
     WASM_HASHES,

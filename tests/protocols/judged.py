@@ -8,8 +8,8 @@ from typing import Any, overload
 import polars as pl
 import pytest
 
+from exporter import exact
 from exporter.errors import ExactError
-from exporter.numbers import exact
 from exporter.protocols.shared_columns import TEXTS
 
 

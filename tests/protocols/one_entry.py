@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from exporter import exact
 from exporter.deployments import deployments_of
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -23,7 +24,6 @@ from exporter.ledger.view import LedgerView
 from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
-from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
 from exporter.protocols.compute import Tables, compute

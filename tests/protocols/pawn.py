@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import polars as pl
 
+from exporter import exact
 from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
@@ -22,7 +23,6 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.numbers import exact
 from exporter.protocols.base import (
     Candidate,
     Compared,

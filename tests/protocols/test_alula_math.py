@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import VOID
-from exporter.numbers import exact
 from exporter.protocols.alula import math
 from tests.judges import alula_judge as judge
 from tests.protocols.alula_chain import CURVE, AlulaLedger, candidate, pool

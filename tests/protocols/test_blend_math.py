@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.numbers import exact
+from exporter import exact
 from exporter.protocols.blend import math
 from tests.judges import blend_judge as judge
 from tests.judges import ce, fl

@@ -8,12 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from exporter import exact
 from exporter.history.parquet import check_representable
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u64, vec
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Market, ProtocolReading, Unread, WithoutPrice
 from exporter.protocols.compute import Bounded, Tables, compute

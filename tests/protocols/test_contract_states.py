@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from exporter import exact
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import address, encode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
 from exporter.ledger.source import ContractCall
-from exporter.numbers import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import NoView, Row
 from exporter.protocols.k2 import math as k2_math

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
-from exporter.numbers import exact
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import NOT_PAUSED, PAUSES
 from tests.judges import peridot_judge as judge

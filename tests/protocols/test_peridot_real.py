@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from exporter import exact
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, data_key, decode_contract_data, variant_key
@@ -25,7 +26,6 @@ from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
 from exporter.ledger.codec.xdr_json import entry_data_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.numbers import exact
 from exporter.protocols.balances import balance_key, decode_balance
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import (

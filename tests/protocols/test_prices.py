@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exporter import exact
+from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
-from exporter.numbers import exact
-from exporter.numbers.exact import printed_price
 from exporter.protocols.prices import ABSURD_PRICE, PRICE_SCHEMA, price_frame, with_values
 
 LARGEST = 10**38 - 1

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter import exact
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.tokens import Token
-from exporter.numbers import exact
-from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import Market, ProtocolReading, RewardPrice
 from exporter.protocols.rewards import Prices, backstop_frame, prices_in, with_rewards
 from exporter.tables import MAX_DECIMAL, POOLS, YEAR

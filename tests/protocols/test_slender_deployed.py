@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from exporter import exact
 from exporter.deployments import deployments_of
 from exporter.errors import ExactError
 from exporter.ledger.codec import scval
@@ -24,7 +25,6 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.player import RecordedNetwork
-from exporter.numbers import exact
 from exporter.protocols.base import Candidate, ViewCall
 from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH

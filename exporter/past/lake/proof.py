@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import msgspec
 import polars as pl
 
+from exporter import exact
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.numbers import exact
 from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
 from exporter.protocols import accrual_rules

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from exporter import exact
 from exporter.ledger.codec.fields import Fields
-from exporter.numbers import exact
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.alula import layout, math
 

@@ -1,6 +1,6 @@
 """Alula's math over columns of pools, function by function as the contract has it.
 
-The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
+The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.exact`;
 tests/judges/alula_judge.py holds the same ones for a single pool in plain Python. The contract's views do not accrue
 interest, and neither does this: all numbers are those of the state as it is stored.
 
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter.numbers import exact
-from exporter.numbers.exact import failure
+from exporter import exact
+from exporter.exact import failure
 from exporter.protocols.alula.layout import VERSION
 from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS, terms
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps

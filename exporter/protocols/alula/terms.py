@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from exporter.numbers import exact
+from exporter import exact
 from exporter.protocols.alula.layout import STATUS_NAMES
 from exporter.protocols.shared_columns import Given
 from exporter.tree.values import RewardReason

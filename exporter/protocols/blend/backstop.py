@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.errors import DecodeError
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token
-from exporter.numbers.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.comet import ONE, Comet, comet_keys, decode_comet
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission

@@ -1,6 +1,6 @@
 """Blend's interest math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.numbers.exact`;
+The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.exact`;
 tests/judges/blend_judge.py holds the same ones for a single reserve in plain Python. Both contract generations are
 computed in one
 frame: they differ in the scale of the rates (R), the scale of the rate modifier (M) and the cap of the utilization.
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, cast
 
 import polars as pl
 
+from exporter import exact
 from exporter.errors import ExactOverflowError
-from exporter.numbers import exact
 from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, Emission
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from exporter.numbers import exact
+from exporter import exact
 from exporter.protocols.blend.layout import NO_CAP, WASM_HASHES
 from exporter.protocols.shared_columns import Given
 

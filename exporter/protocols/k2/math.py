@@ -1,6 +1,6 @@
 """K2's math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.numbers.exact`.
+The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.exact`.
 
 Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
 totals before the index. ray_mul and ray_div round half up; everything else is rounded down.
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from exporter.numbers import exact
-from exporter.numbers.exact import failure
+from exporter import exact
+from exporter.exact import failure
 from exporter.protocols.k2.layout import BITMAP_NUMBERS, MIN_FIRST_SUPPLY, RAY_DECIMALS, VERSION
 from exporter.protocols.k2.rewards import SIDES, of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within

@@ -13,13 +13,13 @@ from enum import IntEnum
 from typing import Any
 
 from exporter.errors import DecodeError
+from exporter.exact import INT128_MAX
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
 from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.numbers.exact import INT128_MAX
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import config_hash_of
 

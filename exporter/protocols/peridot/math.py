@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter.numbers import exact
-from exporter.numbers.exact import failure
+from exporter import exact
+from exporter.exact import failure
 from exporter.protocols.peridot.layout import PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.tree.values import RewardReason

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
-from exporter.numbers import exact
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.xoxno import layout, math
 

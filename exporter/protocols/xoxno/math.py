@@ -1,6 +1,6 @@
 """XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
 
-The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.numbers.exact`;
+The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`;
 tests/judges/xoxno_judge.py holds the same ones for a single hub market in plain Python.
 
 Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter.numbers import exact
+from exporter import exact
 from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 from exporter.protocols.xoxno.spokes import AccruedPool, terms_of

@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from exporter import exact
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change as Write
 from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
-from exporter.numbers import exact
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.lake.change_files import LedgerChanges

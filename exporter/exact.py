@@ -11,7 +11,7 @@ Where rows have no result, ExactOverflowError or ExactDivisionError carries the 
 caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
 `basis_points` give such rows a bound instead, for numbers that are published but not computed with.
 
-Polars itself wraps `+ - *` silently. See `exporter.numbers.exact` for how that is avoided at little cost.
+Polars itself wraps `+ - *` silently. See `exporter.exact` for how that is avoided at little cost.
 """
 
 from __future__ import annotations
@@ -567,7 +567,7 @@ def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl
         rate_scale: positive.
 
     Returns:
-        Int64 basis points, at most 2^53 - 1 (`exporter.numbers.exact.basis_points`).
+        Int64 basis points, at most 2^53 - 1 (`exporter.exact.basis_points`).
 
     Raises:
         ValueError: for periods or a scale out of range.

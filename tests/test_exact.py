@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
-from exporter.numbers import exact
-from exporter.numbers.exact import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX
+from exporter.exact import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX
 from tests.judges import blend_judge as judge
 
 Row: TypeAlias = tuple[int | None, ...]
