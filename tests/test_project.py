@@ -45,6 +45,28 @@ def pins(root: Path, lock: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
+def test_packages_import_downwards(project_root: Path) -> None:
+    """There are at most sixteen packages, and none imports what imports it."""
+    package = project_root / "exporter"
+    names = {path.parent.name for path in package.glob("*/__init__.py")}
+    imported = {
+        name: {
+            target
+            for path in (package / name).rglob("*.py")
+            for node in ast.walk(parse(path))
+            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("exporter.")
+            if (target := node.module.split(".")[1]) in names - {name}
+        }
+        for name in names
+    }
+    # A package that imports none of those that are left is at the bottom.
+    while bottom := {name for name, targets in imported.items() if not targets & imported.keys()}:
+        imported = {name: targets for name, targets in imported.items() if name not in bottom}
+
+    assert {} == imported
+    assert len(names) <= 16
+
+
 def test_every_test_says_its_behaviour(project_root: Path) -> None:
     """Every test function has a docstring."""
     silent = [

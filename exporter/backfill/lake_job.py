@@ -60,9 +60,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Transitions
-
-JOURNAL_KEY = "state/backfill-lake.journal"
-"""Which segments are in the history, and what their transitions prove. It may be removed: they are done again then."""
+from exporter.tree.families import JOURNAL_KEY
 
 RANGE_LEDGERS = 8_192
 """Ledgers that are extracted at a time: about 40 seconds' work on mainnet."""

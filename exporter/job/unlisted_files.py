@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.backfill.lake_job import JOURNAL_KEY
 from exporter.history.series import STATE_KEY
 from exporter.job.fetched_tree import FetchedTree
 from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX
@@ -18,6 +17,7 @@ from exporter.tree.families import (
     CENSUS,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
+    JOURNAL_KEY,
     POINTER_KEY,
     PROOFS,
     RUN,

@@ -629,6 +629,9 @@ POINTER_KEY = POINTER.template
 INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
+JOURNAL_KEY = "state/backfill-lake.journal"
+"""What a backfill from a ledger lake has done so far."""
+
 HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
 OPENAPI_KEY = OPENAPI.template
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from exporter.backfill.executors import processes
-from exporter.backfill.lake_job import JOURNAL_KEY, SKIP
+from exporter.backfill.lake_job import SKIP
 from exporter.backfill.start_state import StartState
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS
@@ -31,6 +31,7 @@ from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake, decompress
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
+from exporter.tree.families import JOURNAL_KEY
 from tests.backfill.histories import history_of, in_line
 from tests.backfill.recorded_lake import RecordedLake, make_lake
 
