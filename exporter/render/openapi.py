@@ -106,6 +106,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "market_path": _in_path("market", "ContractAddress", "The market's contract."),
     "pool_path": _in_path("pool", "PoolId", "The pool's id inside the market."),
     "address_path": _in_path("address", "ContractAddress", "The token's contract."),
+    "token_path": _in_path("token", "ContractAddress", "The token's contract."),
     "protocol_path": _in_path("protocol", "ProtocolName", "The protocol's name in `/v1/protocols`."),
     "run_id_path": _in_path("run_id", "RunId", "The id of a run: `run_id` of `/v1/system/status`."),
 }

@@ -126,7 +126,8 @@ class Family:
 
     @property
     def path(self) -> str:
-        return (self.url or f"/{self.template}").partition("?")[0]
+        """The path that the description names: the public one, or that of the file where the public one is a query."""
+        return f"/{self.template}" if self.url is None or "?" in self.url else self.url
 
     def key(self, **places: object) -> str:
         return self.template.format(**places)
@@ -241,9 +242,9 @@ POOL_LISTS = (
             "assets",
             "All pools in flat rows, with protocol, statuses, limits and rewards",
             "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
-            "somebody supply now. `market` and `token` are each taken alone; a well-formed one that matches nothing "
-            "gives an empty page. A page has 500 rows; `next_cursor` leads on.",
-            ("protocol", "status", "market", "token", "cursor"),
+            "somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each alone, "
+            "answer with the files of one market or token, or an empty page.",
+            ("protocol", "status", "cursor"),
             ("invalid_parameter", "not_a_parameter_of_pools", "not_together", "unknown_cursor"),
         ),
     ),
@@ -256,8 +257,24 @@ POOL_LISTS = (
         says=OPEN,
     ),
 )
-POOLS_OF_MARKET = _document("v1/pools/market/{market}/index.json", documents.PoolsPage, "/v1/pools?market={market}")
-POOLS_OF_TOKEN = _document("v1/pools/token/{token}/index.json", documents.PoolsPage, "/v1/pools?token={token}")
+_FIRST_PAGE = "The first page; `next_cursor` is a cursor of `/v1/pools`. `/v1/pools?{0}=` is the same."
+# Described by their files: a description cannot say of query parameters that each is taken alone.
+POOLS_OF_MARKET = _document(
+    "v1/pools/market/{market}/index.json",
+    documents.PoolsPage,
+    "/v1/pools?market={market}",
+    Operation(
+        "listPoolsOfMarket", "assets", "Pools of a market in flat rows", _FIRST_PAGE.format("market"), ("market_path",)
+    ),
+)
+POOLS_OF_TOKEN = _document(
+    "v1/pools/token/{token}/index.json",
+    documents.PoolsPage,
+    "/v1/pools?token={token}",
+    Operation(
+        "listPoolsOfToken", "assets", "Pools of a token in flat rows", _FIRST_PAGE.format("token"), ("token_path",)
+    ),
+)
 TOKEN_LIST = _document(
     "v1/tokens.json",
     documents.TokenList,

@@ -28,10 +28,12 @@ def described(tree: Path, *, known: bool) -> dict[str, Any]:
     run = json.loads((tree / "v1/system/status.json").read_bytes())["run_id"]
     absent = f"C{'A' * 55}"
     row = rows[0]
+    tokens = [*{other["token_address"] for other in rows}, absent]
     values = {
         "market": [row["market"], absent],
         "pool": [row["pool"], "0", absent],
-        "address": [*{other["token_address"] for other in rows}, absent],
+        "address": tokens,
+        "token": tokens,
         "run_id": [run, "none"],
         "protocol": ["blend", "nobody"],
     }
