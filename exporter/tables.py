@@ -116,8 +116,10 @@ def _columns_in(model: type[Struct]) -> Iterator[Column]:
         about = column_of(found)
         if about:
             yield Column(found.name, found.type, **about)
-        elif isinstance(found.type, type) and issubclass(found.type, Struct):
-            yield from _columns_in(found.type)
+        else:
+            for part in _parts(found.type):
+                if isinstance(part, type) and issubclass(part, Struct):
+                    yield from _columns_in(part)
 
 
 COLUMNS = sorted(_columns_in(AssetDetail), key=lambda column: column.place)

@@ -236,23 +236,7 @@ def _responses(model: type[Document], operation: Operation) -> dict[str, object]
 def _schemas() -> dict[str, object]:
     models = [*{model: None for _, model, _ in OPERATIONS}, Problem]
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
-    for component in components.values():
-        for name, found in component["properties"].items():
-            if "description" not in found and not any("description" in option for option in found.get("anyOf", ())):
-                found["description"] = _description(name, found, components)
     return {name: _tolerant(components[name]) for name in sorted(components)}
-
-
-def _description(name: str, found: Mapping[str, Any], components: Mapping[str, Any]) -> str:
-    """What a property is that does not say so: what it holds or leads to, or the same as under its name elsewhere."""
-    for part in (found, found.get("items", {}), *found.get("anyOf", ())):
-        if "description" in part:
-            return str(part["description"])
-        if "$ref" in part:
-            model: str = components[part["$ref"].removeprefix(_SCHEMAS)]["description"]
-            return re.split(r"(?<=\.)\s", model)[0]
-    named = (component["properties"].get(name, {}) for component in components.values())
-    return next(str(other["description"]) for other in named if "description" in other)
 
 
 def _tolerant(schema: Any) -> Any:

@@ -53,6 +53,7 @@ from exporter.tree.values import (
     UsdCents,
     Version,
     Words,
+    described,
 )
 
 EXPORTER_VERSION: str = exporter.__version__
@@ -70,18 +71,30 @@ CensusKind = Annotated[
 PAGE_TOKEN_LENGTH = 22
 """Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
 
-Passphrase = Annotated[str, Meta(description="The passphrase of the network that was read.")]
+Passphrase = Annotated[str, described("The passphrase of the network that was read.")]
 Day = Annotated[
     str,
     Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"]),
+]
+MarketAddress = Annotated[ContractAddress, described("The market's contract, a strkey.")]
+ObservedLedger = Annotated[Ledger, described("The ledger that this was observed at.")]
+PricedValue = Annotated[
+    UsdCents | None, described("Value of all pools that have a price, in US cents, rounded down; null when none has.")
+]
+NextCursor = Annotated[
+    Cursor | None, described("Cursor of the next page, for `?cursor=` of the same path; null on the last page.")
+]
+OlderCursor = Annotated[
+    Cursor | None,
+    described("Cursor of the page with older buckets, for `?cursor=` of the same path; null on the oldest."),
 ]
 
 
 class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of pool snapshots, by market and then pool, ascending. `next_cursor` is null on the last page."""
 
-    data: list[PoolSnapshot]
-    next_cursor: Cursor | None
+    data: Annotated[list[PoolSnapshot], described("The pools of this page.")]
+    next_cursor: NextCursor
 
 
 class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,30 +111,75 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     `emission_funded` is false, the backstop has less than it promised, and claims fail. What cannot be read is null.
     """
 
-    backstop: ContractAddress
-    lp_token: ContractAddress | None
-    shares: Amount | None
-    lp_tokens: Amount | None
-    queued_shares: Amount | None
-    queued_part: FixedPoint | None
-    blnd: Amount | None
-    usdc: Amount | None
-    lp_price_usdc: FixedPoint | None
-    blnd_price_usdc: FixedPoint | None
-    value_usd_cents: UsdCents | None
-    threshold_product_bps: BasisPoints | None
-    threshold_met: Annotated[bool | None, Meta(description="Whether the funds are what the contract asks for.")]
-    status_after_update: Words | None
-    emission_token: ContractAddress | None
-    emission_decimals: Scale
-    emission_per_second: Amount | None
-    emission_per_year: Amount | None
-    emission_expiration: Timestamp | None
-    emission_apr_bps: BasisPoints | None
-    emission_reason: RewardReasonName
-    emission_source: EmissionSourceName | None
-    emission_funded: Annotated[bool | None, Meta(description="Whether the backstop has what it promised.")]
-    backfill_remaining: Amount | None
+    backstop: Annotated[ContractAddress, described("The backstop's contract, a strkey.")]
+    lp_token: Annotated[
+        ContractAddress | None, described("The token that is deposited, a strkey; null when it could not be read.")
+    ]
+    shares: Annotated[
+        Amount | None,
+        described("Shares of the market's deposits, queued ones among them, 7 decimals; null when unknown."),
+    ]
+    lp_tokens: Annotated[
+        Amount | None,
+        described("Deposited tokens, queued ones among them, in base units of `lp_token`; null when unknown."),
+    ]
+    queued_shares: Annotated[Amount | None, described("Shares queued for withdrawal, 7 decimals; null when unknown.")]
+    queued_part: Annotated[
+        FixedPoint | None,
+        described("Part of the shares that is queued, rounded up; 10000000 is all; null when unknown."),
+    ]
+    blnd: Annotated[
+        Amount | None, described("BLND behind `lp_tokens`, in its base units, 7 decimals; null when unknown.")
+    ]
+    usdc: Annotated[
+        Amount | None, described("USDC behind `lp_tokens`, in its base units, 7 decimals; null when unknown.")
+    ]
+    lp_price_usdc: Annotated[FixedPoint | None, described("USDC for one `lp_token`, times 10^7; null when unknown.")]
+    blnd_price_usdc: Annotated[FixedPoint | None, described("USDC for one BLND, times 10^7; null when unknown.")]
+    value_usd_cents: Annotated[
+        UsdCents | None,
+        described("Worth of `lp_tokens` by the market's oracle, in US cents; null without a price of USDC."),
+    ]
+    threshold_product_bps: Annotated[
+        BasisPoints | None,
+        described("BLND^4 * USDC in basis points of what the contract asks for; null when unknown."),
+    ]
+    threshold_met: Annotated[
+        bool | None, described("Whether the funds are what the contract asks for; null when unknown.")
+    ]
+    status_after_update: Annotated[
+        Words | None, described("The status that `update_status` would set now; null when it sets none or not known.")
+    ]
+    emission_token: Annotated[
+        ContractAddress | None, described("The token that depositors are paid in, a strkey; null when unknown.")
+    ]
+    emission_decimals: Annotated[Scale, described("Decimals of `emission_per_second` beyond base units.")]
+    emission_per_second: Annotated[
+        Amount | None,
+        described("Paid to depositors a second, in base units times 10^`emission_decimals`; null when unknown."),
+    ]
+    emission_per_year: Annotated[
+        Amount | None, described("The same a year, in base units of `emission_token`; null when unknown.")
+    ]
+    emission_expiration: Annotated[
+        Timestamp | None, described("When the emission ends; null without one, or when unknown.")
+    ]
+    emission_apr_bps: Annotated[
+        BasisPoints | None,
+        described("Annual yield of depositors that have not queued, in basis points; null for the reason given."),
+    ]
+    emission_reason: Annotated[RewardReasonName, described("`valid`, or why the emission is 0 or its yield null.")]
+    emission_source: Annotated[
+        EmissionSourceName | None,
+        described("Where the BLND comes from that the backstop promises next; null when not known."),
+    ]
+    emission_funded: Annotated[
+        bool | None, described("Whether the backstop has the BLND that it promised; null when not known.")
+    ]
+    backfill_remaining: Annotated[
+        Amount | None,
+        described("BLND left of the backfill, in base units, 7 decimals; null when the source is another."),
+    ]
 
 
 class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,40 +191,43 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     null where the market has none.
     """
 
-    market: ContractAddress
+    market: MarketAddress
     config_hash: ConfigHash
-    observed_ledger: Ledger
-    pool_count: Count
-    pools: list[MarketPool]
-    truncated: Annotated[bool, Meta(description="Whether pools were cut from the list.")]
-    tvl_usd_cents: UsdCents | None
-    backstop: MarketBackstop | None
+    observed_ledger: ObservedLedger
+    pool_count: Annotated[Count, described("The market's pools, read or not.")]
+    pools: Annotated[
+        list[MarketPool],
+        described("Its pools that were read, ascending by id, at most `market_pools_cap` of the status."),
+    ]
+    truncated: Annotated[bool, described("Whether pools were cut from the list.")]
+    tvl_usd_cents: PricedValue
+    backstop: Annotated[MarketBackstop | None, described("What insures its suppliers; null where it has none.")]
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price."""
 
-    market: ContractAddress
+    market: MarketAddress
     protocol: ProtocolName
-    version: Words
-    name: Words
-    status: Words
-    observed_ledger: Ledger
-    pool_count: Count
-    tvl_usd_cents: UsdCents | None
+    version: Annotated[Words, described("Generation of the protocol's contracts, for example v2.")]
+    name: Annotated[Words, described("The market's name as its contract gives it.")]
+    status: Annotated[Words, described("The market's status in the protocol's own words.")]
+    observed_ledger: ObservedLedger
+    pool_count: Annotated[Count, described("The market's pools, read or not.")]
+    tvl_usd_cents: PricedValue
 
 
 class MarketList(Struct, frozen=True, forbid_unknown_fields=True):
     """Every market that was read, ascending by address."""
 
-    observed_ledger: Ledger
-    data: list[MarketEntry]
+    observed_ledger: ObservedLedger
+    data: Annotated[list[MarketEntry], described("The markets, ascending by address.")]
 
 
 class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
     """Which pool: `/v1/assets/{market}/{pool}`."""
 
-    market: ContractAddress
+    market: MarketAddress
     pool: PoolId
 
 
@@ -178,22 +239,25 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     ledger at which the history has a pool of this token; a token that vanishes and comes back keeps it.
     """
 
-    address: ContractAddress
+    address: Annotated[ContractAddress, described("The token's contract, a strkey.")]
     symbol: TokenSymbol
     decimals: TokenDecimals
-    first_seen_ledger: Ledger
-    observed_ledger: Ledger
-    pools: list[PoolReference]
-    issuer: AccountAddress | None
+    first_seen_ledger: Annotated[Ledger, described("The lowest ledger at which the history has a pool of this token.")]
+    observed_ledger: ObservedLedger
+    pools: Annotated[list[PoolReference], described("The pools that lend it.")]
+    issuer: Annotated[
+        AccountAddress | None,
+        described("The account that issues the classic asset, a strkey; null for any other token."),
+    ]
 
 
 class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
     """One protocol's part of the summary."""
 
     protocol: ProtocolName
-    market_count: Count
-    pool_count: Count
-    tvl_usd_cents: UsdCents | None
+    market_count: Annotated[Count, described("Markets of the protocol that were read.")]
+    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
+    tvl_usd_cents: PricedValue
 
 
 class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
@@ -202,11 +266,11 @@ class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
     Pools are counted read or not; the value is the sum over the pools that have a price, null when none has.
     """
 
-    observed_ledger: Ledger
-    market_count: Count
-    pool_count: Count
-    tvl_usd_cents: UsdCents | None
-    protocols: list[ProtocolTotals]
+    observed_ledger: ObservedLedger
+    market_count: Annotated[Count, described("Markets that were read.")]
+    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
+    tvl_usd_cents: PricedValue
+    protocols: Annotated[list[ProtocolTotals], described("The same of each protocol, ascending by name.")]
 
 
 class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -216,13 +280,13 @@ class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
     is served from.
     """
 
-    key: ObjectKey
+    key: Annotated[ObjectKey, described("Key of the Parquet file, relative to the root of the tree.")]
     url: FileReference
-    rows: Count
-    bytes: Count
-    sha256: Digest
-    first_ledger: Ledger
-    last_ledger: Ledger
+    rows: Annotated[Count, described("Rows in the file.")]
+    bytes: Annotated[Count, described("Size of the file in bytes.")]
+    sha256: Annotated[Digest, described("SHA-256 of the file, 64 hex digits.")]
+    first_ledger: Annotated[Ledger, described("The lowest ledger of its rows.")]
+    last_ledger: Annotated[Ledger, described("The highest ledger of its rows.")]
 
 
 class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
@@ -233,15 +297,17 @@ class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
     bucket closed yet.
     """
 
-    key: ObjectKey
+    key: Annotated[ObjectKey, described("Key of the Parquet file, relative to the root of the tree.")]
     url: FileReference
     bucket: BucketName
-    rows: Count
-    bytes: Count
-    sha256: Digest
-    ends: Timestamp
-    last_ledger: Count
-    source_rows: Count
+    rows: Annotated[Count, described("Rows in the file.")]
+    bytes: Annotated[Count, described("Size of the file in bytes.")]
+    sha256: Annotated[Digest, described("SHA-256 of the file, 64 hex digits.")]
+    ends: Annotated[Timestamp, described("All its buckets close before this time.")]
+    last_ledger: Annotated[
+        Count, described("The highest ledger of the files that it was made of; 0 where no bucket closed yet.")
+    ]
+    source_rows: Annotated[Count, described("Rows of the files that it was made of.")]
 
 
 class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -253,10 +319,10 @@ class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     protocol: ProtocolName
-    wasm_hash: Digest | None
-    confirmed: Count
-    differing: Count
-    untried: Count
+    wasm_hash: Annotated[Digest | None, described("SHA-256 of the contract code, 64 hex digits; null when not known.")]
+    confirmed: Annotated[Count, described("Accruals in which the contract wrote what is computed here.")]
+    differing: Annotated[Count, described("Accruals in which it wrote something else.")]
+    untried: Annotated[Count, described("Accruals that could not be computed.")]
 
 
 class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -267,10 +333,10 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """
 
     format: Version
-    observed_ledger: Ledger
-    files: list[HistoryFile]
-    rollups: list[HistoryRollup] = []
-    transitions: list[Transitions] = []
+    observed_ledger: ObservedLedger
+    files: Annotated[list[HistoryFile], described("Every file of the history.")]
+    rollups: Annotated[list[HistoryRollup], described("Files with some of the same rows again.")] = []
+    transitions: Annotated[list[Transitions], described("How replayed accruals compare, by protocol and code.")] = []
 
 
 class Proof(Struct, frozen=True, forbid_unknown_fields=True):
@@ -284,22 +350,22 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     run_id: RunId
-    observed_ledger: Ledger
-    evidence_key: ObjectKey
-    checkpoint: Ledger
-    proof_key: ObjectKey
-    proof_sha256: Digest
-    entries: Count
-    confirmed: Count
-    changed_since: Count
-    not_looked_up: Count
-    short_lived: Count
-    absent: Count
-    calls: Count
-    organisations_signed: Count
-    organisations_trusted: Positive
-    organisations_needed: Positive
-    proven_at: Timestamp
+    observed_ledger: ObservedLedger
+    evidence_key: Annotated[ObjectKey, described("Key of the run's evidence.")]
+    checkpoint: Annotated[Ledger, described("The ledger of the checkpoint.")]
+    proof_key: Annotated[ObjectKey, described("Key of the file to check the proof by.")]
+    proof_sha256: Annotated[Digest, described("SHA-256 of the file of `proof_key`, 64 hex digits.")]
+    entries: Annotated[Count, described("Ledger entries in the evidence.")]
+    confirmed: Annotated[Count, described("Entries that the checkpoint has as they were at the run's ledger.")]
+    changed_since: Annotated[Count, described("Entries that changed between the two ledgers.")]
+    not_looked_up: Annotated[Count, described("Entries that were not looked for in the older buckets.")]
+    short_lived: Annotated[Count, described("Entries that left no trace at the checkpoint.")]
+    absent: Annotated[Count, described("Entries that are absent at the checkpoint.")]
+    calls: Annotated[Count, described("Results of calls in the evidence, for which there is only the RPC's word.")]
+    organisations_signed: Annotated[Count, described("Trusted organisations that signed for the checkpoint's header.")]
+    organisations_trusted: Annotated[Positive, described("Organisations that are trusted.")]
+    organisations_needed: Annotated[Positive, described("How many of them must sign.")]
+    proven_at: Annotated[Timestamp, described("When it was proven.")]
 
 
 class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
@@ -309,29 +375,34 @@ class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     network: Passphrase
-    verifier: ObjectKey
-    trust: ObjectKey
-    proofs: list[Proof]
+    verifier: Annotated[ObjectKey, described("Key of the program that checks the proofs.")]
+    trust: Annotated[ObjectKey, described("Key of the list of trusted organisations.")]
+    proofs: Annotated[list[Proof], described("The proofs, newest run first.")]
 
 
 class CensusCode(Struct, frozen=True, forbid_unknown_fields=True):
     """Contracts of one code and kind; `wasm_hash` is null for those that run another contract's code."""
 
     kind: CensusKind
-    protocol: ProtocolName | None
-    wasm_hash: Digest | None
-    contracts: Count
+    protocol: Annotated[ProtocolName | None, described("The lending protocol's short name; null where none is known.")]
+    wasm_hash: Annotated[
+        Digest | None,
+        described("SHA-256 of the code, 64 hex digits; null where contracts run another contract's code."),
+    ]
+    contracts: Annotated[Count, described("How many contracts run it.")]
 
 
 class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
     """A contract that the run did not read: `reason` in a word, `detail` in words."""
 
-    address: ContractAddress
+    address: Annotated[ContractAddress, described("The contract that was not read, a strkey.")]
     kind: CensusKind
-    protocol: ProtocolName | None
-    wasm_hash: Digest | None
+    protocol: Annotated[ProtocolName | None, described("The lending protocol's short name; null where none is known.")]
+    wasm_hash: Annotated[
+        Digest | None, described("SHA-256 of its code, 64 hex digits; null where it runs another contract's code.")
+    ]
     reason: Reason
-    detail: Annotated[str, Meta(description="Why, in words.")]
+    detail: Annotated[str, described("Why, in words.")]
 
 
 class Census(Struct, frozen=True, forbid_unknown_fields=True):
@@ -343,31 +414,31 @@ class Census(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     network: Passphrase
-    checkpoint: Ledger
-    header: Digest
-    run_id: RunId | None
-    contract_count: Count
-    code_count: Count
-    counts: Annotated[dict[CensusKind, Count], Meta(description="How many contracts are of each kind.")]
-    codes: list[CensusCode]
-    unread_count: Count
-    unread: list[CensusContract]
+    checkpoint: Annotated[Ledger, described("The ledger of the checkpoint.")]
+    header: Annotated[Digest, described("SHA-256 of the checkpoint's header, 64 hex digits.")]
+    run_id: Annotated[RunId | None, described("The run that was compared; null for none.")]
+    contract_count: Annotated[Count, described("Contracts in the state.")]
+    code_count: Annotated[Count, described("Codes in the state.")]
+    counts: Annotated[dict[CensusKind, Count], described("How many contracts are of each kind.")]
+    codes: Annotated[list[CensusCode], described("Contracts of the first three kinds, by code.")]
+    unread_count: Annotated[Count, described("Contracts of the first three kinds that the run did not read.")]
+    unread: Annotated[list[CensusContract], described("The first of them, by kind and address.")]
 
 
 class DataField(Struct, frozen=True, forbid_unknown_fields=True):
     """A column, as a data package describes it."""
 
-    name: Words
-    type: Words
-    description: Words
-    constraints: Annotated[dict[str, bool], Meta(description="`required`: whether it is never null.")]
+    name: Annotated[Words, described("Name of the column.")]
+    type: Annotated[Words, described("Type of the column in a Table Schema.")]
+    description: Annotated[Words, described("What the column holds, with its unit.")]
+    constraints: Annotated[dict[str, bool], described("`required`: whether it is never null.")]
 
 
 class DataSchema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The columns of a table, and those that identify a row."""
 
-    fields: list[DataField]
-    primary_key: list[Words]
+    fields: Annotated[list[DataField], described("The columns.")]
+    primary_key: Annotated[list[Words], described("Names of the columns that identify a row.")]
 
 
 class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
@@ -376,12 +447,12 @@ class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
     `path` is relative to the root of the tree. Columns that an older file lacks are null in its rows.
     """
 
-    name: Words
-    title: Words
-    path: list[ObjectKey]
-    format: Words
-    mediatype: Words
-    schema: DataSchema
+    name: Annotated[Words, described("Name of the table.")]
+    title: Annotated[Words, described("The table in a few words.")]
+    path: Annotated[list[ObjectKey], described("Keys of the files, relative to the root of the tree.")]
+    format: Annotated[Words, described("The format of the files.")]
+    mediatype: Annotated[Words, described("The media type of the files.")]
+    schema: Annotated[DataSchema, described("The columns and the key of the table.")]
 
 
 class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -390,13 +461,13 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
     `latest` is the newest run alone, `history` every run up to it.
     """
 
-    schema: Words = field(name="$schema")
-    name: Words
-    title: Words
-    description: Words
-    created: Timestamp
-    observed_ledger: Ledger
-    resources: list[DataResource]
+    schema: Annotated[Words, described("URL of the profile that this follows.")] = field(name="$schema")
+    name: Annotated[Words, described("Name of the package.")]
+    title: Annotated[Words, described("The package in a few words.")]
+    description: Annotated[Words, described("What the package holds.")]
+    created: Annotated[Timestamp, described("When it was written.")]
+    observed_ledger: ObservedLedger
+    resources: Annotated[list[DataResource], described("The tables.")]
 
 
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
@@ -407,47 +478,55 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
-    kind: Words
-    market: ContractAddress
-    pool: PoolId | None
-    title: Words
-    before: Words | None
-    after: Words | None
-    observed_ledger: Ledger
-    ledger_close_time: Timestamp
-    previous_ledger: Ledger
+    kind: Annotated[
+        Words, described("new_market, new_pool, removed_pool, status, configuration, utilization or unread.")
+    ]
+    market: MarketAddress
+    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for a change of the market.")]
+    title: Annotated[Words, described("The change in words.")]
+    before: Annotated[Words | None, described("What it was, as text; null where nothing was.")]
+    after: Annotated[Words | None, described("What it is, as text; null where nothing is.")]
+    observed_ledger: ObservedLedger
+    ledger_close_time: Annotated[Timestamp, described("Close time of the observed ledger.")]
+    previous_ledger: Annotated[Ledger, described("The ledger of the run that was compared.")]
 
 
 class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
     """What the next run compares of a market."""
 
-    market: ContractAddress
+    market: MarketAddress
     protocol: ProtocolName
-    name: Words
-    status: Words
+    name: Annotated[Words, described("The market's name as its contract gives it.")]
+    status: Annotated[Words, described("The market's status in the protocol's own words.")]
     config_hash: ConfigHash
 
 
 class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
     """What the next run compares of a pool. Null: not known."""
 
-    market: ContractAddress
+    market: MarketAddress
     pool: PoolId
     symbol: TokenSymbol
-    status: Words | None
-    utilization_bps: BasisPoints
-    can_supply: bool | None
-    can_withdraw: bool | None
-    can_borrow: bool | None
-    can_repay: bool | None
-    can_liquidate: bool | None
+    status: Annotated[
+        Words | None, described("The pool's own status in the protocol's own words; null when it has none.")
+    ]
+    utilization_bps: Annotated[
+        BasisPoints, described("What is borrowed of what is supplied, in basis points, rounded down.")
+    ]
+    can_supply: Annotated[bool | None, described("Whether anybody may supply; null when unknown.")]
+    can_withdraw: Annotated[bool | None, described("Whether anybody may withdraw; null when unknown.")]
+    can_borrow: Annotated[bool | None, described("Whether anybody may borrow; null when unknown.")]
+    can_repay: Annotated[bool | None, described("Whether anybody may repay; null when unknown.")]
+    can_liquidate: Annotated[
+        bool | None, described("Whether anybody may liquidate debt of this pool; null when unknown.")
+    ]
 
 
 class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
     """What could not be read, so that the next run knows that it is not new."""
 
-    market: ContractAddress
-    pool: PoolId | None
+    market: MarketAddress
+    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for the whole market.")]
     reason: Reason
 
 
@@ -457,19 +536,19 @@ class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     At most 1,000 are kept, and 50 of a market. Where a run has nothing to compare with, nothing changed.
     """
 
-    observed_ledger: Ledger
-    exporter_version: Words
-    data: list[RunChange]
-    markets: list[WatchedMarket]
-    pools: list[WatchedPool]
-    unread: list[WatchedUnread]
+    observed_ledger: ObservedLedger
+    exporter_version: Annotated[Words, described("The version of the exporter that wrote this.")]
+    data: Annotated[list[RunChange], described("The changes, newest first.")]
+    markets: Annotated[list[WatchedMarket], described("The markets that the next run compares with.")]
+    pools: Annotated[list[WatchedPool], described("The pools that the next run compares with.")]
+    unread: Annotated[list[WatchedUnread], described("What could not be read.")]
 
 
 class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
     """Pools in flat rows, by market and then pool, ascending, 500 at most. `next_cursor` is null on the last page."""
 
-    data: list[PoolRow]
-    next_cursor: Cursor | None
+    data: Annotated[list[PoolRow], described("The pools of this page.")]
+    next_cursor: NextCursor
 
 
 class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -479,14 +558,23 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
     plus the reward to supply, and less it to borrow; a `reward_apr_bps` of null (not funded, no price) counts nothing.
     """
 
-    market: ContractAddress
+    market: MarketAddress
     pool: PoolId
     protocol: ProtocolName
-    market_name: Words
-    apy_bps: BasisPoints
-    comparable_apy_bps: BasisPoints
-    reward_apr_bps: BasisPoints | None
-    total_apy_bps: Change
+    market_name: Annotated[Words, described("The market's name as its contract gives it.")]
+    apy_bps: Annotated[
+        BasisPoints, described("Annual yield as the protocol computes it, in basis points, rounded down.")
+    ]
+    comparable_apy_bps: Annotated[
+        BasisPoints, described("The annual rate compounded daily, in basis points, rounded down.")
+    ]
+    reward_apr_bps: Annotated[
+        BasisPoints | None,
+        described("Annual yield of the reward, in basis points; null when not funded or without a price."),
+    ]
+    total_apy_bps: Annotated[
+        Change, described("`comparable_apy_bps` plus the reward to supply, less it to borrow, in basis points.")
+    ]
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -497,23 +585,30 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
     over the pools that have a price, and null when none has.
     """
 
-    address: ContractAddress
+    address: Annotated[ContractAddress, described("The token's contract, a strkey.")]
     symbol: TokenSymbol
     decimals: TokenDecimals
-    pool_count: Count
-    open_pool_count: Count
-    supplied_usd_cents: UsdCents | None
-    borrowed_usd_cents: UsdCents | None
-    best_supply: BestRate | None
-    best_borrow: BestRate | None
-    issuer: AccountAddress | None
+    pool_count: Annotated[Count, described("Pools of the token.")]
+    open_pool_count: Annotated[Count, described("Pools that let somebody supply.")]
+    supplied_usd_cents: Annotated[
+        UsdCents | None, described("Supplied in all its pools that have a price, in US cents; null when none has.")
+    ]
+    borrowed_usd_cents: Annotated[
+        UsdCents | None, described("Borrowed in all its pools that have a price, in US cents; null when none has.")
+    ]
+    best_supply: Annotated[BestRate | None, described("The highest rate to supply; null when no pool qualifies.")]
+    best_borrow: Annotated[BestRate | None, described("The lowest rate to borrow; null when no pool qualifies.")]
+    issuer: Annotated[
+        AccountAddress | None,
+        described("The account that issues the classic asset, a strkey; null for any other token."),
+    ]
 
 
 class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
     """Every token that a pool lends, ascending by address."""
 
-    observed_ledger: Ledger
-    data: list[TokenEntry]
+    observed_ledger: ObservedLedger
+    data: Annotated[list[TokenEntry], described("The tokens, ascending by address.")]
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
@@ -525,19 +620,30 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     and null when none has.
     """
 
-    start_time: Timestamp
-    end_time: Timestamp
-    total_supplied: Amount
-    total_borrowed: Amount
-    supply_apy_bps: BasisPoints
-    borrow_apy_bps: BasisPoints
-    utilization_bps: BasisPoints
-    tvl_usd_cents: UsdCents | None
-    oracle_price_usd: Price | None
-    observation_count: Positive
-    priced_count: Count
-    first_ledger: Ledger
-    last_ledger: Ledger
+    start_time: Annotated[Timestamp, described("When the bucket begins.")]
+    end_time: Annotated[Timestamp, described("When it ends; this time is not part of it.")]
+    total_supplied: Annotated[
+        Amount, described("Mean of what was lent into the pool, in token base units, rounded down.")
+    ]
+    total_borrowed: Annotated[
+        Amount, described("Mean of what was owed to the pool, in token base units, rounded down.")
+    ]
+    supply_apy_bps: Annotated[
+        BasisPoints, described("Median annual yield of suppliers, in basis points, rounded down.")
+    ]
+    borrow_apy_bps: Annotated[BasisPoints, described("Median annual cost of borrowers, in basis points, rounded down.")]
+    utilization_bps: Annotated[BasisPoints, described("Median utilization, in basis points, rounded down.")]
+    tvl_usd_cents: Annotated[
+        UsdCents | None,
+        described("Mean value of the pool, in US cents, rounded down; null when no observation has a price."),
+    ]
+    oracle_price_usd: Annotated[
+        Price | None, described("Median price of one token, in USD; null when no observation has one.")
+    ]
+    observation_count: Annotated[Positive, described("Observations in the bucket.")]
+    priced_count: Annotated[Count, described("Observations that have a price.")]
+    first_ledger: Annotated[Ledger, described("The first ledger observed in the bucket.")]
+    last_ledger: Annotated[Ledger, described("The last ledger observed in the bucket.")]
 
 
 class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -548,12 +654,12 @@ class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
     last ledger in its buckets; of a document without any, the first at which the pool was observed.
     """
 
-    market: ContractAddress
+    market: MarketAddress
     pool: PoolId
     bucket: BucketName
-    observed_ledger: Ledger
-    data: list[HistoryBucket]
-    next_cursor: Cursor | None
+    observed_ledger: ObservedLedger
+    data: Annotated[list[HistoryBucket], described("The buckets, ascending.")]
+    next_cursor: OlderCursor
 
 
 class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
@@ -567,20 +673,36 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     the best rate to borrow is the lowest, among those that are not lent out wholly. They are null when no pool counts.
     """
 
-    start_time: Timestamp
-    end_time: Timestamp
-    supplied_usd_cents: UsdCents | None
-    borrowed_usd_cents: UsdCents | None
-    tvl_usd_cents: UsdCents | None
-    mean_supply_apy_bps: BasisPoints | None
-    mean_borrow_apy_bps: BasisPoints | None
-    best_supply_apy_bps: BasisPoints | None
-    best_borrow_apy_bps: BasisPoints | None
-    market_count: Positive
-    pool_count: Positive
-    priced_count: Count
-    first_ledger: Ledger
-    last_ledger: Ledger
+    start_time: Annotated[Timestamp, described("When the bucket begins.")]
+    end_time: Annotated[Timestamp, described("When it ends; this time is not part of it.")]
+    supplied_usd_cents: Annotated[
+        UsdCents | None, described("Supplied in all pools that had a price, in US cents; null when none had.")
+    ]
+    borrowed_usd_cents: Annotated[
+        UsdCents | None, described("Borrowed in all pools that had a price, in US cents; null when none had.")
+    ]
+    tvl_usd_cents: Annotated[
+        UsdCents | None, described("Value of all pools that had a price, in US cents; null when none had.")
+    ]
+    mean_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        described("Mean annual yield, weighted by USD supplied, in basis points; null where that is nothing."),
+    ]
+    mean_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        described("Mean annual cost, weighted by USD borrowed, in basis points; null where that is nothing."),
+    ]
+    best_supply_apy_bps: Annotated[
+        BasisPoints | None, described("The highest annual yield to supply, in basis points; null when no pool counts.")
+    ]
+    best_borrow_apy_bps: Annotated[
+        BasisPoints | None, described("The lowest annual cost to borrow, in basis points; null when no pool counts.")
+    ]
+    market_count: Annotated[Positive, described("Markets that were observed.")]
+    pool_count: Annotated[Positive, described("Pools that were observed.")]
+    priced_count: Annotated[Count, described("Pools that had a price.")]
+    first_ledger: Annotated[Ledger, described("The first ledger observed in the bucket.")]
+    last_ledger: Annotated[Ledger, described("The last ledger observed in the bucket.")]
 
 
 class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -594,9 +716,9 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
     scope: Scope
     id: ScopeId
     bucket: BucketName
-    observed_ledger: Ledger
-    data: list[TotalsBucket]
-    next_cursor: Cursor | None
+    observed_ledger: ObservedLedger
+    data: Annotated[list[TotalsBucket], described("The buckets, ascending.")]
+    next_cursor: OlderCursor
 
     @property
     def market(self) -> str | None:
@@ -615,20 +737,22 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
 class ContractVersion(Struct, frozen=True, forbid_unknown_fields=True):
     """Markets that were read and run the same code; `wasm_hash` is null for those that have none."""
 
-    version: Words
-    wasm_hash: Digest | None
-    market_count: Count
+    version: Annotated[Words, described("Generation of the protocol's contracts, for example v2.")]
+    wasm_hash: Annotated[
+        Digest | None, described("SHA-256 of their code, 64 hex digits; null for those that have none.")
+    ]
+    market_count: Annotated[Count, described("Markets that run it.")]
 
 
 class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
     """A contract that was known beforehand: what it is to the protocol, and where its address was taken from."""
 
-    deployment: Words
-    role: Words
-    address: ContractAddress
-    name: Words
-    wasm_hash: Digest | None
-    source: Words
+    deployment: Annotated[Words, described("The list that names the contract.")]
+    role: Annotated[Words, described("What the contract is to the protocol.")]
+    address: Annotated[ContractAddress, described("The contract, a strkey.")]
+    name: Annotated[Words, described("What it is called.")]
+    wasm_hash: Annotated[Digest | None, described("SHA-256 of its code, 64 hex digits; null where the list has none.")]
+    source: Annotated[Words, described("Where the address was taken from.")]
     date: Day
 
 
@@ -642,32 +766,36 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     protocol: ProtocolName
-    title: Words
-    structure: Words
-    year_seconds: Positive
-    supply_yield: Words
-    borrow_yield: Words
-    supply_compounding: Compounding
-    borrow_compounding: Compounding
-    rates: Words
-    totals: Words
-    prices: Words
-    limits: Words
-    market_count: Count
-    pool_count: Count
-    unread_count: Count
-    unpriced_count: Count
-    absent_count: Count
-    contract_versions: list[ContractVersion]
-    known_contracts: list[KnownAddress]
+    title: Annotated[Words, described("The protocol's name.")]
+    structure: Annotated[Words, described("What is a market and a pool of it.")]
+    year_seconds: Annotated[Positive, described("The year of its annual rates, in seconds.")]
+    supply_yield: Annotated[Words, described("How suppliers' yield follows from the annual rate.")]
+    borrow_yield: Annotated[Words, described("How borrowers' cost follows from the annual rate.")]
+    supply_compounding: Annotated[
+        Compounding, described("How often a year the suppliers' yield is compounded, or simple; 365 is daily.")
+    ]
+    borrow_compounding: Annotated[
+        Compounding, described("How often a year the borrowers' cost is compounded, or simple; 365 is daily.")
+    ]
+    rates: Annotated[Words, described("Of which state the rates are.")]
+    totals: Annotated[Words, described("Of which state the totals are, and what is part of them.")]
+    prices: Annotated[Words, described("Where the price comes from.")]
+    limits: Annotated[Words, described("What is not in the numbers.")]
+    market_count: Annotated[Count, described("Markets of the protocol that were read.")]
+    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
+    unread_count: Annotated[Count, described("Markets and pools that could not be read.")]
+    unpriced_count: Annotated[Count, described("Pools that have no price.")]
+    absent_count: Annotated[Count, described("How many known market addresses have no contract.")]
+    contract_versions: Annotated[list[ContractVersion], described("Markets that were read, by the code that they run.")]
+    known_contracts: Annotated[list[KnownAddress], described("Contracts that were known beforehand.")]
 
 
 class Excluded(Struct, frozen=True, forbid_unknown_fields=True):
     """What is left out on purpose, and why."""
 
-    name: Words
-    kind: Words
-    reason: Words
+    name: Annotated[Words, described("What is left out.")]
+    kind: Annotated[Words, described("What sort of thing it is.")]
+    reason: Annotated[Words, described("Why it is left out, in words.")]
 
 
 class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
@@ -676,25 +804,25 @@ class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
     What could not be read, and what has no price, is named in `/v1/system/status`.
     """
 
-    observed_ledger: Ledger
-    data: list[ProtocolCoverage]
-    excluded: list[Excluded]
+    observed_ledger: ObservedLedger
+    data: Annotated[list[ProtocolCoverage], described("The protocols, ascending by name.")]
+    excluded: Annotated[list[Excluded], described("What is left out on purpose.")]
 
 
 class Unread(Struct, frozen=True, forbid_unknown_fields=True):
     """A pool, or with `pool` null a whole market, that could not be read: `reason` in a word, `detail` in words."""
 
-    market: ContractAddress
-    pool: PoolId | None
+    market: MarketAddress
+    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for the whole market.")]
     protocol: ProtocolName
     reason: Reason
-    detail: Annotated[str, Meta(description="Why, in words.")]
+    detail: Annotated[str, described("Why, in words.")]
 
 
 class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
     """A pool whose price is null, and why."""
 
-    market: ContractAddress
+    market: MarketAddress
     pool: PoolId
     reason: Reason
 
@@ -702,10 +830,10 @@ class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
 class UnpricedMarket(Struct, frozen=True, forbid_unknown_fields=True):
     """A market in which pools have no price: how many of those that were read, and their share."""
 
-    market: ContractAddress
-    pool_count: Count
-    unpriced_count: Count
-    unpriced_bps: BasisPoints
+    market: MarketAddress
+    pool_count: Annotated[Count, described("Pools of the market that were read.")]
+    unpriced_count: Annotated[Count, described("Those of them that have no price.")]
+    unpriced_bps: Annotated[BasisPoints, described("Their share, in basis points, rounded down.")]
 
 
 class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
@@ -714,16 +842,16 @@ class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
     `field` is the name of its column in the Parquet history.
     """
 
-    market: ContractAddress
+    market: MarketAddress
     pool: PoolId
-    field: Annotated[str, Meta(description="The name of its column.")]
-    bound: Amount
+    field: Annotated[str, described("The name of its column.")]
+    bound: Annotated[Amount, described("What is published: the most the field can hold, in its unit.")]
 
 
 class Absent(Struct, frozen=True, forbid_unknown_fields=True):
     """A known market address at which there is no contract at this ledger."""
 
-    market: ContractAddress
+    market: MarketAddress
     protocol: ProtocolName
     reason: Reason
 
@@ -747,40 +875,44 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     format: Version
     network: Passphrase
-    network_name: Words
-    observed_ledger: Ledger
-    ledger_close_time: Timestamp
-    generated_at: Timestamp
-    next_expected_at: Timestamp | None
-    market_count: Count
-    pool_count: Count
-    token_count: Count
-    unread_count: Count
-    unpriced_count: Count
-    unread: list[Unread]
-    unpriced: list[Unpriced]
-    bounded: list[Bounded]
-    absent: list[Absent]
-    notices: Annotated[list[str], Meta(description="What else people should know of the run.")]
-    page_sizes: list[Positive]
-    default_page_size: Positive
-    retention_hours: Count
-    manifest_key: ObjectKey
-    manifest_sha256: Digest
-    previous_run_id: RunId | None
-    evidence_key: ObjectKey
-    market_pools_cap: Positive
-    proof_checkpoint: Ledger
-    unpriced_bps: BasisPoints
-    unpriced_markets: list[UnpricedMarket]
+    network_name: Annotated[Words, described("mainnet, testnet, local, or custom for any other.")]
+    observed_ledger: ObservedLedger
+    ledger_close_time: Annotated[Timestamp, described("Close time of the observed ledger.")]
+    generated_at: Annotated[Timestamp, described("When the run was made.")]
+    next_expected_at: Annotated[
+        Timestamp | None, described("When a newer run should have replaced this one; null when not known.")
+    ]
+    market_count: Annotated[Count, described("Markets that were read.")]
+    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
+    token_count: Annotated[Count, described("Different tokens of the pools that were read.")]
+    unread_count: Annotated[Count, described("Entries of `unread`.")]
+    unpriced_count: Annotated[Count, described("Entries of `unpriced`.")]
+    unread: Annotated[list[Unread], described("What could not be read.")]
+    unpriced: Annotated[list[Unpriced], described("Pools whose price is null.")]
+    bounded: Annotated[list[Bounded], described("Numbers that are published as the most their field can hold.")]
+    absent: Annotated[list[Absent], described("Known market addresses at which there is no contract.")]
+    notices: Annotated[list[str], described("What else people should know of the run.")]
+    page_sizes: Annotated[list[Positive], described("The sizes in which pages are rendered, in rows, ascending.")]
+    default_page_size: Annotated[Positive, described("Rows of a page without a limit.")]
+    retention_hours: Annotated[Count, described("How long files of earlier runs are kept, in hours.")]
+    manifest_key: Annotated[ObjectKey, described("Key of the run's manifest.")]
+    manifest_sha256: Annotated[Digest, described("SHA-256 of the run's manifest, 64 hex digits.")]
+    previous_run_id: Annotated[RunId | None, described("The id of the run before; null for the first.")]
+    evidence_key: Annotated[ObjectKey, described("Key of the file with everything that the run's numbers come from.")]
+    market_pools_cap: Annotated[Positive, described("The most pools in the document of a market.")]
+    proof_checkpoint: Annotated[Ledger, described("The ledger whose state the run can be held against.")]
+    unpriced_bps: Annotated[
+        BasisPoints, described("Share of the pools read that have no price, in basis points, rounded down.")
+    ]
+    unpriced_markets: Annotated[list[UnpricedMarket], described("Markets with such pools, ascending.")]
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file of a run, a row of its `files_key`: `kind` is page, history, document or pointer, `bytes` its size."""
 
-    key: ObjectKey
+    key: Annotated[ObjectKey, described("Key of the file, relative to the root of the tree.")]
     kind: FileKindName
-    bytes: Count
+    bytes: Annotated[Count, described("Size of the file in bytes.")]
     sha256: Digest
 
 
@@ -791,23 +923,23 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     run_id: RunId
-    observed_ledger: Ledger
-    published_at: Timestamp
-    file_count: Count
-    bytes: Count
-    files_key: ObjectKey
-    files_sha256: Digest
+    observed_ledger: ObservedLedger
+    published_at: Annotated[Timestamp, described("When the run was published.")]
+    file_count: Annotated[Count, described("Files that are listed.")]
+    bytes: Annotated[Count, described("Size of all these files, in bytes.")]
+    files_key: Annotated[ObjectKey, described("Key of the Parquet file that lists them.")]
+    files_sha256: Annotated[Digest, described("SHA-256 of the file of `files_key`, 64 hex digits.")]
 
 
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """The description of the API itself (OpenAPI 3.1)."""
 
-    openapi: Annotated[str, Meta(description="The version of OpenAPI.")]
-    info: Annotated[dict[str, Any], Meta(description="What is described.")]
-    servers: Annotated[list[dict[str, Any]], Meta(description="Where it is served from.")]
-    tags: Annotated[list[dict[str, Any]], Meta(description="Groups of paths.")]
-    paths: Annotated[dict[str, dict[str, Any]], Meta(description="What can be asked for.")]
-    components: Annotated[dict[str, dict[str, Any]], Meta(description="The schemas of all documents.")]
+    openapi: Annotated[str, described("The version of OpenAPI.")]
+    info: Annotated[dict[str, Any], described("What is described.")]
+    servers: Annotated[list[dict[str, Any]], described("Where it is served from.")]
+    tags: Annotated[list[dict[str, Any]], described("Groups of paths.")]
+    paths: Annotated[dict[str, dict[str, Any]], described("What can be asked for.")]
+    components: Annotated[dict[str, dict[str, Any]], described("The schemas of all documents.")]
 
 
 Document: TypeAlias = (

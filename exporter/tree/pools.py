@@ -39,11 +39,13 @@ from exporter.tree.values import (
     TokenSymbol,
     UsdCents,
     Words,
+    described,
 )
 
 
-def _column(by: str, place: int, meaning: str, alone: str | None) -> Meta:
-    return Meta(description=alone or meaning, extra={"by": by, "place": place, "meaning": meaning})
+def _column(by: str, place: int, meaning: str, alone: str | None, null: str | None) -> Meta:
+    description = (alone or meaning) + (f"; null {null}" if null else "")
+    return Meta(description=description, extra={"by": by, "place": place, "meaning": meaning})
 
 
 def given(place: int, meaning: str, alone: str | None = None) -> Meta:
@@ -54,17 +56,17 @@ def given(place: int, meaning: str, alone: str | None = None) -> Meta:
         meaning: what it holds, with units.
         alone: the same for readers who do not see the columns before it.
     """
-    return _column("given", place, meaning, alone)
+    return _column("given", place, meaning, alone, None)
 
 
-def term(place: int, meaning: str, alone: str | None = None) -> Meta:
-    """A column that a protocol may give, and that is null where it does not."""
-    return _column("term", place, meaning, alone)
+def term(place: int, meaning: str, alone: str | None = None, *, null: str | None = None) -> Meta:
+    """A column that a protocol may give, null where it does not; ``null`` is when, where `meaning` does not say it."""
+    return _column("term", place, meaning, alone, null)
 
 
-def computed(place: int, meaning: str, alone: str | None = None) -> Meta:
+def computed(place: int, meaning: str, alone: str | None = None, *, null: str | None = None) -> Meta:
     """A column that is computed from those of protocols."""
-    return _column("computed", place, meaning, alone)
+    return _column("computed", place, meaning, alone, null)
 
 
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -233,10 +235,10 @@ class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     mean that there is no limit.
     """
 
-    name: Words
-    value: FixedPoint
-    decimals: Scale
-    no_limit: Annotated[bool, Meta(description="The contract takes this value to mean no limit.")]
+    name: Annotated[Words, described("The parameter's name in the contract.")]
+    value: Annotated[FixedPoint, described("Its value, times 10^`decimals`; a yes or no is 1 or 0.")]
+    decimals: Annotated[Scale, described("Decimals of `value`.")]
+    no_limit: Annotated[bool, described("The contract takes this value to mean no limit.")]
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
@@ -268,12 +270,18 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
             "whether it lets anybody liquidate debt of this pool; null when unknown",
         ),
     ]
-    can_reason: Annotated[Words | None, term(46, "why one of the five is not known, or closed without a price")]
-    market_status_meaning: Words | None
+    can_reason: Annotated[
+        Words | None, term(46, "why one of the five is not known, or closed without a price", null="without such")
+    ]
+    market_status_meaning: Annotated[
+        Words | None, described("What the market's status means, in words; null when not known.")
+    ]
     pool_status: Annotated[
         Words | None, term(47, "the pool's own status in the protocol's own words; null when it has none")
     ]
-    pool_status_meaning: Words | None
+    pool_status_meaning: Annotated[
+        Words | None, described("What the pool's status means, in words; null when it has none or it is not known.")
+    ]
 
 
 class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
@@ -287,10 +295,17 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
 
     available_to_withdraw: Annotated[
         Amount | None,
-        term(48, "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"),
+        term(
+            48,
+            "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false",
+            null="when unknown",
+        ),
     ]
     available_to_borrow: Annotated[
-        Amount | None, term(49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false")
+        Amount | None,
+        term(
+            49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false", null="when unknown"
+        ),
     ]
     available_to_supply: Annotated[
         Amount | None,
@@ -326,25 +341,36 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
     market has a price.
     """
 
-    spoke: Count
-    deprecated: Annotated[bool, Meta(description="It takes nothing new.")]
-    paused: Annotated[bool, Meta(description="It takes liquidations of what secures a debt alone.")]
-    frozen: Annotated[bool, Meta(description="The pool takes nothing new in it.")]
-    can_supply: bool
-    can_withdraw: bool
-    can_borrow: bool | None
-    can_repay: bool
-    can_liquidate: bool | None
-    can_be_seized: Annotated[bool, Meta(description="Whether liquidators can get it.")]
-    available_to_supply: Amount
-    available_to_borrow: Amount | None
-    collateral_factor_bps: BasisPoints
-    liquidation_threshold_bps: BasisPoints
-    liquidation_bonus_bps: BasisPoints
-    supply_cap: Amount
-    borrow_cap: Amount
-    can_be_collateral: bool
-    can_be_borrowed: bool
+    spoke: Annotated[Count, described("The spoke's number.")]
+    deprecated: Annotated[bool, described("It takes nothing new.")]
+    paused: Annotated[bool, described("It takes liquidations of what secures a debt alone.")]
+    frozen: Annotated[bool, described("The pool takes nothing new in it.")]
+    can_supply: Annotated[bool, described("Whether it takes supplies.")]
+    can_withdraw: Annotated[bool, described("Whether it lets its accounts withdraw.")]
+    can_borrow: Annotated[
+        bool | None, described("Whether it lends; null where it is not known whether the market has a price.")
+    ]
+    can_repay: Annotated[bool, described("Whether it takes repayments.")]
+    can_liquidate: Annotated[
+        bool | None,
+        described("Whether debt can be liquidated; null where it is not known whether the market has a price."),
+    ]
+    can_be_seized: Annotated[bool, described("Whether liquidators can get it.")]
+    available_to_supply: Annotated[Amount, described("What its cap leaves to supply, in token base units.")]
+    available_to_borrow: Annotated[
+        Amount | None, described("What can be borrowed at most, in token base units; null when `can_borrow` is.")
+    ]
+    collateral_factor_bps: Annotated[
+        BasisPoints, described("Share of the value of collateral that counts when a debt is opened, in basis points.")
+    ]
+    liquidation_threshold_bps: Annotated[
+        BasisPoints, described("Share of the value of collateral that counts against liquidation, in basis points.")
+    ]
+    liquidation_bonus_bps: Annotated[BasisPoints, described("What a liquidator gets above the debt, in basis points.")]
+    supply_cap: Annotated[Amount, described("Most that may be supplied, in token base units; 0: closed.")]
+    borrow_cap: Annotated[Amount, described("Most that may be borrowed, in token base units; 0: closed.")]
+    can_be_collateral: Annotated[bool, described("Whether its configuration lets the supply secure a debt.")]
+    can_be_borrowed: Annotated[bool, described("Whether its configuration lets the pool be borrowed.")]
 
 
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -364,19 +390,25 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         term(52, "what the columns that follow hold for: market, reserve or spoke; null when they are unknown"),
     ]
     collateral_factor_bps: Annotated[
-        BasisPoints | None, term(53, "share of the value of collateral that counts when a debt is opened")
+        BasisPoints | None,
+        term(53, "share of the value of collateral that counts when a debt is opened", null="when unknown"),
     ]
     liquidation_threshold_bps: Annotated[
-        BasisPoints | None, term(54, "share of the value of collateral that counts against liquidation")
+        BasisPoints | None,
+        term(54, "share of the value of collateral that counts against liquidation", null="when unknown"),
     ]
     liability_factor_bps: Annotated[
-        BasisPoints | None, term(55, "what the value of a debt counts, rounded up; 10000 is the value itself")
+        BasisPoints | None,
+        term(
+            55, "what the value of a debt counts, rounded up; 10000 is the value itself", null="when not set or unknown"
+        ),
     ]
     liquidation_bonus_bps: Annotated[
         BasisPoints | None, term(56, "what a liquidator gets above the debt; null when it is not fixed")
     ]
     liquidation_kind: Annotated[
-        LiquidationKind | None, term(57, "how the bonus comes about: fixed, range, auction or dynamic")
+        LiquidationKind | None,
+        term(57, "how the bonus comes about: fixed, range, auction or dynamic", null="when unknown"),
     ]
     supply_cap: Annotated[
         Amount | None, term(58, "most that may be supplied, in token base units; null: no cap, 0: closed")
@@ -386,13 +418,17 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     max_utilization_bps: Annotated[BasisPoints | None, term(60, "utilization that no borrower may exceed; null: none")]
     reserve_factor_bps: Annotated[
-        BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get")
+        BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get", null="when unknown")
     ]
     can_be_collateral: Annotated[
-        bool | None, term(62, "whether the pool's configuration lets its supply secure a debt")
+        bool | None, term(62, "whether the pool's configuration lets its supply secure a debt", null="when unknown")
     ]
-    can_be_borrowed: Annotated[bool | None, term(63, "whether the pool's configuration lets it be borrowed")]
-    spokes: list[AssetSpoke]
+    can_be_borrowed: Annotated[
+        bool | None, term(63, "whether the pool's configuration lets it be borrowed", null="when unknown")
+    ]
+    spokes: Annotated[
+        list[AssetSpoke], described("What each spoke says of the pool; empty where the scope is another.")
+    ]
 
 
 class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
@@ -410,18 +446,30 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     reward_token: Annotated[
         ContractAddress | None, term(67, "token contract of the reward, a strkey; null without one")
     ]
-    reward_symbol: Annotated[TokenSymbol | None, computed(68, "symbol of the reward token as its contract gives it")]
-    reward_token_decimals: Annotated[TokenDecimals | None, computed(69, "decimals of the reward token")]
-    reward_decimals: Annotated[Scale | None, term(72, "decimals of the two beyond base units")]
+    reward_symbol: Annotated[
+        TokenSymbol | None,
+        computed(68, "symbol of the reward token as its contract gives it", null="without a reward token"),
+    ]
+    reward_token_decimals: Annotated[
+        TokenDecimals | None, computed(69, "decimals of the reward token", null="without a reward token")
+    ]
+    reward_decimals: Annotated[Scale | None, term(72, "decimals of the two beyond base units", null="when unknown")]
     supply_reward_per_second: Annotated[
         Amount | None,
         term(
             70,
             "what all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals",
+            null="when unknown",
         ),
     ]
     supply_reward_per_year: Annotated[
-        Amount | None, computed(73, "the same a year, floor to base units of the reward token")
+        Amount | None,
+        computed(
+            73,
+            "the same a year, floor to base units of the reward token",
+            "paid to all suppliers a year, floor to base units of the reward token",
+            null="when unknown",
+        ),
     ]
     supply_reward_expiration: Annotated[
         Timestamp | None, term(75, "when the suppliers' reward ends; null without an end")
@@ -429,24 +477,44 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     supply_reward_apr_bps: Annotated[
         BasisPoints | None,
         computed(
-            77, "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points"
+            77,
+            "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points",
+            null="when supply_reward_reason says why",
         ),
     ]
     supply_reward_reason: Annotated[
         RewardReasonName, term(79, "valid, or why the suppliers' reward is 0 or its yield null")
     ]
     borrow_reward_per_second: Annotated[
-        Amount | None, term(71, "the same for all borrowers", "what all borrowers are paid a second, likewise")
+        Amount | None,
+        term(
+            71,
+            "the same for all borrowers",
+            "paid to all borrowers together a second, in base units of the reward token times 10^reward_decimals",
+            null="when unknown",
+        ),
     ]
     borrow_reward_per_year: Annotated[
-        Amount | None, computed(74, "the same for all borrowers", "what all borrowers are paid a year, likewise")
+        Amount | None,
+        computed(
+            74,
+            "the same for all borrowers",
+            "paid to all borrowers a year, floor to base units of the reward token",
+            null="when unknown",
+        ),
     ]
     borrow_reward_expiration: Annotated[
-        Timestamp | None, term(76, "the same for the borrowers'", "when the borrowers' reward ends")
+        Timestamp | None,
+        term(76, "the same for the borrowers'", "when the borrowers' reward ends", null="without an end"),
     ]
     borrow_reward_apr_bps: Annotated[
         BasisPoints | None,
-        computed(78, "the same for borrowers, who get it", "annual yield of the borrowers' reward, which they get"),
+        computed(
+            78,
+            "the same for borrowers, who get it",
+            "annual yield of the borrowers' reward, which they get, floor to basis points",
+            null="when borrow_reward_reason says why",
+        ),
     ]
     borrow_reward_reason: Annotated[
         RewardReasonName,
@@ -455,8 +523,12 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     reward_price: Annotated[
         FixedPoint | None, computed(81, "USD for one reward token, times 10^reward_price_decimals; null when not known")
     ]
-    reward_price_decimals: Annotated[Scale | None, computed(82, "decimals of reward_price")]
-    reward_price_source: Annotated[Words | None, computed(83, "what the price of the reward token follows from")]
+    reward_price_decimals: Annotated[
+        Scale | None, computed(82, "decimals of reward_price", null="when reward_price is")
+    ]
+    reward_price_source: Annotated[
+        Words | None, computed(83, "what the price of the reward token follows from", null="when reward_price is")
+    ]
 
 
 class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
@@ -470,15 +542,35 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     period: PeriodName
-    observed_count: Count
-    mean_supply_apy_bps: BasisPoints | None
-    mean_borrow_apy_bps: BasisPoints | None
-    mean_utilization_bps: BasisPoints | None
-    mean_tvl_usd_cents: UsdCents | None
-    supply_apy_bps_change: Change | None
-    borrow_apy_bps_change: Change | None
-    utilization_bps_change: Change | None
-    tvl_usd_cents_change: CentsChange | None
+    observed_count: Annotated[Count, described("Closed buckets of the period in which the pool was observed.")]
+    mean_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        described("Mean annual yield of suppliers, in basis points; null where the history is too short."),
+    ]
+    mean_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        described("Mean annual cost of borrowers, in basis points; null where the history is too short."),
+    ]
+    mean_utilization_bps: Annotated[
+        BasisPoints | None, described("Mean utilization, in basis points; null where the history is too short.")
+    ]
+    mean_tvl_usd_cents: Annotated[
+        UsdCents | None,
+        described("Mean value of the pool, in US cents; null where the history is too short or has no price."),
+    ]
+    supply_apy_bps_change: Annotated[
+        Change | None, described("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
+    ]
+    borrow_apy_bps_change: Annotated[
+        Change | None, described("Change of `borrow_apy_bps`, in basis points; null where the history is too short.")
+    ]
+    utilization_bps_change: Annotated[
+        Change | None, described("Change of `utilization_bps`, in basis points; null where the history is too short.")
+    ]
+    tvl_usd_cents_change: Annotated[
+        CentsChange | None,
+        described("Change of `tvl_usd_cents`, in US cents; null where the history is too short or has no price."),
+    ]
 
 
 class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
@@ -498,15 +590,15 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
         FixedPoint, given(39, "interest set aside for the backstop, accrued, in token base units")
     ]
     last_accrual_time: Annotated[Timestamp, given(25, "when the contract last added interest to this pool")]
-    price: AssetPrice
-    rates: AssetRates
-    indexes: AssetIndexes
-    rate_model: list[RateModelParameter]
-    operations: AssetOperations
-    liquidity: AssetLiquidity
-    risk: AssetRisk
-    rewards: AssetRewards
-    periods: list[AssetPeriod]
+    price: Annotated[AssetPrice, described("Where `oracle_price_usd` comes from, or why there is none.")]
+    rates: Annotated[AssetRates, described("Annual rates without compounding, and what they follow from.")]
+    indexes: Annotated[AssetIndexes, described("What one share of supply and of debt is worth.")]
+    rate_model: Annotated[list[RateModelParameter], described("The parameters of the pool's configuration.")]
+    operations: Annotated[AssetOperations, described("What the contract lets somebody do in the pool now.")]
+    liquidity: Annotated[AssetLiquidity, described("How much can be done, and what the pool is worth.")]
+    risk: Annotated[AssetRisk, described("What the configuration says of collateral, debt and limits.")]
+    rewards: Annotated[AssetRewards, described("What is paid in addition to interest, in another token.")]
+    periods: Annotated[list[AssetPeriod], described("How the pool did over the last day, week and 30 days.")]
 
 
 def column_of(found: FieldInfo) -> dict[str, Any] | None:
@@ -542,13 +634,40 @@ class PoolRow(_PoolWithTerms, frozen=True, forbid_unknown_fields=True):
     `rewards` and `periods`; the means are those of the last 7 and 30 days.
     """
 
-    reward_token: ContractAddress | None
-    reward_symbol: TokenSymbol | None
-    supply_reward_apr_bps: BasisPoints | None
-    supply_reward_reason: RewardReasonName
-    borrow_reward_apr_bps: BasisPoints | None
-    borrow_reward_reason: RewardReasonName
-    mean_supply_apy_bps_7d: BasisPoints | None
-    mean_supply_apy_bps_30d: BasisPoints | None
-    mean_borrow_apy_bps_7d: BasisPoints | None
-    mean_borrow_apy_bps_30d: BasisPoints | None
+    reward_token: Annotated[
+        ContractAddress | None, described("The reward's token contract, a strkey; null unless there is exactly one.")
+    ]
+    reward_symbol: Annotated[
+        TokenSymbol | None,
+        described("Symbol of the reward token as its contract gives it; null without a reward token."),
+    ]
+    supply_reward_apr_bps: Annotated[
+        BasisPoints | None,
+        described("Annual yield of the suppliers' reward, in basis points; null for the reason given."),
+    ]
+    supply_reward_reason: Annotated[
+        RewardReasonName, described("`valid`, or why the suppliers' reward is 0 or its yield null.")
+    ]
+    borrow_reward_apr_bps: Annotated[
+        BasisPoints | None,
+        described("Annual yield of the borrowers' reward, in basis points; null for the reason given."),
+    ]
+    borrow_reward_reason: Annotated[
+        RewardReasonName, described("`valid`, or why the borrowers' reward is 0 or its yield null.")
+    ]
+    mean_supply_apy_bps_7d: Annotated[
+        BasisPoints | None,
+        described("Mean annual yield of suppliers over 7 days, in basis points; null while the history is too short."),
+    ]
+    mean_supply_apy_bps_30d: Annotated[
+        BasisPoints | None,
+        described("Mean annual yield of suppliers over 30 days, in basis points; null while the history is too short."),
+    ]
+    mean_borrow_apy_bps_7d: Annotated[
+        BasisPoints | None,
+        described("Mean annual cost of borrowers over 7 days, in basis points; null while the history is too short."),
+    ]
+    mean_borrow_apy_bps_30d: Annotated[
+        BasisPoints | None,
+        described("Mean annual cost of borrowers over 30 days, in basis points; null while the history is too short."),
+    ]

@@ -58,6 +58,11 @@ class RewardReason(StrEnum):
     NOT_READ = "not_read"  # null: the exporter does not look for it
 
 
+def described(meaning: str) -> Meta:
+    """What a field of a document holds, with its unit, and what null means where it may be null."""
+    return Meta(description=meaning)
+
+
 def _text(
     pattern: str,
     description: str,

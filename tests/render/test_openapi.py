@@ -83,11 +83,15 @@ def test_every_file_validates(tree: Path) -> None:
     assert counts["/v1/assets/{market}/{pool}/history"] >= 4 * counts["/v1/assets/{market}/{pool}"] > 80
 
 
-def test_every_property_is_described() -> None:
-    """Each property of each document says what it is, itself or in the first of its alternatives."""
-    for name, schema in description()["components"]["schemas"].items():
-        for field, found in schema["properties"].items():
-            assert [part for part in (found, *found.get("anyOf", ())) if part.get("description")], (name, field)
+def test_every_property_has_a_description_of_its_own() -> None:
+    """Each property says what it is, and what null means where it may be null; no other name has the same text."""
+    names: dict[str, set[str]] = {}
+    for model, schema in description()["components"]["schemas"].items():
+        for name, found in schema["properties"].items():
+            assert found.get("description"), (model, name)
+            assert "null" in found["description"] or {"type": "null"} not in found.get("anyOf", ()), (model, name)
+            names.setdefault(found["description"], set()).add(name.removeprefix("market_"))
+    assert [] == [(text, shared) for text, shared in names.items() if len(shared) > 1]
 
 
 def test_the_description_names_every_field(tree: Path) -> None:
