@@ -46,7 +46,6 @@ files, append `.json`.
 _MORE = """
 ## More than the API
 
-- [Pools to lend](v1/yields/pools.json) and [to borrow](v1/yields/borrow.json) in DefiLlama's shape
 - [OpenAPI description](v1/openapi.json): every field and its unit
 - [Every day of every pool](history/daily.parquet), and [every hour of 90 days](history/hourly.parquet), as Parquet
 - [The history as tables](datapackage.json): all Parquet files and the meaning of their columns

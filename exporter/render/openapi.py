@@ -14,7 +14,7 @@ import msgspec
 
 from exporter import FORMAT
 from exporter.tree import values
-from exporter.tree.documents import EXPORTER_VERSION, Document, OpenApiDocument
+from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -33,16 +33,36 @@ from exporter.tree.problems import (
 )
 from exporter.tree.routes import LISTS, MAX_LIMIT, UNSUPPORTED_FILTERS
 from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
+from exporter.tree.yields import YieldsBorrows, YieldsPools
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 """Well-formed addresses for the examples."""
 
 
-OPERATIONS = tuple(
-    (family.path, family.model, family.operation)
-    for family in FAMILIES
-    if family.model is not None and family.operation is not None
+YIELDS_OPERATIONS: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = tuple(
+    (
+        f"/v1/yields/{name}",
+        model,
+        Operation(
+            f"getYields{name.capitalize()}",
+            "assets",
+            f"Pools to {verb}, in DefiLlama's shape",
+            "Amounts are US dollars and yields percent, as numbers. Pools without a price are left out.",
+            problems=(f"not_a_parameter_of_yields/{name}",),
+        ),
+    )
+    for name, model, verb in (("pools", YieldsPools, "lend"), ("borrow", YieldsBorrows, "borrow"))
+)
+"""Of documents in the shape of another service, which are not read back."""
+
+OPERATIONS: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = (
+    *(
+        (family.path, family.model, family.operation)
+        for family in FAMILIES
+        if family.model is not None and family.operation is not None
+    ),
+    *YIELDS_OPERATIONS,
 )
 """What can be asked for: (path, model of the document, description), in the order of the table."""
 
@@ -116,7 +136,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
     **{
         f"not_a_parameter_of_{name}": not_a_parameter("sort", f"/v1/{name}", LISTS[name])
-        for name in ("assets", "changes", "markets", "pools", "protocols", "tokens")
+        for name in ("assets", "changes", "markets", "pools", "protocols", "tokens", "yields/pools", "yields/borrow")
     },
     "not_together": not_together(),
     "invalid_bucket": invalid_parameter("bucket", "2h", f"one of {', '.join(BUCKET_NAMES)}"),
@@ -190,7 +210,7 @@ def openapi_document() -> OpenApiDocument:
     )
 
 
-def _operation(model: type[Document], operation: Operation) -> dict[str, object]:
+def _operation(model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
     result: dict[str, object] = {
         "operationId": operation.name,
         "tags": [operation.tag],
@@ -210,7 +230,7 @@ def _parameter(name: str) -> dict[str, object]:
     return parameter
 
 
-def _responses(model: type[Document], operation: Operation) -> dict[str, object]:
+def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in ("ETag", "Cache-Control")}
     responses: dict[str, object] = {
         "200": {

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.render.openapi import OPERATIONS, PROBLEMS, openapi_document
+from exporter.render.openapi import OPERATIONS, PROBLEMS, YIELDS_OPERATIONS, openapi_document
 from exporter.serve.preview import create_app
 from exporter.tree.documents import Document
-from exporter.tree.families import CENSUS, ERROR, PROOFS, family_of
+from exporter.tree.families import CENSUS, ERROR, PROOFS, YIELDS, family_of
 from exporter.tree.pools import AssetDetail, PoolSnapshot
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import parse_back, render_document
@@ -31,6 +31,9 @@ M, P = contract(1), contract(2)
 
 ADDED = {PROOFS.path, CENSUS.path}
 """Paths of what no run writes: `exporter prove` and `exporter census` add it."""
+
+
+YIELDS_PATHS = [path for path, _, _ in YIELDS_OPERATIONS]
 
 
 @cache
@@ -79,8 +82,20 @@ def test_every_file_validates(tree: Path) -> None:
         counts.update(paths)
 
         assert [] == refused(json.loads(data), paths[0]), key
-    assert set(description()["paths"]) == {*counts, *ADDED}
+    assert set(description()["paths"]) == {*counts, *YIELDS_PATHS, *ADDED}
     assert counts["/v1/assets/{market}/{pool}/history"] >= 4 * counts["/v1/assets/{market}/{pool}"] > 80
+
+
+@pytest.mark.parametrize("path", YIELDS_PATHS)
+def test_yields_are_as_described(tree: Path, path: str) -> None:
+    """The documents in another service's shape have every field that the description names, and no others."""
+    document = json.loads((tree / f"{path[1:]}.json").read_bytes())
+    (model,) = (model for found, model, _ in OPERATIONS if found == path)
+    schema = {"$ref": f"#/components/schemas/{model.__name__}", "components": description()["components"]}
+    jsonschema.Draft202012Validator(closed(schema)).validate(document)
+    row = description()["components"]["schemas"][f"Yields{path.rsplit('/', 1)[1].removesuffix('s').capitalize()}"]
+
+    assert row["properties"].keys() == {name for item in document["data"] for name in item}
 
 
 def test_every_property_has_a_description_of_its_own() -> None:
@@ -138,6 +153,7 @@ def refusals() -> Iterator[tuple[str, str]]:
     yield "/v1/assets?market=usdc", "/v1/assets"
     yield "/v1/assets?sort=tvl", "/v1/assets"
     yield "/v1/markets?protocol=blend", "/v1/markets"
+    yield "/v1/yields/pools?sort=apy", "/v1/yields/pools"
     yield "/v1/assets?cursor=AAAAAAAAAAAAAAAAAAAAAA", "/v1/assets"
     yield f"/v1/assets/{M}/{P}", "/v1/assets/{market}/{pool}"
     yield f"/v1/assets/{M}/-", "/v1/assets/{market}/{pool}"
@@ -194,7 +210,8 @@ def test_every_route_leads_to_a_file_of_its_model() -> None:
         assert isinstance(answer, Served), path
         family = family_of(answer.keys[0])
         assert family is not None
-        assert model is family.model
+        assert (YIELDS if path in YIELDS_PATHS else family) is family
+        assert path in YIELDS_PATHS or model is family.model
 
 
 def test_files_beside_paths_are_as_described(tree: Path) -> None:

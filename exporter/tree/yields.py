@@ -1,0 +1,71 @@
+"""What ``/v1/yields/pools`` and ``/v1/yields/borrow`` have, in DefiLlama's shape, for the description of the API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from exporter.tree.values import described
+
+
+class _YieldsRow(Struct, frozen=True, rename="camel"):
+    chain: Annotated[str, described("Always Stellar.")]
+    project: Annotated[str, described("DefiLlama's name of the protocol, or ours.")]
+    symbol: Annotated[str, described("The token's symbol; XLM for the native asset.")]
+    pool: Annotated[str, described("Market, pool and chain in lowercase, with hyphens between.")]
+    pool_meta: Annotated[str, described("The name that the market has.")]
+    underlying_tokens: Annotated[list[str], described("The token's contract alone.")]
+    reward_tokens: Annotated[list[str] | None, described("The reward's token contract; null without a reward.")]
+
+
+class YieldsPool(_YieldsRow, frozen=True, rename="camel"):
+    """A pool that is open to suppliers."""
+
+    tvl_usd: Annotated[float, described("Supplied and not lent out, in US dollars.")]
+    apy_base: Annotated[float, described("Annual yield of suppliers, in percent.")]
+    apy_reward: Annotated[float | None, described("Annual yield of the suppliers' reward, in percent; null without.")]
+    apy: Annotated[float, described("Both together, in percent.")]
+    apy_mean_30d: Annotated[
+        float | None, described("Mean of `apyBase` over 30 days, in percent; null while the history is too short.")
+    ] = field(name="apyMean30d")
+    il_risk: Annotated[str, described("Always no: no impermanent loss.")]
+    exposure: Annotated[str, described("Always single: one token.")]
+    supply_cap_usd: Annotated[
+        float | UnsetType, described("Most that may be supplied, in US dollars; left out without a cap.")
+    ] = UNSET
+
+
+class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
+    """What borrowing from a pool costs."""
+
+    apy_base_borrow: Annotated[float, described("Annual cost of borrowers, in percent.")]
+    apy_reward_borrow: Annotated[
+        float | None, described("Annual yield of the borrowers' reward, in percent; null without.")
+    ]
+    total_supply_usd: Annotated[float, described("Supplied, in US dollars.")]
+    total_borrow_usd: Annotated[float, described("Borrowed, in US dollars.")]
+    available_borrow_usd: Annotated[
+        float | None, described("What the pool has to lend, in US dollars; null when unknown.")
+    ]
+    ltv: Annotated[
+        float | None, described("Part of the value of collateral that counts when a debt is opened; null when unknown.")
+    ]
+    borrowable: Annotated[bool | None, described("Whether the contract lends now; null when unknown.")]
+    debt_ceiling_usd: Annotated[
+        float | UnsetType, described("Most that may be borrowed, in US dollars; left out without a cap.")
+    ] = UNSET
+
+
+class YieldsPools(Struct, frozen=True):
+    """Pools that are open to suppliers and have a price, in DefiLlama's shape."""
+
+    status: Annotated[Literal["success"], described("Always success.")]
+    data: Annotated[list[YieldsPool], described("The pools.")]
+
+
+class YieldsBorrows(Struct, frozen=True):
+    """Pools that have a price, for borrowers, in DefiLlama's shape."""
+
+    status: Annotated[Literal["success"], described("Always success.")]
+    data: Annotated[list[YieldsBorrow], described("The pools.")]
