@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   const detail = await client.GET("/v1/assets/{market}/{pool}", { params: { path: { market, pool } } });
   const token = await client.GET("/v1/tokens/{address}", { params: { path: { address } } });
   const summary = await client.GET("/v1/markets/{market}", { params: { path: { market } } });
-  const everything = await client.GET("/v1/protocol/summary/history", { params: { query: { bucket: "5m" } } });
+  const everything = await client.GET("/v1/protocol/summary/history", { params: { query: { bucket: "1d" } } });
   const status = await client.GET("/v1/system/status");
   const refused = await client.GET("/v1/markets/{market}", { params: { path: { market: "usdc" } } });
   console.log(
@@ -55,7 +55,7 @@ async function main(): Promise<void> {
       poolCount: summary.data?.pool_count,
       ledger: status.data?.observed_ledger,
       ledgers: (await history(market, pool)).map((bucket) => bucket.last_ledger),
-      pools: everything.data?.data.map((bucket) => bucket.pool_count),
+      totals: everything.data,
       refusal: [refused.response.status, refused.error?.status],
     }),
   );
