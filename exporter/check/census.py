@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from exporter.discovery.census import LENDING, Kind
 from exporter.past.archive.archive_files import checkpoint_of
 from exporter.tree.documents import Census
-
-LENDING = ("known_code", "known_storage", "lending_shaped")
 
 
 def census_faults(census: Census, network: str) -> Iterator[str]:
@@ -15,14 +14,14 @@ def census_faults(census: Census, network: str) -> Iterator[str]:
     if census.network != network:
         yield f"$.network is {census.network!r}, but the status says {network!r}"
     if census.checkpoint != checkpoint_of(census.checkpoint):
-        yield f"$.checkpoint is {census.checkpoint}, which is none"
+        yield f"$.checkpoint is {census.checkpoint}, which is not a checkpoint"
     if (total := sum(census.counts.values())) != census.contract_count:
         yield f"$.contract_count is {census.contract_count}, but its kinds sum up to {total}"
     for kind in LENDING:
         of_codes = sum(item.contracts for item in census.codes if item.kind == kind)
         if of_codes != census.counts.get(kind, 0):
             yield f"$.counts.{kind} is {census.counts.get(kind, 0)}, but its codes sum up to {of_codes}"
-    places = [(LENDING.index(item.kind) if item.kind in LENDING else -1, item.address) for item in census.unread]
+    places = [(LENDING.index(Kind(item.kind)) if item.kind in LENDING else -1, item.address) for item in census.unread]
     if places != sorted(set(places)) or any(place < 0 for place, _ in places):
         yield "$.unread must have lending contracts, by kind and address, each once"
     if len(census.unread) > census.unread_count:

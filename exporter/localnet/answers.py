@@ -98,18 +98,11 @@ class PlayedAnswers:
         footprint = {key: instance} | {key: chain.entry(key, ledger) for key in answer.footprint}
         if answer.error is None:
             return Simulation(answer.result, None, footprint)
-        balance = _sdk_balance(chain, ledger, call) if self._balances_of_sdk_tokens else None
-        if balance is not None:
-            return Simulation(balance.result, None, {**footprint, **balance.footprint})
+        if self._balances_of_sdk_tokens and call.function == "balance" and len(call.arguments) == 1:
+            key = variant_key(call.contract, "Balance", *call.arguments)
+            balance = chain.entry(key, ledger)
+            value = None if balance is None else decode_contract_data(balance.data).value
+            if value is not None and value[0] == scval.I128:  # as tokens of the Soroban SDK keep it
+                return Simulation(encode_scval(value), None, footprint | {key: balance})
         unknown = answer.error.startswith(NOT_FROM_STORAGE)
         return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, footprint)
-
-
-def _sdk_balance(chain: LedgerState, ledger: int, call: ContractCall) -> Simulation | None:
-    """What a token of the Soroban SDK answers to ``balance``: the number under its holder's key, if it is one."""
-    if call.function != "balance" or len(call.arguments) != 1:
-        return None
-    key = variant_key(call.contract, "Balance", *call.arguments)
-    entry = chain.entry(key, ledger)
-    value = None if entry is None else decode_contract_data(entry.data).value
-    return Simulation(encode_scval(value), None, {key: entry}) if value is not None and value[0] == scval.I128 else None

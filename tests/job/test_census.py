@@ -90,7 +90,7 @@ def test_a_census_in_a_tree(tmp_path: Path, *, everything: bool) -> None:
     ("field", "value", "said"),
     [
         ("network", "another", r"\$\.network is 'another'"),
-        ("checkpoint", 64, r"\$\.checkpoint is 64, which is none"),
+        ("checkpoint", 64, r"\$\.checkpoint is 64, which is not a checkpoint"),
         ("contract_count", 1, r"\$\.contract_count is 1, but its kinds sum up to"),
         ("codes", [], r"\$\.counts\.known_code is \d+, but its codes sum up to 0"),
         ("unread_count", 0, r"\$\.unread_count is 0, but"),

@@ -61,23 +61,25 @@ def money(cents: int | None, reason: str = "", kind: str = "") -> str:
 
 def lend(pool: Mapping[str, Any]) -> str:
     """A cell with what lending earns, compounded daily: the sum, and below it the part that is a reward."""
-    total, reward, own = pool["total_supply_apy_bps"], pool["supply_reward_apr_bps"], pool["supply_apy_bps"]
-    symbol = escaped(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
-    part = f'<span class="worth">{percent(total - reward)} + {percent(reward)} {symbol}</span>' if reward else ""
-    return (
-        f'<td class="number supply" data-value="{total}" title="{exact_percent(total)}; the protocol shows '
-        f'{exact_percent(own)}">{percent(total)}{part}</td>'
-    )
+    total, reward = pool["total_supply_apy_bps"], pool["supply_reward_apr_bps"]
+    part = f"{percent(total - reward)} + {percent(reward)}" if reward else ""
+    return _yield_cell("supply", total, pool["supply_apy_bps"], part, pool["reward_symbol"])
 
 
 def debt(pool: Mapping[str, Any]) -> str:
     """A cell with what a loan costs, compounded daily, and below it the reward that borrowers get."""
-    cost, reward, own = pool["comparable_borrow_apy_bps"], pool["borrow_reward_apr_bps"], pool["borrow_apy_bps"]
-    symbol = escaped(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
-    part = f'<span class="worth">less {percent(reward)} {symbol}</span>' if reward else ""
+    reward = pool["borrow_reward_apr_bps"]
+    part = f"less {percent(reward)}" if reward else ""
+    return _yield_cell("borrow", pool["comparable_borrow_apy_bps"], pool["borrow_apy_bps"], part, pool["reward_symbol"])
+
+
+def _yield_cell(side: str, bps: int, own: int, part: str, reward_symbol: str | None) -> str:
+    """A yield on the common basis, with the protocol's own on hover; ``part`` says how much of it is the reward."""
+    symbol = escaped(cut(reward_symbol or "reward", SYMBOL_LENGTH))
+    below = f'<span class="worth">{part} {symbol}</span>' if part else ""
     return (
-        f'<td class="number borrow" data-value="{cost}" title="{exact_percent(cost)}; the protocol shows '
-        f'{exact_percent(own)}">{percent(cost)}{part}</td>'
+        f'<td class="number {side}" data-value="{bps}" title="{exact_percent(bps)}; the protocol shows '
+        f'{exact_percent(own)}">{percent(bps)}{below}</td>'
     )
 
 
