@@ -81,7 +81,7 @@ def test_refused_prices() -> None:
 
 
 def test_a_number_that_differs() -> None:
-    """A contract that says another number is told, with both numbers."""
+    """A contract that says another number is reported, with both numbers."""
     recorded = shipped()
     answers = [
         replace(item, result=encode_scval(i128(7))) if item.function == "get_revenue" else item
@@ -94,7 +94,7 @@ def test_a_number_that_differs() -> None:
 
 
 def test_an_accrual_that_differs() -> None:
-    """A contract that accrues more is told, and the clock is not an excuse for it."""
+    """A contract that accrues more is reported, and the clock is not an excuse for it."""
     check = compare(with_views(more=1_000_000), "blend")
 
     assert {"borrow_index", "total_borrowed"} <= fields(check)

@@ -86,7 +86,7 @@ def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
 
 
 def test_all_is_read(network: RecordedNetwork, runs: list[Counted]) -> None:
-    """Every market and pool is read and priced, at one ledger in one round, and an operator is told nothing."""
+    """Every market and pool is read and priced, at one ledger in one round, and an operator gets no notice."""
     for each in runs:
         tables = each.read.tables()
         assert len(network.pools) == tables.pools.height

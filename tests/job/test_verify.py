@@ -90,7 +90,7 @@ def test_a_run_at_a_checkpoint(at_checkpoint: Signed) -> None:
 
 
 def test_a_reader_needs_the_published_verifier_alone(at_checkpoint: Signed) -> None:
-    """The program that stands next to the tree says the same, from the files that the list of proofs names."""
+    """The program that is published with the tree says the same, from the files that the list of proofs names."""
     at_checkpoint.prove()
     out = at_checkpoint.out
     listed = json.loads((out / "v1" / "proofs.json").read_bytes())
@@ -165,7 +165,7 @@ def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) 
 
 
 def test_a_run_between_checkpoints(tmp_path: Path) -> None:
-    """What stands unchanged at the next checkpoint is confirmed; the rest is the RPC's word, and counted."""
+    """What is unchanged at the next checkpoint is confirmed; the rest is the RPC's word, and counted."""
     made = Signed(tmp_path, CHECKPOINT - 3)
     made.run()
     (proof,) = made.prove().added

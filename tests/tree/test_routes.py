@@ -38,7 +38,7 @@ TOKEN = "47DEQpj8HBSa-_TImW-5JC"
         # A market's pools of one token have no page without rows.
         (f"market={M}&token={T}&limit=0", (EMPTY,)),
         (f"cursor={TOKEN}", (f"v1/pages/{TOKEN}.json",)),
-        # A cursor fixes everything; what stands next to it is ignored even when it is wrong.
+        # A cursor fixes everything; what comes with it is ignored even when it is wrong.
         (f"sort=tvl&cursor={TOKEN}", (f"v1/pages/{TOKEN}.json",)),
         (f"market=bad&cursor={TOKEN}&limit=-1", (f"v1/pages/{TOKEN}.json",)),
         # An empty value counts as absent.

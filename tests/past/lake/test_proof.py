@@ -169,7 +169,7 @@ def test_an_operation_with_a_fee_is_no_wrong_math() -> None:
     Mover(Random(1), network.prices).accrue([pool], draft, time)
     shares = 900 * 10 ** (27 - pool.decimals) * RAY // index.read(draft.look)  # of the fee of a flash loan
 
-    def told(more_shares: int, more_cash: int) -> Tally:
+    def tally_of(more_shares: int, more_cash: int) -> Tally:
         """What an operation proves that leaves so much more than the interest."""
         after = Draft(draft.look)
         for item, more in ((supplied, more_shares), (revenue, more_shares), (cash, more_cash)):
@@ -179,9 +179,9 @@ def test_an_operation_with_a_fee_is_no_wrong_math() -> None:
         prover.follow(LedgerChanges(network.chain.latest + 1, time, 28, [(0, change)]))
         return prover.finish()
 
-    assert [] == told(shares, 900).mismatches
-    assert {"xoxno"} == protocols_of(told(shares, 900).confirmed)
-    assert ["revenue"] == [item.field for item in told(1, 0).mismatches]
+    assert [] == tally_of(shares, 900).mismatches
+    assert {"xoxno"} == protocols_of(tally_of(shares, 900).confirmed)
+    assert ["revenue"] == [item.field for item in tally_of(1, 0).mismatches]
 
 
 def test_the_accruals_of_real_vaults(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

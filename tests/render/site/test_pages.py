@@ -275,7 +275,7 @@ def test_a_large_tree_has_small_pages() -> None:
 
 
 def test_a_market_of_many_pools_has_pages() -> None:
-    """The pools of a market beyond the first page stand on pages of their own, next to it."""
+    """The pools of a market beyond the first page are on pages of their own."""
     site = site_of(big_tables(1, 250))
 
     assert {f"markets/{contract(100)}{page}.html" for page in ("", "-2", "-3")} <= site.keys()
@@ -348,7 +348,7 @@ def test_a_cap_that_is_none_is_no_number() -> None:
 
 
 def test_a_yield_says_whether_it_is_compounded() -> None:
-    """The page of a pool says how its yields follow from the rates, and so does what is told of its protocol."""
+    """The page of a pool says how its yields follow from the rates, and so does the text about its protocol."""
     site = site_of(tables_of([pool_row(0, 0), pool_row(1, 1, protocol="slender")]))
     blend, slender = (Page(site[f"pools/{contract(100 + at)}/{contract(10_000 + at)}.html"]).text for at in (0, 1))
 

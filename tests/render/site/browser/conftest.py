@@ -24,7 +24,7 @@ POINTER = Path("v1/system/status.json")
 def browser(tree: Path, made_url: str) -> Iterator[Browser]:
     """Debian's Chromium, driven by Playwright.
 
-    Its event loop stands as long as it does, and no other may run next to it: so the trees come before, and the next
+    Its event loop runs as long as it does, and no other may run next to it: so the trees come before, and the next
     module has none of it.
     """
     from playwright.sync_api import sync_playwright
