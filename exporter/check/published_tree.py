@@ -74,19 +74,10 @@ ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
 _Decoded = TypeVar("_Decoded")
 
 
-def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
+def check_files(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
     """Check the files of the published tree at a URI one by one; gives how much was looked at.
 
-    Args:
-        uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        sample: look at this many files of each kind in addition to one walk over all pools; None looks at every file.
-        progress: receives how many more files were read.
-
-    Raises:
-        TreeFaultsError: the tree fails its checks.
-        CheckError: there is nothing that could be checked.
-        SourceError: the tree cannot be read, or a new run was published each time while it was read.
-        ConfigError: the URI is of no kind that can be checked.
+    Arguments and errors are those of `exporter.job.rerender.check_tree`, which also renders the run again.
     """
 
     async def check() -> CheckSummary:
@@ -99,7 +90,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 async def check_source(
     source: TreeSource, sample: int | None = None, progress: Callable[[int], None] = lambda _: None
 ) -> CheckSummary:
-    """Check the published tree of an open source; see `check_tree`."""
+    """Check the published tree of an open source; see `check_files`."""
     for _ in range(ROUNDS):
         before = await _required(source, POINTER_KEY)
         try:

@@ -69,7 +69,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
         SourceError: the tree cannot be read, or a new run was published each time while it was read.
         ConfigError: a tree at such a URI cannot be checked.
     """
-    looked = published_tree.check_tree(uri, sample, progress)
+    looked = published_tree.check_files(uri, sample, progress)
     if sample is None:
         looked.not_rerendered = _check_again(uri, looked)
     return looked

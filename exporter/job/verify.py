@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize
@@ -164,7 +164,7 @@ def verify_tree(
     """
     with console.step("check", "checking the tree") as facts:
         try:
-            looked = check_tree(uri)
+            looked = check_files(uri)
         except CheckError as error:
             raise RefutedError(str(error)) from None
         facts.update(files=sum(looked.files.values()))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.check.summary import TreeFaultsError
 from tests.check.trees import Change, Files, assert_named, change, check, keys, lie, seal
 from tests.render.whole_tree import publish_tree
@@ -258,7 +258,7 @@ class TestCompacted:
         assert 2 == sum(span > 0 for span in spans[:-1])
         assert 0 == spans[-1]
 
-        looked = check_tree(str(folder))
+        looked = check_files(str(folder))
 
         assert len(files) == looked.history_files
 
@@ -275,5 +275,5 @@ class TestCompacted:
         (tmp_path / "tree" / key).rename(tmp_path / "tree" / moved)
 
         with pytest.raises(TreeFaultsError) as caught:
-            check_tree(str(tmp_path / "tree"))
+            check_files(str(tmp_path / "tree"))
         assert any(fault.key == moved and "another day or month" in fault.text for fault in caught.value.faults)

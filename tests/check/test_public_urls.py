@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from exporter.check.public_urls import public_urls
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.serve.preview import bind, create_app
@@ -90,7 +90,7 @@ def broken(app: Any, rule: Rule) -> Asgi:
 
 def check(url: str, sample: int | None = None) -> CheckSummary:
     """Check a URL."""
-    return check_tree(url, sample)
+    return check_files(url, sample)
 
 
 def faults_of(root: Path, rule: Rule) -> list[str]:
@@ -105,7 +105,7 @@ def test_preview_server_passes(root: Path) -> None:
     with serving(create_app(root)) as url:
         looked, sample = check(url), check(f"{url}/", sample=3)
 
-    folder = check_tree(str(root))
+    folder = check_files(str(root))
     assert looked.requests > 60
     assert (looked.pools, looked.walks, looked.files) == (folder.pools, folder.walks, folder.files)
     assert 0 < sample.requests < looked.requests

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.console import Silence
 from exporter.errors import CheckError
@@ -83,7 +83,7 @@ def test_a_census_in_a_tree(tmp_path: Path, *, everything: bool) -> None:
     unread = {(item["protocol"], item["reason"]) for item in found["unread"]}
     assert unread == (set() if everything else LEFT_OUT)
     assert found["run_id"] == json.loads((out / "v1/system/status.json").read_bytes())["run_id"]
-    assert 1 == check_tree(str(out)).documents["Census"]
+    assert 1 == check_files(str(out)).documents["Census"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_census_that_contradicts_itself(partial: Path, tmp_path: Path, field: 
     key.write_bytes(msgspec.json.encode(json.loads(key.read_bytes()) | {field: value}))
 
     with pytest.raises(CheckError, match=said):
-        check_tree(str(out))
+        check_files(str(out))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.config import MAX_LEDGER_AGE
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError, SourceError
@@ -127,7 +127,7 @@ class TestTheRunBefore:
         publish(tmp_path / "out", LEDGER + 1, TIME)
 
         assert LEDGER + 1 == published(tmp_path / "out")["observed_ledger"]
-        check_tree(str(tmp_path / "out"))
+        check_files(str(tmp_path / "out"))
 
     @pytest.mark.parametrize("ledger", [LEDGER + 5, LEDGER + 10])
     def test_a_wrong_run_is_undone(self, tmp_path: Path, ledger: int) -> None:
@@ -141,7 +141,7 @@ class TestTheRunBefore:
         publish(out, ledger, TIME + 600, replaced_ledger=LEDGER + 5, discovery=True)
         publish(control, ledger, TIME + 600, discovery=True)
 
-        check_tree(str(out))
+        check_files(str(out))
         wanted, found = files_of(control), files_of(out)
         own = (
             "v1/system/",
@@ -155,7 +155,7 @@ class TestTheRunBefore:
         for key in ("state/known-markets.memory", "v1/history.json"):
             assert wanted[key] == found[key]
         publish(out, ledger + 1, TIME + 605, discovery=True)
-        check_tree(str(out))
+        check_files(str(out))
         with pytest.raises(ConfigError, match=f"the newest that was published or begun is {ledger + 1}"):
             publish(out, ledger + 2, TIME + 610, replaced_ledger=LEDGER + 7, discovery=True)
 
@@ -169,7 +169,7 @@ class TestTheRunBefore:
             publish(out, LEDGER + 10, TIME + 60, replaced_ledger=LEDGER + 7)
         publish(out, LEDGER + 10, TIME + 60, replaced_ledger=LEDGER + 5)
 
-        check_tree(str(out))
+        check_files(str(out))
         history = json.loads((out / "v1/history.json").read_bytes())
         assert [LEDGER, LEDGER + 10] == [file["first_ledger"] for file in history["files"]]
 
@@ -180,4 +180,4 @@ class TestTheRunBefore:
             publish(tmp_path / "out", LEDGER, TIME, replaced_ledger=LEDGER)
         publish(tmp_path / "out", LEDGER + 1, TIME, replaced_ledger=LEDGER)
 
-        check_tree(str(tmp_path / "out"))
+        check_files(str(tmp_path / "out"))

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, NetworkMismatchError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunReport
@@ -165,7 +165,7 @@ class TestEmbeddedNetwork:
         assert ["v1/system/status.json"] == [key for key in wanted if wanted[key] != found[key]]
         statuses = [json.loads(tree["v1/system/status.json"]) for tree in (found, wanted)]
         assert statuses[0] | {"previous_run_id": statuses[1]["previous_run_id"]} == statuses[1]
-        assert check_tree(str(damaged)).files
+        assert check_files(str(damaged)).files
 
     def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
         """It is refused with exit code 3; where it stands already, --replace-ledger gives the tree back, whole."""
@@ -191,7 +191,7 @@ class TestEmbeddedNetwork:
 
         tree = tmp_path / "begun there"
         assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
-        assert check_tree(str(tree)).files
+        assert check_files(str(tree)).files
 
     def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
         """A dry run does all the work and leaves no file; over a published tree it changes no byte."""

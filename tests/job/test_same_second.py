@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.history.series import STATE_KEY
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
@@ -44,7 +44,7 @@ def test_the_tree(tree: Path) -> None:
 
     That the contracts' own view functions agree, where no time passed since the last accrual, is in the fixture.
     """
-    check_tree(str(tree))
+    check_files(str(tree))
 
 
 def test_the_history(tree: Path) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
@@ -144,10 +144,10 @@ def test_the_check_looks_at_proofs(
     (out / "v1" / "proofs.json").write_bytes(json.dumps(listed, separators=(",", ":")).encode())
 
     if said is None:
-        assert 1 == check_tree(str(out)).documents["ProofList"]
+        assert 1 == check_files(str(out)).documents["ProofList"]
         return
     with pytest.raises(CheckError, match=said):
-        check_tree(str(out))
+        check_files(str(out))
 
 
 def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) 
     (out / "v1" / "verifier" / "trust.json").write_bytes(trust_document(validators(5)))
 
     with pytest.raises(CheckError, match=r"its content has the digest") as caught:
-        check_tree(str(out))
+        check_files(str(out))
     assert "proves nothing" in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import exporter
 from exporter import FORMAT, __version__
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.config import Settings, load
 from exporter.errors import EXIT_CONFIG, FormatError
@@ -132,7 +132,7 @@ def test_a_run_over_an_earlier_format(published: Path, tmp_path: Path) -> None:
     assert later is not None
     assert earlier.files == later.files[:-1]
     assert FORMAT == json.loads((out / POINTER_KEY).read_bytes())["format"]
-    assert check_tree(str(out)).complete
+    assert check_files(str(out)).complete
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b"{}", b'{"format":"1"}'])

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.check.published_tree import check_tree
+from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.config import OutputSettings, Settings, load
 from exporter.errors import ConfigError
@@ -178,7 +178,7 @@ def test_a_real_tree_behind_nginx_has_no_fault(tmp_path: Path) -> None:
     flags = {"output.page_sizes": list(trees.SIZES), "output.default_page_size": 2}
     settings = load(None, flags, environment={}).settings
     with running(program, write_rule(tmp_path, root, settings, port), port):
-        looked = check_tree(f"http://127.0.0.1:{port}")
+        looked = check_files(f"http://127.0.0.1:{port}")
 
     assert looked.complete
     assert looked.requests > 100
