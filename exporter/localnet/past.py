@@ -56,7 +56,8 @@ def remember(
 ) -> LakeResult:
     """Put into a history what runs would have published since a state, by the network's lake.
 
-    The history gets the last ledger at or before each multiple of ``every`` seconds. ``workers`` starts what does the
+    The history gets the last ledger at or before each multiple of ``every`` seconds, but for the latest.
+    ``workers`` starts what does the
     work: processes of this machine, unless it is given.
     """
     chain = network.chain
@@ -68,7 +69,7 @@ def remember(
         state.ledger,
         chain.latest,
         state.close_time,
-        chain.close_time(chain.latest),
+        chain.close_time(chain.latest) - 1,  # the latest ledger is for the run that follows
         every,
         range_ledgers=RANGE_LEDGERS,
     )
