@@ -131,6 +131,13 @@ class _Router(Struct, forbid_unknown_fields=True):
     wasm_hash: _Hash | None = None
 
 
+class _App(Struct, forbid_unknown_fields=True):
+    protocol: str
+    url: Annotated[str, Meta(pattern=r"^https://[a-z.]+/[A-Za-z0-9/?=_-]*(\{(market|hub)\})?$")]
+    source: str
+    date: datetime.date
+
+
 class _File(Struct, forbid_unknown_fields=True):
     protocol: str
     deployment: list[_Deployment]
@@ -161,6 +168,19 @@ def router_of(network: str) -> KnownContract | None:
             raise ValueError(f"routers.toml: {item.address} is not the strkey of a contract")
         return KnownContract(item.address, ROUTER, item.source, item.date, item.name, item.wasm_hash)
     return None
+
+
+@cache
+def _apps() -> dict[str, dict[str, str]]:
+    text = files(__name__).joinpath("apps.toml").read_text("utf-8")
+    listed = msgspec.convert(tomllib.loads(text), dict[str, list[_App]])
+    return {network: {app.protocol: app.url for app in apps} for network, apps in listed.items()}
+
+
+def app_url(network: str, protocol: str, market: str, pool: str) -> str | None:
+    """Where the protocol's own app shows a pool of a network (``mainnet``), None where no such app is listed."""
+    url = _apps().get(network, {}).get(protocol)
+    return None if url is None else url.format(market=market, hub=pool.partition("-")[0])
 
 
 def _read(file: Traversable) -> Iterator[Deployment]:

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from exporter.deployments import Deployment
+from exporter.deployments import Deployment, app_url
 from exporter.deployments.made_addresses import made_address
 from exporter.deployments.networks import NETWORKS, network_id, network_of
 from exporter.ledger.codec import strkey
@@ -116,3 +116,14 @@ def test_made_addresses() -> None:
     assert strkey.is_contract(made_address("a"))
     assert made_address("a") == made_address("a") != made_address("b")
     assert hashlib.sha256(b"a").digest() == strkey.decode_contract(made_address("a"))
+
+
+def test_where_the_protocols_own_apps_show_a_pool() -> None:
+    """Blend's app is asked for the market, XOXNO's for the hub, Alula's for nothing; others and other networks: none."""
+    market, token = made_address("market"), made_address("token")
+
+    assert app_url("mainnet", "blend", market, token) == f"https://mainnet.blend.capital/dashboard/?poolId={market}"
+    assert app_url("mainnet", "xoxno", market, f"2-{token}") == "https://xoxno.com/defi/lending/hub/2"
+    assert app_url("mainnet", "alula", market, token) == "https://app.alula.finance/"
+    assert app_url("mainnet", "k2", market, token) is None
+    assert app_url("local", "blend", market, token) is None
