@@ -119,7 +119,7 @@ def test_made_addresses() -> None:
 
 
 def test_where_the_protocols_own_apps_show_a_pool() -> None:
-    """The link names the market in Blend's app and the hub in XOXNO's; a protocol or network without an app has none."""
+    """Links name the market in Blend's app, the hub in XOXNO's; a protocol or network without an app has none."""
     market, token = made_address("market"), made_address("token")
 
     assert app_url("mainnet", "blend", market, token) == f"https://mainnet.blend.capital/dashboard/?poolId={market}"
