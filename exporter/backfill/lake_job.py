@@ -56,7 +56,7 @@ from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
 from exporter.past.lake.replay import ReplayedState
 from exporter.past.lake.wrongly_archived import wrongly_archived
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Transitions
@@ -196,7 +196,7 @@ class LakeJob:
         for _ in range(MAX_FIXPOINT):
             entries = plan.start.entries(watched.contracts, watched.keys)
             state = ReplayedState(entries, plan.start.ledger)
-            source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake")
+            source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", storage_answers)
             if plan.settings.discovery.enabled:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
             names = EventNames(self._deployments)

@@ -34,7 +34,7 @@ from exporter.past.lake.close_meta import EVENT
 from exporter.past.lake.contract_event import decode_event
 from exporter.past.lake.proof import Prover, Tally
 from exporter.past.lake.replay import ReplayedState, WronglyArchived
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
 
@@ -206,7 +206,7 @@ class ReadBoundary:
     def of(cls, work: Segment, state: ReplayedState, close_time: int, found: Mapping[Candidate, None]) -> ReadBoundary:
         """Read all protocols at the state's ledger. Raises `SourceError` and the other errors of reading."""
         network = network_of(work.settings.passphrase)
-        source = StoredSource(state.entry, state.ledger, close_time, "ledger lake")
+        source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", storage_answers)
         opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
         around = DiscoveryContext(work.deployments, list(found))
         program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)

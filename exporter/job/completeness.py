@@ -16,7 +16,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.tree.documents import Census
 
 
@@ -65,7 +65,7 @@ def check_complete(
     try:
         header = checkpoint.header
         snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network_id(network), index)
-        recorded, vouching = recorded_markets(SnapshotSource(snapshot), index, network)
+        recorded, vouching = recorded_markets(SnapshotSource(snapshot, storage_answers), index, network)
         taken = Classifier(PROTOCOLS, network_of(network).deployments).take(
             (data for _, data in index.contract_data()), index.instances()
         )

@@ -25,6 +25,7 @@ from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.stored_source import StoredSource
+from exporter.protocols import storage_answers
 from exporter.protocols.base import Candidate, Origin, with_contract
 
 MAGIC = b"\x1f\x8b"
@@ -261,7 +262,7 @@ class EvidenceSource(StoredSource):
 
     def __init__(self, evidence: Evidence, label: str = "evidence") -> None:
         self.evidence = evidence
-        super().__init__(self._entry, evidence.ledger, evidence.close_time, label)
+        super().__init__(self._entry, evidence.ledger, evidence.close_time, label, storage_answers)
 
     def _entry(self, key: bytes) -> RawEntry | None:
         if key not in self.evidence.entries:

@@ -22,6 +22,7 @@ from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unl
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
 from exporter.past.archive.trusted_organisations import trust_of
+from exporter.protocols import storage_answers
 
 KEPT_BUCKETS = "./archive-buckets"
 
@@ -129,7 +130,7 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
         snapshot = LedgerSnapshot(
             header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
         )
-        source = SnapshotSource(snapshot, f"checkpoint {header.ledger} of {archives.each[0].label}")
+        source = SnapshotSource(snapshot, storage_answers, f"checkpoint {header.ledger} of {archives.each[0].label}")
         bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
         instances = sorted(bare, key=lambda item: instance_key(item[0]))
         yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)

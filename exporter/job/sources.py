@@ -20,6 +20,7 @@ from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
+from exporter.protocols import storage_answers
 
 OnRequest = Callable[[], None]
 """Called for each request that a source makes."""
@@ -136,7 +137,7 @@ def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> Op
     _refuse_other_network(settings, snapshot.network_id, f"ledger snapshot file {name}")
     instances = list(snapshot.contract_instances())
     return OpenSource(
-        SnapshotSource(snapshot),
+        SnapshotSource(snapshot, storage_answers),
         network_of(settings.passphrase),
         instances,
         f"ledger snapshot file {name}",

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.ledger.view import LedgerView
+from exporter.protocols import storage_answers
 from exporter.protocols.base import Compared
 
 MAX_ROUNDS: Final = 24
@@ -77,7 +78,7 @@ async def compare_storage_rules(
             if call in answers:
                 continue
             try:
-                answer = StorageAnswers(read, result.ledger, times[result.ledger]).answer(call)
+                answer = storage_answers(read, result.ledger, times[result.ledger]).answer(call)
             except _MissingError:
                 continue
             answers[call] = (None if answer.result is None else decode_scval(answer.result)), answer.error

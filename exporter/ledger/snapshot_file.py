@@ -24,7 +24,7 @@ from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
 from exporter.ledger.source import LATEST_CLOSE_TIME, RawEntry
-from exporter.ledger.stored_source import StoredSource
+from exporter.ledger.stored_source import AnswersAt, StoredSource
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A larger file is refused before it is read."""
@@ -118,9 +118,9 @@ class LedgerSnapshot:
 class SnapshotSource(StoredSource):
     """A `LedgerSource` over a ledger snapshot file: everything is answered for the file's one ledger."""
 
-    def __init__(self, snapshot: LedgerSnapshot, label: str = "ledger snapshot file") -> None:
+    def __init__(self, snapshot: LedgerSnapshot, answers: AnswersAt, label: str = "ledger snapshot file") -> None:
         self.snapshot = snapshot
-        super().__init__(self._seen, snapshot.ledger, snapshot.close_time, label)
+        super().__init__(self._seen, snapshot.ledger, snapshot.close_time, label, answers)
 
     def _seen(self, key: bytes) -> RawEntry | None:
         stored = self.snapshot.entries.get(key)

@@ -1,7 +1,7 @@
 """One ledger's entries as a source for the one-ledger view, so that readers of protocols run on them unchanged.
 
-Nothing executes contract code here. A call is answered from entries, by the rules of the contract's code
-(`exporter.ledger.contract_storage`); where there is none, its error is "not from storage".
+Nothing executes contract code here. A call is answered from entries, by the rules that the source is given
+(`exporter.protocols.storage_answers`); where there is none, its error is "not from storage".
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Protocol
 
 from exporter.errors import SourceError
 from exporter.ledger import source
-from exporter.ledger.contract_storage import StorageAnswers
 
 Read = Callable[[bytes], source.RawEntry | None]
 """Gives the entry under a LedgerKey XDR as a reader at the ledger sees it."""
@@ -33,14 +32,7 @@ AnswersAt = Callable[[Read, int, int], Answers]
 class StoredSource:
     """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
 
-    def __init__(
-        self,
-        read: Read,
-        ledger: int,
-        close_time: int,
-        label: str,
-        answers: AnswersAt = StorageAnswers,
-    ) -> None:
+    def __init__(self, read: Read, ledger: int, close_time: int, label: str, answers: AnswersAt) -> None:
         """Args: what reads an entry, and of which ledger; the rules by which calls are answered."""
         self.asked: dict[bytes, None] = {}
         self.called: dict[str, None] = {}

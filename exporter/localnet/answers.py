@@ -10,10 +10,11 @@ from typing import Final, Protocol
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ARCHIVED, decode_contract_data, instance_key, variant_key
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import LedgerState
 from exporter.localnet.recording import RecordedAnswer, answer_key
+from exporter.protocols import storage_answers
 
 MIN_RESOURCE_FEE: Final = 50_000
 _RESOURCES: Final = struct.pack(">IIIq", 1_000_000, 1_000, 0, MIN_RESOURCE_FEE)
@@ -93,7 +94,7 @@ class PlayedAnswers:
         found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
         if found is not None:
             return Simulation(found.result, found.error, {key: instance})
-        rules = StorageAnswers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
+        rules = storage_answers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
         answer = rules.answer(call)
         footprint = {key: instance} | {key: chain.entry(key, ledger) for key in answer.footprint}
         if answer.error is None:

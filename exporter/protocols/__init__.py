@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS
+from exporter.ledger.contract_storage import RULES, StorageAnswers
+from exporter.ledger.stored_source import Read
 from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.alula import Alula
 from exporter.protocols.base import ProtocolModule
@@ -25,6 +27,12 @@ PROTOCOLS: dict[str, ProtocolModule] = {
 def accrual_rules() -> dict[str, AccrualRule]:
     """By name: how accruals are found and computed, of the protocols that say so."""
     return {name: module.accrual for name, module in PROTOCOLS.items() if module.accrual is not None}
+
+
+def storage_answers(read: Read, ledger: int, close_time: int) -> StorageAnswers:
+    """Answers calls of a ledger from its entries, by the rules of oracles and tokens and those of every protocol."""
+    own = (rule for module in PROTOCOLS.values() for rule in module.storage_rules)
+    return StorageAnswers(read, ledger, close_time, (*RULES, *own))
 
 
 def register(module: ProtocolModule, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:

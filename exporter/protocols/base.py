@@ -21,6 +21,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
+from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.accrual import AccrualRule
@@ -287,7 +288,8 @@ class ProtocolModule(ABC):
     ``statuses`` says in a sentence what each status of its markets means, ``pool_statuses`` what those of single pools
     do where the protocol has such. A price that is older than ``max_price_age``
     seconds is refused, and one of after the ledger unless ``takes_future_prices``. ``accrual`` is how its accruals are
-    found in the ledger's changes and compared with its math. ``market_names`` are names (symbols) that the storage of
+    found in the ledger's changes and compared with its math. ``storage_rules`` say what its own contracts answer, from
+    entries alone. ``market_names`` are names (symbols) that the storage of
     every market of the protocol has, and together no other contract's; by them a census finds markets whose code is
     unknown. With ``needs_record`` a contract that nobody named is a market only if a factory has a record of it.
     """
@@ -301,6 +303,7 @@ class ProtocolModule(ABC):
     without_price: ClassVar[WithoutPrice] = WithoutPrice()
     views: ClassVar[ProtocolViews] = ProtocolViews()
     accrual: ClassVar[AccrualRule | None] = None
+    storage_rules: ClassVar[Sequence[Rule]] = ()
     market_names: ClassVar[frozenset[str]] = frozenset()
     needs_record: ClassVar[bool] = False
 

@@ -11,6 +11,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.localnet.chain import Chain, Change, LedgerState
 from exporter.localnet.network import LocalNetwork
+from exporter.protocols import storage_answers
 from tests.host.blend_world import Player, World
 from tests.host.machine import USUAL_SETTINGS, LedgerInfo, Machine, Outcome
 
@@ -72,7 +73,7 @@ class HostSource(SnapshotSource):
     """A ledger snapshot file whose contracts can be called, as far as their code is in it."""
 
     def __init__(self, snapshot: LedgerSnapshot, machine: Machine) -> None:
-        super().__init__(snapshot)
+        super().__init__(snapshot, storage_answers)
         self._machine = machine
         load_snapshot(machine, snapshot)
 

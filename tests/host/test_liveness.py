@@ -27,6 +27,7 @@ from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.past.archive.checkpoint import CheckpointState
+from exporter.protocols import storage_answers
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.host.blend_world import POOL
 from tests.host.host_network import simulated
@@ -47,7 +48,7 @@ def asset(untouched: Machine) -> str:
 
 def read(snapshot: LedgerSnapshot, key: bytes) -> RawEntry | None:
     """What our reader says of a key."""
-    return asyncio.run(SnapshotSource(snapshot).read_entries([key]))[0].entries.get(key)
+    return asyncio.run(SnapshotSource(snapshot, storage_answers).read_entries([key]))[0].entries.get(key)
 
 
 def cut(untouched: Machine, state: CheckpointState, key: bytes, last: int) -> LedgerSnapshot:

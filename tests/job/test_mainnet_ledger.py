@@ -18,7 +18,7 @@ from exporter.discovery import candidates
 from exporter.ledger.oracles import Quote
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import Certificate, LedgerView, read_at_one_ledger
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.tables import MARKETS, POOLS
@@ -156,7 +156,7 @@ async def _read(snapshot: LedgerSnapshot, settings: Settings, network: Network) 
     async def program(view: LedgerView) -> ProtocolReading:
         return await PROTOCOLS["blend"].read(view, found, chosen)
 
-    reading = await read_at_one_ledger(SnapshotSource(snapshot), program)
+    reading = await read_at_one_ledger(SnapshotSource(snapshot, storage_answers), program)
     return reading.result, reading.certificate
 
 
@@ -169,7 +169,7 @@ def snapshot(mainnet_snapshot_path: Path) -> LedgerSnapshot:
 def tables_of(snapshot: LedgerSnapshot, settings: Settings | None = None, network: str = "mainnet") -> Tables:
     """The tables of the file at its own close time."""
     reading, certificate = asyncio.run(_read(snapshot, settings or Settings(), NETWORKS[network]))
-    close_time = asyncio.run(SnapshotSource(snapshot).close_time(certificate.ledger))
+    close_time = asyncio.run(SnapshotSource(snapshot, storage_answers).close_time(certificate.ledger))
     return compute([reading], BLEND, certificate.ledger, close_time)
 
 

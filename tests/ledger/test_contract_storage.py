@@ -11,16 +11,16 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
-from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.protocols import storage_answers
 from tests.entries import recorded_instance
 from tests.ledger.storage_rules.stored import LEDGER, NOW, UNKNOWN_CODE, Stored, by_name, stellar
-from tests.ledger.storage_rules.test_k2_oracle import BTC, FRESH, K2, PLAIN, with_adapter
 from tests.ledger.storage_rules.test_reflector import TOKEN as TOKEN_OF_K2
 from tests.protocols.made_ledger import account, contract
+from tests.protocols.test_k2_oracle_rule import BTC, FRESH, K2, PLAIN, with_adapter
 
 TOKEN = contract("a token")
 HOLDER = contract("a holder")
@@ -94,7 +94,7 @@ def test_an_answer_is_of_its_ledger() -> None:
 def test_mainnet_tokens(mainnet_snapshot_path: Path) -> None:
     """Every token of the mainnet snapshot file answers from its instance; its other contracts have no rule."""
     snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
-    answers = StorageAnswers(snapshot.entries.get, snapshot.ledger, NOW)
+    answers = storage_answers(snapshot.entries.get, snapshot.ledger, NOW)
     symbols, without = {}, 0
     for strkey, _ in snapshot.contract_instances():
         answer = answers.answer(ContractCall(strkey, "symbol"))
@@ -175,12 +175,12 @@ def test_damaged_entries_cost_a_call_at_most() -> None:
     cases = [*((state, now, call) for call in calls), *((with_adapter().entries, NOW, call) for call in k2)]
     random, failed = Random(1), Counter[str]()
     for state, now, call in cases:
-        looked_at = StorageAnswers(state.get, ledger, now).answer(call).footprint
+        looked_at = storage_answers(state.get, ledger, now).answer(call).footprint
         held = [key for key in looked_at if key in state and key[:4] == b"\0\0\0\6"]
         for _ in range(60):
             key = random.choice(held)
             damaged = state | {key: scrambled(state, key, random)}
-            answer = StorageAnswers(damaged.get, ledger, now).answer(call)
+            answer = storage_answers(damaged.get, ledger, now).answer(call)
             assert (answer.result is None) != (answer.error is None)
             failed[(answer.error or "answered").split(":")[0]] += 1
             assert "the rule failed" not in (answer.error or "")

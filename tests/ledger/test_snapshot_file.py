@@ -19,6 +19,7 @@ from exporter.ledger.codec.scval_encode import address, string, symbol, u64
 from exporter.ledger.codec.xdr_json import entry_data_to_json, ledger_key_to_json
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry
+from exporter.protocols import storage_answers
 
 POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
@@ -298,7 +299,7 @@ def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
 def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
     """Keys are read in answers of at most 200 distinct ones, all at the file's ledger; absent ones are left out."""
     snapshot = load(tmp_path, document(item("a"), item("b")))
-    source: LedgerSource = SnapshotSource(snapshot, label="the file")
+    source: LedgerSource = SnapshotSource(snapshot, storage_answers, label="the file")
     known = [entries.data_key(POOL, symbol(name)) for name in ("a", "b")]
     unknown = [entries.data_key(POOL, symbol(f"no_{number}")) for number in range(300)]
 
@@ -315,7 +316,7 @@ def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
 
 def test_a_source_knows_one_close_time_and_no_execution(tmp_path: Path) -> None:
     """The close time is that of the file's ledger only, and a call of what it does not hold gives an error."""
-    source: LedgerSource = SnapshotSource(load(tmp_path, document()))
+    source: LedgerSource = SnapshotSource(load(tmp_path, document()), storage_answers)
 
     assert LEDGER == asyncio.run(source.tip())
     assert 1_700_000_000 == asyncio.run(source.close_time(LEDGER))
@@ -341,7 +342,7 @@ def test_what_has_expired_is_seen_as_the_network_shows_it(
 ) -> None:
     """Where a file has true lives: expired temporary entries are absent, expired persistent ones archived."""
     key = entries.data_key(POOL, symbol("a"), durability)
-    source = SnapshotSource(load(tmp_path, document(item("a", live_until, durability))))
+    source = SnapshotSource(load(tmp_path, document(item("a", live_until, durability))), storage_answers)
 
     (answer,) = asyncio.run(source.read_entries([key]))
 

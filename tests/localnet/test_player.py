@@ -13,12 +13,12 @@ from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol
-from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from tests import recording
@@ -73,7 +73,7 @@ def test_recorded_answers_and_storage_rules_agree() -> None:
     """Where a call has a recorded answer and a rule of the exporter, both say the same."""
     network = RecordedNetwork()
     ledger, time = network.chain.latest, network.chain.close_time(network.chain.latest)
-    rules = StorageAnswers(lambda key: network.chain.entry(key, ledger), ledger, time)
+    rules = storage_answers(lambda key: network.chain.entry(key, ledger), ledger, time)
     compared = Counter[str]()
     for item in shipped().answers:
         call = ContractCall(item.contract, item.function, tuple(map(decode_scval, item.arguments)))

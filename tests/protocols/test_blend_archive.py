@@ -17,7 +17,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import compute
 from tests.judges import blend_judge
@@ -66,7 +66,7 @@ def read(snapshot: LedgerSnapshot) -> ProtocolReading:
     """The pool as our reader reads it."""
     reading = asyncio.run(
         read_at_one_ledger(
-            SnapshotSource(snapshot),
+            SnapshotSource(snapshot, storage_answers),
             lambda view: PROTOCOLS["blend"].read(view, [Candidate("blend", POOL, Origin.CONFIGURATION)], []),
         )
     )

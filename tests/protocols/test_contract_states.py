@@ -17,9 +17,9 @@ from exporter import exact
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import address, encode_scval
-from exporter.ledger.contract_storage import NOT_FROM_STORAGE, StorageAnswers
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import NoView, Row
 from exporter.protocols.k2 import math as k2_math
 from exporter.protocols.xoxno.layout import hub_asset
@@ -127,7 +127,7 @@ def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> Non
     """What the rules of known contracts say of tokens and K2's prices is what the contracts answered."""
     told = 0
     for state in states(real_data, protocol, every):
-        answers = StorageAnswers(state.entry, state.snapshot.ledger, state.snapshot.close_time)
+        answers = storage_answers(state.entry, state.snapshot.ledger, state.snapshot.close_time)
         for each in state.calls("calls"):
             answer = answers.answer(ContractCall(each.contract, each.function, each.arguments))
             if answer.error is None or not answer.error.startswith(NOT_FROM_STORAGE):

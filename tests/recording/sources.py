@@ -31,7 +31,7 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.recording import RecordedAnswer
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.protocols.contract_states import CANDIDATES, Answered, State, states
 from tests.protocols.made_ledger import Written, balance_at, entry, instance
@@ -81,7 +81,7 @@ def looked_at(
         stored = entries.get(key)
         return None if stored is None else seen_at(key, stored, ledger)
 
-    source = StoredSource(read, ledger, close_time, "source of a recording")
+    source = StoredSource(read, ledger, close_time, "source of a recording", storage_answers)
 
     async def program(view: LedgerView) -> ProtocolReading:
         return await PROTOCOLS[protocol].read(view, candidates, deployments)

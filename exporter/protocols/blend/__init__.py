@@ -15,7 +15,7 @@ import polars as pl
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule, WithoutPrice
-from exporter.protocols.blend import reader
+from exporter.protocols.blend import aggregator_rule, first_aggregator_rule, reader
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.math import project_pools, rate_curves
@@ -57,6 +57,7 @@ class Blend(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
     accrual = RULE
+    storage_rules = (aggregator_rule, first_aggregator_rule)
     needs_record = True
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.k2 import reader
+from exporter.protocols.k2 import oracle_rule, reader
 from exporter.protocols.k2.accrual import RULE
 from exporter.protocols.k2.math import project_pools
 from exporter.protocols.k2.views import K2Views
@@ -53,6 +53,7 @@ class K2(ProtocolModule):
     )
     views = K2Views()
     accrual = RULE
+    storage_rules = (oracle_rule,)
     market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.codec.scval import CONTRACT_INSTANCE, STELLAR_ASSET, WASM, ContractInstance, ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, string, symbol, vec
-from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
+from exporter.protocols import storage_answers
 
 LEDGER = 53_000_000
 NOW = 1_725_274_219
@@ -46,7 +46,7 @@ class Stored:
         self.entries[b"\0\0\0\7" + wasm_hash] = RawEntry(data, LEDGER, None)
 
     def ask(self, contract: str, function: str, *arguments: ScVal, now: int = NOW) -> SimulationAnswer:
-        return StorageAnswers(self.entries.get, LEDGER, now).answer(ContractCall(contract, function, arguments))
+        return storage_answers(self.entries.get, LEDGER, now).answer(ContractCall(contract, function, arguments))
 
     def value(self, contract: str, function: str, *arguments: ScVal, now: int = NOW) -> ScVal:
         answer = self.ask(contract, function, *arguments, now=now)

@@ -11,12 +11,12 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY, decode_contract_data, instance_of
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID, i128, string, struct_map, symbol, u32, u64, vec
-from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import price_data
 from exporter.ledger.storage_rules.reflector import RELEASES
 from exporter.past.lake.close_meta import walk
 from exporter.past.lake.replay import ReplayedState
+from exporter.protocols import storage_answers
 from tests.ledger.storage_rules.stored import NOW, Stored, by_string, other, stellar
 from tests.past.lake.real_ledgers import meta_of
 from tests.protocols.made_ledger import contract
@@ -189,7 +189,7 @@ def real_state(real_data: Path) -> ReplayedState:
 
 def test_mainnet_prices(real_state: ReplayedState) -> None:
     """Mainnet's oracle has a price for nine of its ten assets, as it wrote them in that very ledger."""
-    answers = StorageAnswers(real_state.entry, 53_312_000, 1_725_274_219)
+    answers = storage_answers(real_state.entry, 53_312_000, 1_725_274_219)
     listed = answers.answer(ContractCall(REAL_ORACLE, "assets")).result
     assert listed is not None
     prices = {}
@@ -227,7 +227,7 @@ def test_the_same_as_mainnet_code(real_state: ReplayedState, real_data: Path) ->
     compared = 0
     for asset in storage[INSTANCE, string("assets")][1]:
         for now in (last - 1, last, last + 359, last + 360, last + 361, last + 599, last + 600):
-            answers = StorageAnswers(real_state.entry, 53_312_000, now)
+            answers = storage_answers(real_state.entry, 53_312_000, now)
             for function, *arguments in (
                 ("lastprice", asset),
                 ("price", asset, u64(now)),

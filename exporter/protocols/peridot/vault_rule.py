@@ -27,7 +27,9 @@ _MARKS: Final = ("UnderlyingToken", "BorrowIndex", "TotalBorrowed", "LastUpdateT
 
 
 def recognises(host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract has the entries that every vault has."""
+    """Whether a contract has the entries that every vault has, and its instance nothing but a receipt token's."""
+    if contract.storage and not any(vec(symbol(name)) in contract.storage for name in ("Meta", "TotalSupply")):
+        return False
     return all(host.data(contract.address, vec(symbol(name))) is not None for name in _MARKS)
 
 
