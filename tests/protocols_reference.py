@@ -15,12 +15,7 @@ INTRODUCTION = """\
 # Protocols
 
 After reading this page you know what each protocol's numbers mean. `scripts/docs` writes it from the protocol modules.
-`/v1/protocols` says the same, with what the run found, every known address with its source, and what is left out on
-purpose, with the reason.
-
-Amounts are base units of the token; utilization is borrowed divided by supplied; the value is supplied and plain
-collateral, times the price. Protocols differ in how a yield follows from the annual rate, when rates and totals are
-accrued, and whether the protocol's own share is part of what is supplied.
+`/v1/protocols` also has what the run found, every known address with its source, and what is left out, with the reason.
 """
 
 
@@ -34,8 +29,13 @@ def _protocols() -> Iterator[str]:
         about = module.coverage
         yield f"## {about.title} (`{name}`)\n"
         yield f"- Market: {about.structure}"
-        yield f"- `supply_apy_bps`: {about.supply_yield} (`{about.supply_compounding}`)"
-        yield f"- `borrow_apy_bps`: {about.borrow_yield} (`{about.borrow_compounding}`)"
+        supply = f"{about.supply_yield} (`{about.supply_compounding}`)"
+        borrow = f"{about.borrow_yield} (`{about.borrow_compounding}`)"
+        if supply == borrow:
+            yield f"- `supply_apy_bps`, `borrow_apy_bps`: {supply}"
+        else:
+            yield f"- `supply_apy_bps`: {supply}"
+            yield f"- `borrow_apy_bps`: {borrow}"
         yield f"- A year has {about.year_seconds:,} s. Rates: {about.rates}"
         yield f"- Totals: {about.totals}"
         yield f"- Prices: {about.prices}"
