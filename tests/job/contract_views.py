@@ -15,8 +15,8 @@ from exporter.localnet.chain import LedgerState
 from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
-from tests.judges import alula_judge
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
+from tests.protocols import alula_judge
 
 ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"

@@ -18,7 +18,7 @@ from exporter.errors import ExactOverflowError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import VOID
 from exporter.protocols.alula import math
-from tests.judges import alula_judge as judge
+from tests.protocols import alula_judge as judge
 from tests.protocols.alula_chain import CURVE, AlulaLedger, candidate, pool
 from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one
 from tests.protocols.made_ledger import NOW, Raw

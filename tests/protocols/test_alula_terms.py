@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import i128, u32, u64
 from exporter.protocols.alula import terms
-from tests.judges import alula_judge as judge
+from tests.protocols import alula_judge as judge
 from tests.protocols.alula_chain import AlulaLedger, candidate, pool, pool_config
 from tests.protocols.judged import OPERATIONS
 from tests.protocols.made_ledger import NOW, struct_of

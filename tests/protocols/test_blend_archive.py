@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter.ledger.oracles import Quote
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.archive.archive_files import FolderFiles
@@ -20,9 +19,7 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import compute
-from tests.judges import blend_judge
 from tests.past.archive.archive_snapshot import archive_snapshot
-from tests.protocols.test_blend_terms import assert_the_most
 
 NATIVE = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC"
 USDC = "CAQCFVLOBK5GIULPNZRGATJJMIZL5BSP7X5YJVMGCPTUEPFM4AVSRCJU"
@@ -131,28 +128,6 @@ def test_interest_as_the_deployed_contract_stored_it(
     assert {name: stored[name] for name in STORED_AS} == {name: published[of] for name, of in STORED_AS.items()}
     moved = {name for name in STORED_AS if stored[name] != before_it[name]}
     assert moved >= {"b_rate", "d_rate", "backstop_credit"}  # the modifier of native stood at its target
-
-
-@pytest.mark.parametrize("checkpoint", [575, 895, 959, 10047])
-def test_terms_of_reserves_that_people_used(archive: HistoryArchive, facts: dict[str, Any], checkpoint: int) -> None:
-    """What is available passes the contract's tests on the real state, and one base unit more does not."""
-    reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
-    time = max(value for value in reading.columns["last_time"] if isinstance(value, int))
-    oracle = reading.markets[0].oracle
-    assert oracle is not None
-    # Without the oracle's entries it would not be known whether anybody can borrow.
-    reading.quotes = {
-        (oracle, reserve["asset"]): Quote(oracle, reserve["asset"], 7, 10**7, time) for reserve in facts["reserves"]
-    }
-
-    tables = compute([reading], PROTOCOLS, checkpoint, time)
-
-    raw = {row["pool"]: row for row in pl.DataFrame(reading.columns).rows(named=True)}
-    for row in tables.pools.rows(named=True):
-        reserve = raw[row["pool"]]
-        assert_the_most(reserve | blend_judge.accrue(reserve, time), row)
-        assert (True, True, "enabled") == (row["can_supply"], row["can_borrow"], row["pool_status"])
-        assert row["available_to_withdraw"] < row["total_supplied"] or row["total_borrowed"] == 0
 
 
 def test_backstop(archive: HistoryArchive, facts: dict[str, Any]) -> None:

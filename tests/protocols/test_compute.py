@@ -21,7 +21,6 @@ from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_valu
 from exporter.render.assets_pages import check_pools
 from exporter.render.run_documents import check_markets
 from exporter.tables import GATES, MARKETS, POOLS, PROTOCOL_COLUMNS, TERMS
-from tests.judges import blend_judge as judge
 from tests.protocols.blend_chain import (
     BlendLedger,
     candidate,
@@ -168,30 +167,6 @@ class TestBounds:
         assert (2**53 - 1, 2**53 - 1) == (row["borrow_apy_bps"], row["supply_apy_bps"])
         assert before.filter(pl.col("symbol") == "XLM")["total_supplied"].item() <= row["total_supplied"]
         assert before.filter(pl.col("symbol") == "USDC").equals(tables.pools.filter(pl.col("symbol") == "USDC"))
-
-    def test_fully_lent_v1_reserve_at_the_highest_modifier(self) -> None:
-        """Eight weeks in which a v1 reserve is fully lent, with a curve that mainnet has, reach such yields.
-
-        What is lent passes what is supplied by the backstop's part of the interest, and v1 has no cap.
-        """
-        curve = {"util": 5_000_000, "r_base": 100_000, "r_one": 500_000, "r_two": 5_000_000, "r_three": 50_000_000}
-        state = {"b_rate": 10**9, "b_supply": 10**13, "d_rate": 10**9, "d_supply": 10**13, "ir_mod": 10**10}
-        state |= {"backstop_credit": 0, "last_time": NOW - 57 * DAY}
-        constant = curve | {"generation": "v1", "reactivity": 20, "bstop_rate": 2_000_000}
-        for day in range(56, 0, -1):
-            state |= judge.accrue(state | constant, NOW - day * DAY) | {"last_time": NOW - day * DAY}
-        ledger = BlendLedger()
-        ledger.add_market("A", "v1", ["XLM"])
-        ledger.replace(reserve_config("A", "XLM", "v1", **curve), reserve_data("A", "XLM", "v1", **state))
-        tables = ledger.compute([candidate("A")])
-        expected = judge.project(state | constant, NOW)
-
-        assert [] == tables.unread
-        assert {"borrow_apy_bps", "comparable_borrow_apy_bps", "comparable_supply_apy_bps", "total_supply_apy_bps"} == {
-            item.field for item in tables.bounded
-        }
-        for name in ("total_supplied", "total_borrowed", "utilization_bps", "borrow_apy_bps", "supply_apy_bps"):
-            assert [expected[name]] == tables.pools[name].to_list()
 
     def test_utilization_that_128_bits_do_not_hold(self) -> None:
         """A v2 reserve that owes 10^37 and has one base unit is read: the contract caps what it computes with."""

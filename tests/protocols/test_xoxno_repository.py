@@ -25,9 +25,7 @@ from exporter.ledger.source import RawEntry
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.entries import recorded
-from tests.judges import xoxno_judge as judge
-from tests.protocols.made_ledger import NOW, contract
-from tests.protocols.test_xoxno_math import EMPTY, at
+from tests.protocols.made_ledger import contract
 from tests.protocols.xoxno_ledger import UNUSABLE
 
 VARIABLE = "EXPORTER_XOXNO_REPOSITORY"
@@ -96,7 +94,7 @@ def operations(xoxno_repository: Path, function: str) -> Iterator[dict[str, Any]
 
 
 def test_parameters_that_ran(xoxno_repository: Path) -> None:
-    """Parameters of hub markets that were made on testnet decode to their numbers; curve and yields are the judge's."""
+    """Parameters of hub markets that were made on testnet decode to their numbers."""
     count = 0
     for operation in operations(xoxno_repository, "create_liquidity_pool"):
         hub, token, parameters = (scval_from_json(item) for item in operation["args"])
@@ -110,12 +108,8 @@ def test_parameters_that_ran(xoxno_repository: Path) -> None:
             for item in operation["args"][2]["map"]
             if item["key"]["symbol"] in decoded.numbers
         }
-        pool = EMPTY | decoded.numbers
         assert given == decoded.numbers
         assert token[1] == decoded.token
-        for lent in (0, 1, 30, 55, 80, 89, 95, 100):
-            lively = pool | {"supplied": 10**30, "borrowed": lent * 10**28}
-            assert judge.project(lively, NOW + 90_000).items() <= at(lively, NOW + 90_000).items()
         count += 1
     assert count >= 20
 

@@ -70,7 +70,7 @@ PARAMETERS: dict[str, int] = {
 """The rates and utilizations of its parameters."""
 
 JUDGED: dict[str, int] = PARAMETERS | STATE | {"asset_decimals": 7, "reserve_factor": 1_500}
-"""The pool of `parameters` and `state`, as the judge takes it."""
+"""The pool of `parameters` and `state`, as columns."""
 
 ALLOWED: dict[str, bool | int] = {
     "is_collateralizable": True,

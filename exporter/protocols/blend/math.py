@@ -1,9 +1,8 @@
 """Blend's interest math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.exact`;
-tests/judges/blend_judge.py holds the same ones for a single reserve in plain Python. Both contract generations are
-computed in one
-frame: they differ in the scale of the rates (R), the scale of the rate modifier (M) and the cap of the utilization.
+The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.exact`. Both
+contract generations are computed in one frame: they differ in the scale of the rates (R), the scale of the rate
+modifier (M) and the cap of the utilization.
 
 Scales: utilization, rates a year and every configured factor have 7 decimals in both generations (S7); b_rate and
 d_rate have 9 (v1) or 12 (v2); ir_mod has 9 (v1) or 7 (v2); supplies, credit and totals are token base units.

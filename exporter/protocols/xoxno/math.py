@@ -1,7 +1,6 @@
 """XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
 
-The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`;
-tests/judges/xoxno_judge.py holds the same ones for a single hub market in plain Python.
+The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`.
 
 Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
 is RAY as well. `cash` and what is published of the totals are token base units, the reserve factor is basis points,

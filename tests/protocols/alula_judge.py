@@ -10,11 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from tests.judges import ce, fl, i128
-
 BPS = 10_000
 S = 10**18
 YEAR = 31_556_926
+
+
+def i128(value: int) -> int:
+    """A value that the contract keeps, in signed 128 bits."""
+    if not -(2**127) <= value < 2**127:
+        raise OverflowError("does not fit into signed 128 bits")
+    return value
+
+
+def fl(numerator: int, denominator: int) -> int:
+    """Rounded down."""
+    return i128(numerator // denominator)
+
+
+def ce(numerator: int, denominator: int) -> int:
+    """Rounded up."""
+    return i128(-(-numerator // denominator))
 
 
 # Utilization
