@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from exporter.deployments import app_url
 from exporter.render.site.text import (
     NAME_LENGTH,
     NOTHING,
@@ -137,15 +138,27 @@ def pool_gates(pool: Mapping[str, Any]) -> str:
     return gates(pool["can_supply"], pool["can_borrow"], said[:TITLE_LENGTH])
 
 
+def label(text: str) -> str:
+    """What distinguishes a pool or token from others of its name, after the name; nothing where there is none."""
+    return text and f' <span class="id">{text}</span>'
+
+
+def open_in(pool: Mapping[str, Any], network: str, title: str) -> str:
+    """A link to the pool in the app of its protocol, with this title, if one is known on this network."""
+    url = app_url(network, pool["protocol"], pool["market"], pool["pool"])
+    return f'<a class="out" href="{url}" rel="external">Open in {escaped(title)}</a>' if url else ""
+
+
 def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
     """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token, which it then leaves out."""
     state = pool_gates(pool)
+    own = label(pool["pool_label"])
     protocol = f' <span class="quiet minor">{escaped(words(pool["protocol"]))}</span>'
     link = f'<a href="{root}pools/{pool["market"]}/{pool["pool"]}.html">'
     if by == "token":
-        head = f"{link}{name(pool['market_name'])}</a>{protocol} {state}"
+        head = f"{link}{name(pool['market_name'])}</a>{own}{protocol} {state}"
     else:
-        head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a> {state}"
+        head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a>{own}{label(pool['token_label'])} {state}"
     supplied, borrowed, reason = pool["supplied_usd_cents"], pool["borrowed_usd_cents"], pool["price_reason"]
     market = ""
     if by == "pool":

@@ -19,6 +19,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables
 from exporter.render.site import pool_terms
+from exporter.render.site.cells import open_in
 from exporter.render.site.charts import (
     BUCKET_WORDS,
     COUNT,
@@ -40,8 +41,10 @@ from exporter.render.site.rows import (
     PoolRows,
     Row,
     best_of,
+    full_name,
     market_rows,
     pages_of,
+    with_names,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, Pieces, environment, snippets, static_files
 from exporter.render.site.text import Symbols, compounded, harmless, named, not_mainnet
@@ -89,13 +92,16 @@ def render_site(facts: SiteFacts) -> Iterator[RenderedFile]:
 class _Site:
     facts: SiteFacts
     common: dict[str, Any] = field(init=False)
-    symbols: Symbols = field(init=False)
+    pools: pl.DataFrame = field(init=False)
+    titles: dict[str, str] = field(init=False)
     frames: dict[tuple[str, str, str], Markup] = field(default_factory=dict)
     pool_pieces: dict[PoolShape, Pieces] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tables = self.facts.tables
-        self.symbols = Symbols(self.facts.network)
+        symbols = Symbols(self.facts.network)
+        self.pools = with_names(tables.pools, symbols)
+        self.titles = {item.protocol: item.title for item in self.facts.coverage.data}
         self.common = {
             "ledger": tables.ledger,
             "closed": timestamp(tables.close_time),
@@ -103,14 +109,14 @@ class _Site:
             "least_value": LEAST_VALUE,
             "network_name": network_of(self.facts.network).name,
             "elsewhere": not_mainnet(self.facts.network),
-            "native": self.symbols.native or "",
+            "native": symbols.native or "",
             "explorer": _EXPLORERS.get(network_of(self.facts.network).name),
         }
 
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
         tables = self.facts.tables
-        markets, pools = market_rows(tables), PoolRows(tables, self.symbols, self.facts.means)
+        markets, pools = market_rows(tables), PoolRows(self.pools, self.facts.means)
         tokens: list[Best] = []
         trends = Trends(self.facts.series, tables.pools)
 
@@ -159,6 +165,7 @@ class _Site:
             **drawn,
             counts=self._counts(),
             tokens=tokens,
+            open_in=self._open_in,
             offers={
                 side: [(token, pool) for token in tokens if (pool := getattr(token, side)) is not None][:TOP_TOKENS]
                 for side in SIDES
@@ -188,6 +195,10 @@ class _Site:
             self.frames[name] = Markup(template.render(self.common, root=root, key=name[2]).rstrip("\n"))
         return self.frames[name]
 
+    def _open_in(self, pool: Mapping[str, Any]) -> Markup:
+        title = self.titles[pool["protocol"]]
+        return Markup(open_in(pool, self.common["network_name"], title))
+
     def _list(self, name: str, rows: Sequence[Any]) -> Iterator[RenderedFile]:
         for page in pages_of(rows, name):
             yield self._page(page.key, name, page=page)
@@ -215,11 +226,9 @@ class _Site:
         wanted = {(item.market, item.pool) for item in tables.unpriced}
         wanted |= {(item.market, item.pool) for item in tables.bounded}
         symbols = {
-            (market, pool): self.symbols.of(symbol, token)
-            for market, pool, symbol, token in tables.pools.select(
-                "market", "pool", "symbol", "token_address"
-            ).iter_rows()
-            if (market, pool) in wanted
+            (pool["market"], pool["pool"]): full_name(pool)
+            for pool in self.pools.select("market", "pool", "symbol", "pool_label", "token_label").iter_rows(named=True)
+            if (pool["market"], pool["pool"]) in wanted
         }
         return {
             "unread": [
@@ -243,9 +252,8 @@ class _Site:
         coverage = {item.protocol: item for item in self.facts.coverage.data}
         curves = chain.from_iterable(_curves(part, tables.parameters) for part in tables.pools.iter_slices(1_000))
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
-        rows = zip(tables.pools.iter_rows(named=True), times, curves, trends.of_pools(), strict=True)
+        rows = zip(self.pools.iter_rows(named=True), times, curves, trends.of_pools(), strict=True)
         for row, price_time, own_curve, trend in rows:
-            row["symbol"] = self.symbols.of(row["symbol"], row["token_address"])
             place = row["market"], row["pool"]
             about = coverage[row["protocol"]]
             more = {
@@ -259,6 +267,7 @@ class _Site:
                 tables.parameters.get(place, ()),
                 _pool_charts(trend),
                 more,
+                app=self._open_in(row),
                 listed=tables.spokes.get(place),
                 curve=own_curve,
             )
@@ -280,7 +289,7 @@ class _Site:
         without_pools = ((name, list[Row]()) for name in named_markets if name not in read)
         for name, pools in chain(pool_rows.grouped("market"), without_pools):
             market = named_markets[name]
-            labels = {(pool["market"], pool["pool"]): pool["symbol"] for pool in pools}
+            labels = {(pool["market"], pool["pool"]): full_name(pool) for pool in pools}
             insured = backstops.get(name)
             yield from self._group_pages(
                 f"markets/{name}",
@@ -299,7 +308,9 @@ class _Site:
         for address, pools in pool_rows.grouped("token_address"):
             known = self.facts.tables.tokens.get(address)
             token = best_of(address, None if known is None else known.issuer, pools)
-            labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in pools}
+            labels = {
+                (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in pools
+            }
             name = f"tokens/{address}"
             yield token, self._group_pages(name, "token", pools, trends.get(address), labels, token=token)
 

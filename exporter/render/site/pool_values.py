@@ -24,6 +24,7 @@ class PoolShape(NamedTuple):
     oracle: bool
     own_pool: bool
     code: bool
+    app: bool
     charts: bool
     parameters: bool
     spokes: bool
@@ -38,6 +39,7 @@ def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
         oracle=bool(row["oracle"]),
         own_pool=row["pool"] != row["token_address"],
         code=bool(row["wasm_hash"]),
+        app=bool(values["app"]),
         charts=bool(values["table"]),
         parameters=bool(values["parameters"]),
         spokes=bool(values["spokes"]),
@@ -51,6 +53,7 @@ def pool_values(
     charts: Sequence[Markup],
     more: Mapping[str, str],
     *,
+    app: str,
     listed: str | None,
     curve: Markup,
 ) -> dict[str, str]:
@@ -61,9 +64,11 @@ def pool_values(
         parameters: of its rate model.
         charts: the three charts and their table, or nothing.
         more: values that many pools share, in plain text.
+        app: a link to it in the app of its protocol, or nothing.
         listed: the JSON of its spokes, if it has any.
         curve: its utilization curve, or nothing.
     """
+    labels = "".join(f" {label}" for label in (row["pool_label"], row["token_label"]) if label)
     decimals, symbol, market = row["decimals"], row["symbol"], row["market_name"]
     reason, cents, price = row["price_reason"], row["tvl_usd_cents"], row["oracle_price_usd"]
     apr, index = row["apr_decimals"], row["index_decimals"]
@@ -72,7 +77,7 @@ def pool_values(
         "market": row["market"],
         "pool": row["pool"],
         "token": row["token_address"],
-        "short_symbol": text.cut(symbol, 14),
+        "short_symbol": text.cut(symbol, 14) + labels,
         "short_market": text.cut(market),
         "protocol": text.words(row["protocol"]),
         "version": text.harmless(row["version"]),
@@ -110,7 +115,8 @@ def pool_values(
     escaped = text.escaped("\0".join(plain.values())).split("\0")  # all at once; no text has a NUL in it
     return dict(zip(plain, escaped, strict=True)) | {
         "symbol": cells.name(symbol, text.SYMBOL_LENGTH),
-        "long_symbol": cells.name(symbol, 24),
+        "long_symbol": cells.name(symbol, 24) + cells.label(labels.strip()),
+        "app": app,
         "market_name": cells.name(market),
         "long_market": cells.name(market, 40),
         "status": cells.status(row["market_status"]),

@@ -52,6 +52,8 @@ _POOL_COLUMNS = (
     "mean_borrow_apy_bps_7d",
     *(f"{side}_rank_bps" for side in SIDES),
     *(f"no_{side}" for side in SIDES),
+    "pool_label",
+    "token_label",
 )
 
 Row = dict[str, Any]
@@ -62,11 +64,13 @@ _Item = TypeVar("_Item")
 class Best:
     """A token, with the issuer of a classic asset: its value in all pools, and the best pools to lend and to borrow.
 
-    Where none counts, ``no_supply`` and ``no_borrow`` say why in a few words.
+    ``shared`` is whether another token has the same symbol. Where no pool counts, ``no_supply`` and ``no_borrow`` say
+    why in a few words.
     """
 
     address: str
     symbol: str
+    shared: bool
     issuer: str | None
     pool_count: int
     tvl_usd_cents: int | None
@@ -91,16 +95,41 @@ def market_rows(tables: Tables) -> list[Row]:
     return by_value(tables.markets.join(sums, on="market", how="left", maintain_order="left").iter_rows(named=True))
 
 
-class PoolRows:
-    """The rows of all pools that were read, each with its symbol as people know it; few at a time are objects."""
+def with_names(pools: pl.DataFrame, symbols: Symbols) -> pl.DataFrame:
+    """The pools frame with symbols as people know them, and labels for those with equal symbols.
 
-    def __init__(self, tables: Tables, symbols: Symbols, means: Mapping[str, Sequence[int | None]]) -> None:
-        known = [symbols.of(*row) for row in tables.pools.select("symbol", "token_address").iter_rows()]
+    ``pool_label`` is the hub or the short id of a pool where its market has several of the token, ``token_label`` the
+    short contract id where two tokens have the symbol; they are empty for all others.
+    """
+    known = [symbols.of(*row) for row in pools.select("symbol", "token_address").iter_rows()]
+    id_of_pool, id_of_token = (
+        pl.concat_str(pl.col(name).str.head(4), pl.lit("…"), pl.col(name).str.tail(4))
+        for name in ("pool", "token_address")
+    )
+    hub = pl.when(pl.col("pool").str.contains("-")).then("hub " + pl.col("pool").str.split("-").list.first())
+    twice = pl.len().over("market", "token_address") > 1
+    shared = pl.col("token_address").n_unique().over("symbol") > 1
+    return pools.with_columns(pl.Series("symbol", known, pl.String())).with_columns(
+        pl.when(twice).then(hub.otherwise(id_of_pool)).otherwise(pl.lit("")).alias("pool_label"),
+        pl.when(shared).then(id_of_token).otherwise(pl.lit("")).alias("token_label"),
+    )
+
+
+def full_name(pool: Row) -> str:
+    """A pool's symbol with its labels, as text: ``USDC hub 1``."""
+    return " ".join(filter(None, (pool["symbol"], pool["pool_label"], pool["token_label"])))
+
+
+class PoolRows:
+    """The rows of all pools that were read, of a frame `with_names`; few at a time are objects."""
+
+    def __init__(self, pools: pl.DataFrame, means: Mapping[str, Sequence[int | None]]) -> None:
         of_week = (
-            pl.Series(name, means.get(name, [None] * len(known)), pl.Int64()) for name in _POOL_COLUMNS if "_7d" in name
+            pl.Series(name, means.get(name, [None] * pools.height), pl.Int64())
+            for name in _POOL_COLUMNS
+            if "_7d" in name
         )
-        ranked = with_ranks(tables.pools.with_columns(of_week)).select(_POOL_COLUMNS)
-        self._pools = ranked.with_columns(pl.Series("symbol", known, pl.String()))
+        self._pools = with_ranks(pools.with_columns(of_week)).select(_POOL_COLUMNS)
 
     def by_value(self) -> _RowsByValue:
         """All of them, by value."""
@@ -150,6 +179,7 @@ def best_of(address: str, issuer: str | None, pools: Sequence[Row]) -> Best:
     return Best(
         address=address,
         symbol=pools[0]["symbol"],
+        shared=bool(pools[0]["token_label"]),
         issuer=issuer,
         pool_count=len(pools),
         tvl_usd_cents=sum(values) if values else None,

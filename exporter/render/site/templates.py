@@ -24,6 +24,7 @@ _CELLS = (
     cells.debt,
     cells.fact,
     cells.figure,
+    cells.label,
     cells.lend,
     cells.mean,
     cells.money,

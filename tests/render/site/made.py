@@ -125,8 +125,8 @@ def big_tables(markets: int, pools: int, tokens: int = 50) -> Tables:
         pool_row(
             number % markets,
             number,
-            token_address=contract(5_000 + number % tokens),
-            symbol=f"TOK{number % tokens}",
+            token_address=contract(5_000 + (number + number // markets) % tokens),
+            symbol=f"TOK{(number + number // markets) % tokens}",
             supply_apy_bps=number % 3000,
             borrow_apy_bps=number % 4000,
             utilization_bps=number % 10_000,

@@ -33,6 +33,7 @@ from tests.render.site.made import (
 )
 
 MAX_PAGE_BYTES = 100_000
+POOL = f"pools/{contract(100)}/{contract(10_000)}.html"
 HOSTILE = '"><script>alert(1)</script><a href="javascript:alert(1)">\u202e' + "x" * 500
 
 
@@ -84,6 +85,41 @@ def test_contracts_lead_to_the_explorer(network: str, part: str | None) -> None:
     ):
         assert (part is not None) == (f'href="https://stellar.expert/explorer/{part}/contract/{address}"' in site[key])
     assert part is not None or not [text for text in site.values() if "stellar.expert" in text]
+
+
+@pytest.mark.parametrize(("network", "shown"), [("mainnet", True), ("local", False)])
+def test_pools_lead_to_the_app_of_their_protocol(network: str, shown: bool) -> None:
+    """Where the app is known, the best pools and the page of a pool have a link to it; elsewhere there is none."""
+    site = site_of(tables_of([pool_row(0, 0)]), network=NETWORKS[network].passphrase)
+    link = f'href="https://mainnet.blend.capital/dashboard/?poolId={contract(100)}" rel="external">Open in Blend</a>'
+
+    assert [2, 1] == [site[key].count(link) for key in ("index.html", POOL)] or not shown
+    assert shown == ("Open in" in "".join(site.values()))
+
+
+def test_equal_symbols_have_labels() -> None:
+    """Two hubs of a token in one market, and two tokens of one symbol, are distinguished wherever they are named."""
+    token, other = contract(10_000), contract(10_001)
+    hubs = [pool_row(0, 0, symbol="USDC") | {"pool": f"{hub}-{token}"} for hub in (1, 2)]
+    shared = pool_row(1, 1, symbol="USDC", **unpriced())
+    site = site_of(tables := tables_of([*hubs, shared, pool_row(1, 2, symbol="XLM")]), series_of(tables, 2))
+    ids = [f"{address[:4]}…{address[-4:]}" for address in (token, other)]
+
+    for key, labels in {
+        "pools.html": [f"USDC hub 1 {ids[0]} open", f"USDC hub 2 {ids[0]} open", "XLM open", f"USDC {ids[1]} open"],
+        f"markets/{contract(100)}.html": [f"USDC hub 1 {ids[0]} open", f"USDC hub 2 {ids[0]} open"],
+        f"tokens/{token}.html": ["Market 0 hub 1 blend open", "Market 0 hub 2 blend open"],
+    }.items():
+        heads = re.findall(r'<th scope="row"><a.*?</th>', site[key])
+        assert labels == [Page(head).text for head in heads], key
+    assert (
+        f"USDC hub 2 {ids[0]} in Market 0"
+        in re.findall("<title>(.*?)</title>", site[f"pools/{contract(100)}/2-{token}.html"])[0]
+    )
+    assert f"<bdi>USDC hub 1 {ids[0]}</bdi>" in site[f"markets/{contract(100)}.html"]
+    assert f"USDC {ids[1]}" in Page(site["problems.html"]).text
+    chips = re.findall(r'<li><a href="tokens/.*?</li>', site["index.html"])
+    assert {f"USDC {ids[0]}", f"USDC {ids[1]}", "XLM"} == {Page(chip).text for chip in chips}
 
 
 def test_pages_have_what_assistive_technology_needs(site: dict[str, str]) -> None:
