@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from exporter.tables import COLUMNS
+from exporter.tables import COLUMNS, Column
 
 PAGE = Path(__file__).parent.parent / "docs" / "history.md"
 _TABLE = re.compile(r"(?<=^\| column \| type \| meaning \|\n\|---\|---\|---\|\n)(\|.*\n)+", re.MULTILINE)
@@ -13,13 +13,16 @@ _TABLE = re.compile(r"(?<=^\| column \| type \| meaning \|\n\|---\|---\|---\|\n)
 
 def written(page: str) -> str:
     """The page with the table as the columns have it."""
-    rows = (
-        f"| `{column.name}` | {column.type}{'?' if column.nullable else ''} | {column.meaning} |\n"
-        for column in COLUMNS
-    )
-    text, count = _TABLE.subn(lambda _: "".join(rows), page)
+    text, count = _TABLE.subn(lambda _: "".join(map(_row, COLUMNS)), page)
     assert 1 == count
     return text
+
+
+def _row(column: Column) -> str:
+    meaning = column.meaning.replace(", in token base units", "").replace(", floor to basis points", "")
+    short = meaning.replace("; null without a valid price", "")
+    null = ("?" if meaning == short else "??") if column.nullable else ""
+    return f"| `{column.name}` | {column.type}{null} | {short} |\n"
 
 
 if __name__ == "__main__":
