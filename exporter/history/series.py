@@ -146,6 +146,12 @@ class Series:
         return found
 
     @property
+    def pools_first_seen(self) -> dict[Place, int]:
+        """The lowest ledger of each pool."""
+        rows = self.pools.get("begun").select("market", "pool", "observed_ledger").iter_rows()
+        return {(market, pool): ledger for market, pool, ledger in rows}
+
+    @property
     def first_seen(self) -> dict[str, int]:
         """The lowest ledger of each token."""
         tokens = self.pools.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())

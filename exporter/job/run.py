@@ -717,7 +717,7 @@ def render(
     yield from series.heads(kept)
     means = Means()
     periods = means.noted(periods_of(series.pools, tables.close_time, tables.pools))
-    yield from render_details(tables, PROTOCOLS, periods)
+    yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
     yield from render_overview(tables, series.first_seen)
     rows = flat_rows(tables, means)
     yield from render_pool_lists(rows, PROTOCOLS)

@@ -305,6 +305,8 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
     unread = {(item.market, item.pool) for item in tables.unread}
     totals = exact.group_totals(tables.pools["market"], tables.pools["tvl_usd_cents"])
     tvl = dict(totals.iter_rows())
+    priced = tables.pools.filter(pl.col("supplied_usd_cents").is_not_null())
+    own = {market: rows for (market,), rows in priced.partition_by("market", as_dict=True).items()}
     markets = sorted((market for reading in readings for market in reading.markets), key=lambda market: market.address)
     columns: dict[str, list[object]] = {
         "market": [market.address for market in markets],
@@ -319,5 +321,30 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
         "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
         "tvl_usd_cents": [tvl.get(market.address) for market in markets],
         "observed_ledger": [tables.ledger] * len(markets),
+        **{
+            f"{side}_usd_cents": [_sum(own.get(market.address), f"{side}_usd_cents") for market in markets]
+            for side in ("supplied", "borrowed")
+        },
+        **{
+            f"mean_{rate}_apy_bps": [_mean(own.get(market.address), f"{rate}_apy_bps", weight) for market in markets]
+            for rate, weight in _MEANS.items()
+        },
     }
     return exact.frame(columns, MARKETS)
+
+
+_MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}
+"""The yields of a market's pools of which there is a mean, with their weights."""
+
+
+def _sum(pools: pl.DataFrame | None, column: str) -> int | None:
+    """The sum over the priced pools of a market; None where there is none, and where it has more than 38 digits."""
+    total = None if pools is None else sum(pools[column].to_list())
+    return total if total is None or total <= MAX_DECIMAL else None
+
+
+def _mean(pools: pl.DataFrame | None, rate: str, weight: str) -> int | None:
+    """The weighted mean over them, rounded down; None where the weights are 0."""
+    rows = [] if pools is None else pools.select(rate, weight).rows()
+    whole = sum(weight for _, weight in rows)
+    return sum(rate * weight for rate, weight in rows) // whole if whole else None

@@ -207,6 +207,8 @@ VALUES = {
     "available_usd_cents": ("available_to_withdraw",),
     "available_to_supply_usd_cents": ("available_to_supply",),
     "available_to_borrow_usd_cents": ("available_to_borrow",),
+    "supply_cap_usd_cents": ("supply_cap",),
+    "borrow_cap_usd_cents": ("borrow_cap",),
 }
 """The amounts whose sum each value is of."""
 

@@ -148,11 +148,15 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 
 def render_details(
-    tables: Tables, modules: Mapping[str, ProtocolModule], periods: Iterable[list[AssetPeriod]]
+    tables: Tables,
+    modules: Mapping[str, ProtocolModule],
+    periods: Iterable[list[AssetPeriod]],
+    first_seen: Mapping[tuple[str, str], int],
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
 
-    CheckError for a value that the API does not allow.
+    ``first_seen`` has the lowest ledger of each pool in the history. CheckError for a value that the API does not
+    allow.
     """
     rows = chain.from_iterable(
         some.select(written(column.name, column.kind) for column in COLUMNS).iter_rows(named=True)
@@ -161,6 +165,7 @@ def render_details(
     for row, own in zip(rows, periods, strict=True):
         key = row["market"], row["pool"]
         spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
+        row["first_seen_ledger"] = first_seen.get(key, tables.ledger)
         yield file_of(asset_detail(row, tables.parameters.get(key, ()), modules[row["protocol"]], own, spokes))
 
 

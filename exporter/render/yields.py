@@ -42,10 +42,8 @@ _COLUMNS = (
     "mean_supply_apy_bps_30d",
     "collateral_factor_bps",
     "can_borrow",
-    "decimals",
-    "oracle_price_usd",
-    "supply_cap",
-    "borrow_cap",
+    "supply_cap_usd_cents",
+    "borrow_cap_usd_cents",
     "available_usd_cents",
     "available_to_borrow_usd_cents",
 )
@@ -84,7 +82,7 @@ def _pool(row: _Row) -> Mapping[str, object]:
         "apy": hundredths(row["supply_apy_bps"] + reward),
         "rewardTokens": [row["reward_token"]] if reward else None,
         "apyMean30d": None if row["mean_supply_apy_bps_30d"] is None else hundredths(row["mean_supply_apy_bps_30d"]),
-        **_cap(row, "supply_cap", "supplyCapUsd"),
+        **_cap(row["supply_cap_usd_cents"], "supplyCapUsd"),
         "ilRisk": "no",
         "exposure": "single",
     }
@@ -103,7 +101,7 @@ def _borrow(row: _Row) -> Mapping[str, object]:
         "totalBorrowUsd": hundredths(_cents(row["borrowed_usd_cents"])),
         # They ask not to give 0 only because borrowing is closed.
         "availableBorrowUsd": None if room is None else hundredths(int(room)),
-        **_cap(row, "borrow_cap", "debtCeilingUsd"),
+        **_cap(row["borrow_cap_usd_cents"], "debtCeilingUsd"),
         "ltv": None if factor is None else _decimal(factor, 4),
         "borrowable": row["can_borrow"],
     }
@@ -124,12 +122,9 @@ def _cents(text: str | None) -> int:
     return 0 if text is None else int(text)
 
 
-def _cap(row: _Row, name: str, theirs: str) -> dict[str, object]:
-    """A cap in US dollars, rounded down to cents; they want it left out where there is none."""
-    if row[name] is None:
-        return {}
-    whole, _, part = row["oracle_price_usd"].partition(".")
-    return {theirs: hundredths(int(row[name]) * int(whole + part) * 100 // 10 ** (row["decimals"] + len(part)))}
+def _cap(cents: str | None, theirs: str) -> dict[str, object]:
+    """A cap in US dollars; they want it left out where there is none."""
+    return {} if cents is None else {theirs: hundredths(int(cents))}
 
 
 def hundredths(value: int) -> msgspec.Raw:

@@ -180,6 +180,9 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
         Amount | None,
         described("BLND left of the backfill, in base units, 7 decimals; null when the source is another."),
     ]
+    in_reward_zone: Annotated[
+        bool | None, described("Whether the backstop's reward zone lists the market; null when not known.")
+    ]
 
 
 class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
@@ -205,7 +208,11 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price."""
+    """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price.
+
+    Means are over the pools that have a price, weighted by what is supplied or borrowed in USD, rounded down, and null
+    where that is nothing.
+    """
 
     market: MarketAddress
     protocol: ProtocolName
@@ -215,6 +222,21 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
     observed_ledger: ObservedLedger
     pool_count: Annotated[Count, described("The market's pools, read or not.")]
     tvl_usd_cents: PricedValue
+    supplied_usd_cents: Annotated[
+        UsdCents | None, described("Supplied in all pools that have a price, in US cents; null when none has.")
+    ]
+    borrowed_usd_cents: Annotated[
+        UsdCents | None, described("Borrowed in all pools that have a price, in US cents; null when none has.")
+    ]
+    mean_supply_apy_bps: Annotated[
+        BasisPoints | None, described("Mean `supply_apy_bps`, in basis points; null where nothing is supplied.")
+    ]
+    mean_total_supply_apy_bps: Annotated[
+        BasisPoints | None, described("Mean `total_supply_apy_bps`, in basis points; null where nothing is supplied.")
+    ]
+    mean_borrow_apy_bps: Annotated[
+        BasisPoints | None, described("Mean `borrow_apy_bps`, in basis points; null where nothing is borrowed.")
+    ]
 
 
 class MarketList(Struct, frozen=True, forbid_unknown_fields=True):

@@ -123,6 +123,9 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     version: Annotated[Words, given(7, "generation of the protocol's contracts, for example v2")]
     market_name: Annotated[Words, given(8, "the market's name as its contract gives it")]
     market_status: Annotated[Words, given(9, "the market's status in the protocol's own words")]
+    pool_label: Annotated[
+        Words | None, term(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
+    ]
     supply_compounding: Annotated[
         Compounding, computed(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
     ]
@@ -217,7 +220,7 @@ class AssetIndexes(
     forbid_unknown_fields=True,
     rename={"index_decimals": "decimals", "supply_index": "supply", "borrow_index": "borrow"},
 ):
-    """What one share of supply and one share of debt are worth, in base units of the token."""
+    """What one share of supply and one share of debt are worth, in base units of the token, and the share's token."""
 
     index_decimals: Annotated[Scale, given(28, "decimals of supply_index and borrow_index")]
     supply_index: Annotated[
@@ -226,6 +229,10 @@ class AssetIndexes(
     borrow_index: Annotated[
         FixedPoint, given(27, "base units of token for one share of debt, times 10^index_decimals, accrued")
     ]
+    share_token: Annotated[
+        ContractAddress | None, term(94, "the token that suppliers get, a strkey; null where shares are not tokens")
+    ]
+    share_supply: Annotated[Amount | None, term(95, "all of that token there is, in its base units; null without it")]
 
 
 class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
@@ -416,6 +423,12 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     borrow_cap: Annotated[
         Amount | None, term(59, "most that may be borrowed, in token base units; null: no cap, 0: closed")
     ]
+    supply_cap_usd_cents: Annotated[
+        UsdCents | None, computed(92, "floor(supply_cap * price * 100); null without a valid price, and without a cap")
+    ]
+    borrow_cap_usd_cents: Annotated[
+        UsdCents | None, computed(93, "floor(borrow_cap * price * 100); null without a valid price, and without a cap")
+    ]
     max_utilization_bps: Annotated[BasisPoints | None, term(60, "utilization that no borrower may exceed; null: none")]
     reserve_factor_bps: Annotated[
         BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get", null="when unknown")
@@ -590,6 +603,7 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
         FixedPoint, given(39, "interest set aside for the backstop, accrued, in token base units")
     ]
     last_accrual_time: Annotated[Timestamp, given(25, "when the contract last added interest to this pool")]
+    first_seen_ledger: Annotated[Ledger, described("The lowest ledger at which the history has this pool.")]
     price: Annotated[AssetPrice, described("Where `oracle_price_usd` comes from, or why there is none.")]
     rates: Annotated[AssetRates, described("Annual rates without compounding, and what they follow from.")]
     indexes: Annotated[AssetIndexes, described("What one share of supply and of debt is worth.")]
@@ -641,12 +655,27 @@ class PoolRow(_PoolWithTerms, frozen=True, forbid_unknown_fields=True):
         TokenSymbol | None,
         described("Symbol of the reward token as its contract gives it; null without a reward token."),
     ]
+    reward_token_decimals: Annotated[
+        TokenDecimals | None, described("Decimals of the reward token; null without a reward token.")
+    ]
+    supply_reward_per_year: Annotated[
+        Amount | None, described("Paid to all suppliers a year, in base units of the reward token; null when unknown.")
+    ]
+    supply_reward_expiration: Annotated[
+        Timestamp | None, described("When the suppliers' reward ends; null without an end.")
+    ]
     supply_reward_apr_bps: Annotated[
         BasisPoints | None,
         described("Annual yield of the suppliers' reward, in basis points; null for the reason given."),
     ]
     supply_reward_reason: Annotated[
         RewardReasonName, described("`valid`, or why the suppliers' reward is 0 or its yield null.")
+    ]
+    borrow_reward_per_year: Annotated[
+        Amount | None, described("Paid to all borrowers a year, in base units of the reward token; null when unknown.")
+    ]
+    borrow_reward_expiration: Annotated[
+        Timestamp | None, described("When the borrowers' reward ends; null without an end.")
     ]
     borrow_reward_apr_bps: Annotated[
         BasisPoints | None,

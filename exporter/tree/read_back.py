@@ -105,13 +105,16 @@ def _detail(detail: AssetDetail) -> str | None:
     priced = price.price_reason == "valid"
     if any((part is not None) != priced for part in parts) or (price.price_timestamp is not None and not priced):
         return f"$.price.validity is {price.price_reason!r}: price and values must be there if and only if it is valid"
-    for amount, worth in (
-        ("available_to_withdraw", "available_usd_cents"),
-        ("available_to_supply", "available_to_supply_usd_cents"),
-        ("available_to_borrow", "available_to_borrow_usd_cents"),
+    for place, amount, worth in (
+        ("liquidity", "available_to_withdraw", "available_usd_cents"),
+        ("liquidity", "available_to_supply", "available_to_supply_usd_cents"),
+        ("liquidity", "available_to_borrow", "available_to_borrow_usd_cents"),
+        ("risk", "supply_cap", "supply_cap_usd_cents"),
+        ("risk", "borrow_cap", "borrow_cap_usd_cents"),
     ):
-        if (getattr(liquidity, worth) is not None) != (priced and getattr(liquidity, amount) is not None):
-            return f"$.liquidity.{worth} must be there if and only if the price and the amount are"
+        part = getattr(detail, place)
+        if (getattr(part, worth) is not None) != (priced and getattr(part, amount) is not None):
+            return f"$.{place}.{worth} must be there if and only if the price and the amount are"
     for gate, amount in GATES.items():
         is_open, available = getattr(detail.operations, gate), getattr(liquidity, amount)
         if (is_open is None and available is not None) or (is_open is False and available != "0"):

@@ -24,7 +24,7 @@ from exporter.protocols.blend.reader import BlendReading
 from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
 from tests.entries import recorded
-from tests.protocols.blend_chain import BlendLedger, candidate, deployment, reserve_data
+from tests.protocols.blend_chain import BlendLedger, candidate, deployment, reserve_data, reward_zone
 from tests.protocols.made_ledger import (
     NOW,
     UNKNOWN_CODE,
@@ -58,6 +58,7 @@ def backstop(**changes: Any) -> PoolBackstop:
         balance=Balance(50_000 * ONE, 50_000 * ONE, 0),
         emission=Emission(reason="no_emissions"),
         funding=Funding(EmissionSource.EMITTER, True, None),
+        in_reward_zone=None,
     )
     return replace(made, **changes)
 
@@ -321,7 +322,16 @@ class TestReading:
                 "emission_source": "emitter",
                 "emission_funded": True,
                 "backfill_remaining": None,
+                "in_reward_zone": None,
             } == backstop_of(tables, market)
+
+    def test_the_reward_zone(self) -> None:
+        """A market is in the zone that its own backstop lists it in; without a zone that is known, nobody knows."""
+        ledger = rewarded()
+        ledger.replace(reward_zone("backstop", vec(address(A))))
+        tables = computed(ledger, deployment())
+
+        assert (True, False) == tuple(backstop_of(tables, market)["in_reward_zone"] for market in (A, B))
 
     @pytest.mark.parametrize(
         ("written", "source", "funded", "remaining"),

@@ -204,7 +204,7 @@ class TestBounds:
                 "total_supplied": exact.column([5, 5]),
                 "total_collateral": exact.column([10**38, 10**38 - 6]),
                 "total_borrowed": exact.column([0, 0]),
-                **dict.fromkeys(GATES.values(), exact.column([None, None])),
+                **dict.fromkeys((*GATES.values(), "supply_cap", "borrow_cap"), exact.column([None, None])),
                 "decimals": [38, 38],
                 "oracle_decimals": [0, 0],
                 "oracle_price": exact.column([1, 1]),
@@ -231,6 +231,22 @@ class TestFrames:
 
         assert list(POOLS.items()) == list(tables.pools.schema.items())
         assert list(MARKETS.items()) == list(tables.markets.schema.items())
+
+    def test_means_of_markets(self) -> None:
+        """Yields weigh by what is supplied or borrowed in USD, over the pools that have a price."""
+        ledger = ledger_of(A=["XLM", "USDC", "BLND"], B=["XLM"])
+        ledger.set_price("A oracle", "BLND", None)
+        ledger.set_price("B oracle", "XLM", None)
+        tables = ledger.compute([candidate(label) for label in "AB"])
+        rows = tables.pools.filter((pl.col("market") == contract("A")) & pl.col("supplied_usd_cents").is_not_null())
+        means = tables.markets.rows_by_key("market", named=True, unique=True)
+
+        for rate, side in (("supply", "supplied"), ("total_supply", "supplied"), ("borrow", "borrowed")):
+            weights = rows[f"{side}_usd_cents"].to_list()
+            whole = sum(rate * weight for rate, weight in zip(rows[f"{rate}_apy_bps"], weights, strict=True))
+            assert means[contract("A")][f"mean_{rate}_apy_bps"] == whole // sum(weights) > 0
+            assert means[contract("A")][f"{side}_usd_cents"] == sum(weights)
+            assert means[contract("B")][f"mean_{rate}_apy_bps"] is means[contract("B")][f"{side}_usd_cents"] is None
 
     def test_order(self) -> None:
         """Pools ascend by market and pool, markets by address, as bytes."""

@@ -86,6 +86,11 @@ def test_the_list_of_markets() -> None:
             "observed_ledger": LEDGER,
             "pool_count": 1,
             "tvl_usd_cents": "5",
+            "supplied_usd_cents": None,
+            "borrowed_usd_cents": None,
+            "mean_supply_apy_bps": None,
+            "mean_total_supply_apy_bps": None,
+            "mean_borrow_apy_bps": None,
         },
         {"market": B, "pool_count": 0, "tvl_usd_cents": None},
     ] == [document["data"][0], {name: document["data"][1][name] for name in ("market", "pool_count", "tvl_usd_cents")}]
@@ -323,6 +328,11 @@ ROW: dict[str, object] = {
     "liquidation_bonus_bps": None,
     "supply_cap": 0,
     "borrow_cap": None,
+    "pool_label": "Hub 1",
+    "supply_cap_usd_cents": 0,
+    "borrow_cap_usd_cents": None,
+    "share_token": POOL,
+    "share_supply": 29,
     "max_utilization_bps": 9500,
     "reserve_factor_bps": 2000,
     "reward_symbol": "BLND",
@@ -353,7 +363,8 @@ def rendered(**changes: object) -> dict[str, Any]:
         parameters={(MARKET, POOL): PARAMETERS},
     )
     (file,) = map(
-        read_back, render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)))
+        read_back,
+        render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)), {}),
     )
     assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
@@ -383,6 +394,8 @@ def test_every_field() -> None:
         "version": "v2",
         "market_name": "Fixed",
         "market_status": "active",
+        "pool_label": "Hub 1",
+        "first_seen_ledger": LEDGER,
         "contract_wasm_hash": "ab" * 32,
         "total_collateral": "5",
         "backstop_credit": "20",
@@ -406,7 +419,7 @@ def test_every_field() -> None:
             "rate_modifier_decimals": 9,
             "rate_modifier": "19",
         },
-        "indexes": {"decimals": 12, "supply": "11", "borrow": "12"},
+        "indexes": {"decimals": 12, "supply": "11", "borrow": "12", "share_token": POOL, "share_supply": "29"},
         "rate_model": [
             {"name": "util", "value": "8000000", "decimals": 7, "no_limit": False},
             {"name": "supply_cap", "value": str(2**127 - 1), "decimals": 7, "no_limit": True},
@@ -447,6 +460,8 @@ def test_every_field() -> None:
             "liquidation_kind": "auction",
             "supply_cap": "0",
             "borrow_cap": None,
+            "supply_cap_usd_cents": "0",
+            "borrow_cap_usd_cents": None,
             "max_utilization_bps": 9500,
             "reserve_factor_bps": 2000,
             "can_be_collateral": True,
@@ -488,6 +503,7 @@ def test_a_pool_without_a_price() -> None:
             "borrowed_usd_cents",
             "available_usd_cents",
             "available_to_borrow_usd_cents",
+            "supply_cap_usd_cents",
         ),
         None,
     )
@@ -524,6 +540,7 @@ def test_contracts_without_code_of_their_own() -> None:
         ({"oracle_price": None}, "price.validity is 'valid'"),
         ({"borrowed_usd_cents": None}, "price.validity is 'valid'"),
         ({"available_usd_cents": None}, "liquidity.available_usd_cents must be there"),
+        ({"borrow_cap": 5}, "risk.borrow_cap_usd_cents must be there"),
         ({"available_to_borrow": 1}, "liquidity.available_to_borrow is 1, but $.operations.can_borrow is False"),
         ({"can_withdraw": None}, "liquidity.available_to_withdraw is 21, but $.operations.can_withdraw is None"),
     ],

@@ -106,7 +106,7 @@ LATE = replace(
     last_ledger=LEDGER,
 )
 HISTORY = AssetHistory(MARKET, TOKEN, "1h", LEDGER, [EARLY, LATE], None)
-ENTRY = MarketEntry(MARKET, "blend", "v2", "Fixed", "active", LEDGER, 1, "5")
+ENTRY = MarketEntry(MARKET, "blend", "v2", "Fixed", "active", LEDGER, 1, "5", "5", "0", 7, 7, None)
 MARKETS = MarketList(LEDGER, [ENTRY, replace(ENTRY, market=TOKEN)])
 LENT = TokenDocument(
     MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)], None

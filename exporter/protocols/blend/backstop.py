@@ -5,7 +5,7 @@ Numbers are the contracts' own (docs/protocols/blend.md, "Backstop"), in plain i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -117,6 +117,7 @@ class PoolBackstop:
     comet: Comet | None
     lp_value: tuple[int, int] | None
     """BLND and USDC behind one share of the token, as the contract takes it: v1 has noted it at some time."""
+    in_reward_zone: bool | None
 
     @property
     def threshold_product(self) -> int | None:
@@ -158,6 +159,7 @@ class PoolBackstop:
             "emission_source": self.funding.source,
             "emission_funded": self.funding.funded,
             "backfill_remaining": self.funding.remaining,
+            "in_reward_zone": self.in_reward_zone,
             "status_after_update": self.status_after_update(),
         }
         if self.tokens is not None:
@@ -254,11 +256,11 @@ class Insurance:
         pool, backstop = self._pools[market]
         return self._funding[pool.generation, backstop].decode(entries)
 
-    def backstops(self, entries: Entries) -> list[PoolBackstop]:
-        """All that is known of each pool's backstop."""
-        return [self._backstop(market, entries) for market in self._pools]
+    def backstops(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> list[PoolBackstop]:
+        """All that is known of each pool's backstop. ``zones`` are the reward zones that were read, by backstop."""
+        return [self._backstop(market, entries, zones) for market in self._pools]
 
-    def _backstop(self, market: str, entries: Entries) -> PoolBackstop:
+    def _backstop(self, market: str, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
         pool, backstop = self._pools[market]
         comet = self._comet(backstop, entries)
         try:
@@ -278,6 +280,7 @@ class Insurance:
             funding=funding,
             comet=comet,
             lp_value=decode_lp_value(entries[lp_value_key(backstop)]) if pool.generation == "v1" else value,
+            in_reward_zone=market in zones[backstop] if backstop in zones else None,
         )
 
     def _comet(self, backstop: str, entries: Entries) -> Comet | None:

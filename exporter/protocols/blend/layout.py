@@ -75,6 +75,7 @@ class PoolInstance:
     status: str
     oracle: str
     backstop_rate: int
+    max_positions: int | None
     backstop: str | None
     reward_token: str | None
     storage: tuple[tuple[ScVal, ScVal], ...]
@@ -119,6 +120,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
         status=STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"unknown_{status}",
         oracle=config.address("oracle"),
         backstop_rate=backstop_rate,
+        max_positions=config.u32("max_positions") if "max_positions" in config else None,
         backstop=_contract(storage, "Backstop"),
         reward_token=_contract(storage, "BLNDTkn"),
         storage=instance.storage or (),
@@ -177,11 +179,14 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
     """What a reserve's configuration says of its rates and limits, with the pool's part for the backstop.
 
+    ``max_positions`` is how many of the pool's reserves one account may use.
+
     Rates and factors have 7 decimals; ``supply_cap``, which only v2 has, is in base units of the token.
     """
     config = Fields.of(config_entry.value, "ResConfig")
     scales = dict.fromkeys(_SHOWN_FIELDS, 7) | {"enabled": 0, "supply_cap": config.u32("decimals")}
-    return (*parameters_of(config, scales), Parameter("bstop_rate", instance.backstop_rate, 7))
+    shown = (*parameters_of(config, scales), Parameter("bstop_rate", instance.backstop_rate, 7))
+    return shown if instance.max_positions is None else (*shown, Parameter("max_positions", instance.max_positions, 0))
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:

@@ -259,7 +259,7 @@ async def read_pools(
         reader.take_reserves(market, insurance.funding(market, states).funded, states)
     reader.report_empty()
     taken = {market.address for market in reader.reading.markets}
-    reader.reading.insured = [item for item in insurance.backstops(states) if item.market in taken]
+    reader.reading.insured = [item for item in insurance.backstops(states, records.zones_of) if item.market in taken]
     reader.reading.reward_prices = insurance.reward_prices(reader.reading.tokens, states)
 
     prices = reader.reading.reward_prices.items()

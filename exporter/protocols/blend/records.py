@@ -104,6 +104,8 @@ class Records:
         self._asked: dict[str, dict[str, None]] = {}
         self.zones: dict[str, str] = {}
         """Markets in reward zones, with the label of the zone's deployment."""
+        self.zones_of: dict[str, tuple[str, ...]] = {}
+        """The reward zones that could be read, by the address of the backstop."""
 
     def own_keys(self) -> list[bytes]:
         """Instances and reward zones of the backstops, instances of the factories."""
@@ -170,6 +172,7 @@ class Records:
         except DecodeError as error:
             notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
             return
+        self.zones_of[backstop] = zone
         for market in zone:
             if market.startswith("C"):
                 self.zones.setdefault(market, item.label)

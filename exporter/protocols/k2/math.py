@@ -118,7 +118,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     what the aToken holds beyond its suppliers' claims. Raises `ExactError` with the positions of the reserves for
     which the contract's math has no result.
     """
-    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"))
+    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"), "a_token")
     return shared_columns(
         with_available(project(raw)).hstack(_rewards(columns)),
         "k2",
@@ -137,6 +137,8 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit=0,
+        share_token="a_token",
+        share_supply="total_supplied",  # as the token itself has it
         **_TERMS,
         **{name: name for name in REWARD_COLUMNS},
     )

@@ -189,6 +189,8 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit="set_aside",
+        share_token="pool",  # the vault itself
+        share_supply="receipt_supply",
         **_TERMS,
     )
 

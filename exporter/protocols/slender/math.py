@@ -101,7 +101,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
     no result.
     """
-    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS))
+    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "s_token")
     return shared_columns(
         with_available(project(raw)),
         "slender",
@@ -120,6 +120,8 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit="fees",
+        share_token="s_token",
+        share_supply="s_supply",
         **_TERMS,
         **NO_REWARDS,
     )

@@ -141,6 +141,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         backstop_credit=0,
         **{name: name for name in (*_OF_SPOKES, *_OF_POOL)},
         **NO_REWARDS,
+        pool_label=pl.format("Hub {}", pl.col("pool").str.split("-").list.first()),
         liability_factor_bps=10_000,
         reserve_factor_bps="reserve_factor",
         max_utilization_bps=pl.when(pl.col("max_utilization") < RAY).then(pl.col("max_utilization") // (RAY // BPS)),
