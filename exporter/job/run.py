@@ -44,10 +44,11 @@ from exporter.history.damage import find_damage
 from exporter.history.manifest import HistoryPart, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.periods import periods_of
-from exporter.history.series import Series, catch_up, load_series, save_series
+from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.job.from_archive import FromArchive
-from exporter.job.known_markets_file import load_memory, save_memory
+from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.ledger_clock import check_ledger_clock
+from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof
 from exporter.job.reading import MarketsRead, read_markets, router_for
@@ -61,6 +62,7 @@ from exporter.publishing.compaction import Compacted, compact_history
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication, verify
 from exporter.publishing.published_state import (
     LedgerNotNewerError,
+    Published,
     check_network,
     check_newer,
     check_replaced,
@@ -69,7 +71,7 @@ from exporter.publishing.published_state import (
     read_intent,
     read_published,
 )
-from exporter.publishing.retention import clock_problem, sweep
+from exporter.publishing.retention import SUPERSEDED_KEY, clock_problem, sweep
 from exporter.render.assets_pages import snapshots
 from exporter.render.changes import change_list, read_changes
 from exporter.render.data_package import render_tables
@@ -92,10 +94,11 @@ from exporter.render.site.text import Symbols
 from exporter.render.yields import render_yields
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
+from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import CHANGES, EVIDENCE
+from exporter.tree.families import CHANGES, EVIDENCE, HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, RUN_FILES
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of, read_back
 
@@ -187,39 +190,61 @@ def execute(
 ) -> RunResult:
     """Do all steps of a run into a store. Raises `ExporterError` where the run fails."""
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
+    before = ReadOnce(store)
+    before.read((POINTER_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, MEMORY_KEY))
     with log.step("output", "trying the output"):
         source.check(settings)
-        if try_output(store, settings.passphrase, replaced_ledger, write=not dry_run):
+        if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
         store = MemoryStore(store)  # what it reads is really there, what it writes is forgotten
-    job = Job(settings, store, log, source, replaced_ledger, now)
+        before = ReadOnce(store)
+    job = Job(settings, before, log, source, replaced_ledger, now)
     read, evidence = job.read()
     ledger = read.certificate.ledger
     job.keep_discoveries(read)
     try:
-        check_newer(store, ledger, read.close_time, replaced_ledger=replaced_ledger)
+        check_newer(before, ledger, read.close_time, replaced_ledger=replaced_ledger)
         computed = job.compute(read, evidence)
-        recorded = job.record(computed)
-        summary = job.publish(computed, recorded)
+        with held(store, read_published(before, older=True)) as only:
+            job = replace(job, store=only)
+            check_newer(only, ledger, read.close_time, replaced_ledger=replaced_ledger)
+            recorded = job.record(computed)
+            summary = job.publish(computed, recorded)
+            log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
+            code = EXIT_UNREAD if computed.surprises or recorded.lost.too_many else EXIT_DONE
+            if not dry_run:
+                job.read_back(store, summary)
+                job.add_proof(summary, evidence, read.proof)
+                job.remember(recorded)
+                job.judge_history(recorded)
+                job.compact(computed.tables)
+                job.sweep(computed.tables)
+                if code == EXIT_UNREAD:
+                    text = "published, but not everything could be read or priced; the status document names what"
+                    log.warning(text, exit_code=code)
     except LedgerNotNewerError as error:
         if not error.already_published:
             raise
         return job.nothing_to_do(ledger)
-    log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
-    code = EXIT_UNREAD if computed.surprises or recorded.lost.too_many else EXIT_DONE
-    if not dry_run:
-        job.read_back(summary)
-        job.add_proof(summary, evidence, read.proof)
-        job.remember(recorded)
-        job.judge_history(recorded)
-        job.compact(computed.tables)
-        job.sweep(computed.tables)
-        if code == EXIT_UNREAD:
-            text = "published, but not everything could be read or priced; the status document names what"
-            log.warning(text, exit_code=code)
     report_outcome(log, computed.tables, summary, published=not dry_run)
     return RunResult(code, ledger, summary.run_id, not dry_run, log.report.facts)
+
+
+@contextmanager
+def held(store: Store, before: Published | None) -> Iterator[ReadOnce]:
+    """Hold a store for all that a run does with it, with what its steps read of it, together.
+
+    ``before`` is what was published when the run began: most probably that still is.
+    """
+    with store.exclusive():
+        only = ReadOnce(store, held=True)
+        run = [] if before is None else [before.pointer.manifest_key, RUN_FILES.key(run_id=before.pointer.run_id)]
+        only.read([*_READ, *run])
+        yield only
+
+
+_READ = (POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY, SUPERSEDED_KEY, CHANGES.template, STATE_KEY, LOST_PRICES_KEY)
 
 
 def report_outcome(log: RunLog, tables: Tables, summary: RunSummary, *, published: bool) -> None:
@@ -406,10 +431,10 @@ class Job:
             self.log.warning(str(error))
             return ()
 
-    def read_back(self, summary: RunSummary) -> None:
-        """See that what readers get is what was written."""
+    def read_back(self, store: Store, summary: RunSummary) -> None:
+        """See that what readers get of a store is what was written."""
         with self.log.step("verify", "reading back") as facts:
-            facts.update(files=verify(self.store, summary))
+            facts.update(files=verify(store, summary))
 
     def add_proof(self, summary: RunSummary, evidence: EvidenceFile, proof: bytes | None) -> None:
         """Add the proof of the checkpoint that the run was read from, where it was."""

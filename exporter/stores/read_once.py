@@ -1,0 +1,98 @@
+"""A store of which each document is read once, because nobody else writes it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+
+from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, etag_of, read_many
+from exporter.tree.families import kind_of
+from exporter.tree.files import FileKind
+
+_REMEMBERED = ("v1/", "state/")
+
+
+class ReadOnce:
+    """A store that remembers the documents read or written through it, one by one; no pages, and no Parquet files.
+
+    Args:
+        store: where they are. What was read before may be older than what others write, unless it is held.
+        held: whether it is held already, so that whoever asks for it has it.
+    """
+
+    def __init__(self, store: Store, *, held: bool = False) -> None:
+        self.store = store
+        self._held = held
+        self._read: dict[str, StoredObject | None] = {}
+
+    def read(self, keys: Iterable[str]) -> None:
+        """Read documents together, for those who ask later. Raises `StoreError`."""
+        self._read.update(read_many(self.store, [key for key in keys if key not in self._read]))
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri
+
+    @property
+    def reads_at_once(self) -> int:
+        return self.store.reads_at_once
+
+    def get(self, key: str) -> StoredObject | None:
+        if key in self._read:
+            return self._read[key]
+        return self._note(key, self.store.get(key))
+
+    def has(self, key: str) -> bool:
+        return self._read[key] is not None if key in self._read else self.store.has(key)
+
+    def put(self, key: str, data: bytes) -> bool:
+        self._read.pop(key, None)
+        written = self.store.put(key, data)
+        self._note(key, StoredObject(data, etag_of(data)))
+        return written
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        return self.store.put_new(key, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        return self.store.put_many(self._forgotten(files))
+
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
+        return self.store.put_new_many(files)
+
+    def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
+        self._read.pop(key, None)
+        etag = self.store.swap(key, data, expected_etag)
+        self._note(key, StoredObject(data, etag))
+        return etag
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self.store.list(prefix)
+
+    def delete(self, keys: Iterable[str]) -> int:
+        gone = list(keys)
+        for key in gone:
+            self._read.pop(key, None)
+        return self.store.delete(gone)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        with nullcontext() if self._held else self.store.exclusive():
+            yield
+
+    def try_writing(self) -> None:
+        self.store.try_writing()
+
+    def remove_leftovers(self, before: datetime) -> int:
+        return self.store.remove_leftovers(before)
+
+    def _note(self, key: str, found: StoredObject | None) -> StoredObject | None:
+        if key.startswith(_REMEMBERED) and kind_of(key) is not FileKind.PAGE:
+            self._read[key] = found
+        return found
+
+    def _forgotten(self, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+        for key, data in files:
+            self._read.pop(key, None)
+            yield key, data
