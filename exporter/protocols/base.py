@@ -167,6 +167,23 @@ class Parameter:
     no_limit: bool = False
 
 
+NOBODY = "none"
+"""The value of a `Held` where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something of a market that moves money when it changes: ``kind`` is admin, code or oracle.
+
+    ``subject`` says which of them: a role, or a contract; ``value`` is the address, or the hash of the code.
+    """
+
+    market: str
+    kind: str
+    subject: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True)
 class RewardPrice:
     """One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``; ``source`` says so.
@@ -192,7 +209,8 @@ class ProtocolReading:
     ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
     for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
     deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
-    are the markets whose code a notice says to be unknown. ``reward_prices`` say what reward tokens are worth, by
+    are the markets whose code a notice says to be unknown. ``held`` is what a change of is reported, in addition to the
+    market's own code and oracle. ``reward_prices`` say what reward tokens are worth, by
     market and token; ``tokens`` has these tokens too, and ``quotes`` the prices that they hang on. ``backstops`` are
     rows of `exporter.tables.BACKSTOPS`, without what is null and without the value in US cents.
     """
@@ -210,6 +228,7 @@ class ProtocolReading:
     verified: dict[str, str] = field(default_factory=dict)
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)
     unknown_code: set[str] = field(default_factory=set)
+    held: list[Held] = field(default_factory=list)
     reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
     backstops: list[dict[str, object]] = field(default_factory=list)
 

@@ -12,14 +12,15 @@ from operator import itemgetter
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.entries import instance_of
+from exporter.ledger.codec.fields import Fields, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Absent, Candidate, Parameter, ProtocolReading, Unread
+from exporter.protocols.base import NOBODY, Absent, Candidate, Held, Parameter, ProtocolReading, Unread
 
 MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it is in every row."""
@@ -180,6 +181,19 @@ class Collector:
                 f"market {market} computes with {decimals} decimals of token {token.address}, which itself says "
                 f"that it has {token.decimals}; the amounts are as the market computes them"
             )
+
+    def take_admins(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
+        """Note who decides over a market: ``roles`` are the names of what its instance has, with what people call them.
+
+        A value that is not an address is left out.
+        """
+        if instance is None:
+            return
+        storage = named(instance_of(instance.contract_data()).storage)
+        for name, role in roles.items():
+            kind, value = storage.get(name, (scval.ADDRESS, NOBODY))
+            if kind == scval.ADDRESS:
+                self.reading.held.append(Held(market, "admin", role, value))
 
     def append(self, row: Mapping[str, object]) -> None:
         """Append one pool to the columns; what is not a column of the reading is left out."""

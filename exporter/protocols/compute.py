@@ -13,7 +13,7 @@ from exporter.history.parquet import check_representable
 from exporter.history.schema import column_names
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import Absent, Parameter, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.base import Absent, Held, Parameter, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
 from exporter.protocols.prices import close_unpriced, price_frame, refuse_older, with_values
 from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
@@ -85,6 +85,7 @@ class Tables:
     bounded: list[Bounded] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     spokes: dict[tuple[str, str], str] = field(default_factory=dict)
     """JSON, by market and pool: the terms of each spoke, where a protocol has such."""
@@ -119,6 +120,7 @@ def compute(
     for reading in readings:
         tables.absent += reading.absent
         tables.notices += reading.notices
+        tables.held += reading.held
         tables.parameters |= reading.parameters
         tables.tokens |= {
             address: token

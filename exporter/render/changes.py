@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
+from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -21,6 +22,7 @@ from exporter.tree.documents import (
     WatchedMarket,
     WatchedPool,
     WatchedUnread,
+    WatchedValue,
     timestamp,
 )
 
@@ -51,9 +53,10 @@ def change_list(
         network: the network's passphrase.
         replaced_ledger: the first ledger of runs that are undone; their changes go, and nothing is compared with them.
     """
+    about = ("market", "protocol", "name", "status", "config_hash")
+    held = _held(tables)
     markets = [
-        WatchedMarket(*row)
-        for row in tables.markets.select("market", "protocol", "name", "status", "config_hash").iter_rows()
+        WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
     ]
     columns = ("market", "pool", "symbol", "pool_status", "utilization_bps", *GATES)
     pools = [WatchedPool(*row) for row in tables.pools.select(columns).iter_rows()]
@@ -74,8 +77,9 @@ def change_list(
     if previous.observed_ledger == tables.ledger:
         return msgspec.structs.replace(now, data=previous.data)
 
-    def dated(kind: str, market: str, pool: str | None, title: str, before: str | None, after: str | None) -> RunChange:
-        place = f"{network}/{tables.ledger}/{kind}/{market}/{pool or ''}"
+    def dated(facts: _Facts, subject: str = "") -> RunChange:
+        kind, market, pool, title, before, after = facts
+        place = f"{network}/{tables.ledger}/{kind}/{market}/{pool or subject}"
         return RunChange(
             id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}",
             kind=kind,
@@ -89,12 +93,40 @@ def change_list(
             previous_ledger=previous.observed_ledger,
         )
 
-    found = sorted(_found(previous, now), key=lambda facts: (facts[1], facts[2] or "", facts[0]))
-    return msgspec.structs.replace(now, data=_bounded([*(dated(*facts) for facts in found), *previous.data]))
+    found = [dated(facts) for facts in _found(previous, now)]
+    found += [dated(*facts) for facts in _replaced(previous, now)]
+    found.sort(key=lambda change: (change.market, change.pool or "", change.kind, change.title))
+    return msgspec.structs.replace(now, data=_bounded([*found, *previous.data]))
 
 
 _Facts = tuple[str, str, str | None, str, str | None, str | None]
 """Kind, market, pool, title, before and after."""
+
+
+def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
+    """What is compared of each market: its code, the address of its oracle, and what its protocol adds."""
+    rows = tables.markets.select("market", "wasm_hash", "oracle").iter_rows()
+    held = {
+        market: [WatchedValue("code", "market", code or NOBODY), WatchedValue("oracle", "oracle", oracle or NOBODY)]
+        for market, code, oracle in rows
+    }
+    for item in tables.held:
+        if item.market in held:
+            held[item.market].append(WatchedValue(item.kind, item.subject, item.value))
+    return held
+
+
+def _replaced(before: ChangeList, now: ChangeList) -> Iterator[tuple[_Facts, str]]:
+    """Which of these are others than in the previous run, each with its subject."""
+    known = {market.market: market.values for market in before.markets}
+    for market in now.markets:
+        earlier = {(item.kind, item.subject): item.value for item in known.get(market.market, ())}
+        for item in market.values:
+            value = earlier.get((item.kind, item.subject), item.value)
+            if value != item.value:
+                what = f"code of the {item.subject}" if item.kind == "code" else item.subject
+                title = f"{market.name or market.market}: the {what} changed"
+                yield (item.kind, market.market, None, title, value, item.value), item.subject
 
 
 def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:

@@ -495,13 +495,16 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """A change of a market or of one of its pools since the previous run.
 
-    `kind` is new_market, new_pool, removed_pool, status, configuration, utilization (above 95 %) or unread. `id` never
-    changes.
+    `kind` is new_market, new_pool, removed_pool, status, configuration, admin, code, oracle, utilization (above 95 %)
+    or unread. `id` never changes.
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
     kind: Annotated[
-        Words, described("new_market, new_pool, removed_pool, status, configuration, utilization or unread.")
+        Words,
+        described(
+            "new_market, new_pool, removed_pool, status, configuration, admin, code, oracle, utilization or unread."
+        ),
     ]
     market: MarketAddress
     pool: Annotated[PoolId | None, described("The pool's id inside its market; null for a change of the market.")]
@@ -513,6 +516,14 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     previous_ledger: Annotated[Ledger, described("The ledger of the run that was compared.")]
 
 
+class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something of a market that moves money when it changes."""
+
+    kind: Annotated[Words, described("admin, code or oracle.")]
+    subject: Annotated[Words, described("Which admin, or which contract.")]
+    value: Annotated[Words, described("The address, or the SHA-256 of the code; `none` without one.")]
+
+
 class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
     """What the next run compares of a market."""
 
@@ -521,6 +532,7 @@ class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[Words, described("The market's name as its contract gives it.")]
     status: Annotated[Words, described("The market's status in the protocol's own words.")]
     config_hash: ConfigHash
+    values: Annotated[list[WatchedValue], described("Who decides, which code runs, and who gives the prices.")]
 
 
 class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):

@@ -61,6 +61,17 @@ def contracts(value: ScVal, what: str, most: int) -> tuple[str, ...]:
     return found
 
 
+def named(storage: Iterable[tuple[ScVal, ScVal]] | None) -> dict[str, ScVal]:
+    """What a storage has under symbols, and under enum variants without values, by name."""
+    found = {}
+    for (kind, payload), value in storage or ():
+        if kind == scval.SYMBOL:
+            found[payload] = value
+        elif kind == scval.VEC and payload and len(payload) == 1 and payload[0][0] == scval.SYMBOL:
+            found[payload[0][1]] = value
+    return found
+
+
 class Fields:
     """The fields of a struct, or the storage of a contract instance: by symbol, each read as one kind.
 

@@ -56,6 +56,7 @@ class _Reader(Collector):
                     f"deployed, and is {layout.FROZEN}",
                 )
             self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
+            self.take_admins(market, instance_entry, {"Admin": "admin"})
             self.members[market] = members
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 

@@ -129,6 +129,7 @@ class _Reader(Collector):
                 self.notice(
                     f"market {market} names no contract as the token of its emissions, so rewards are not known"
                 )
+            self.take_admins(market, instance_entry, {"Admin": "admin"})
             self.assets[market] = assets
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 

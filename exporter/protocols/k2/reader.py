@@ -25,6 +25,9 @@ MARKET_NAME = "K2 Lend"
 A_TOKEN, DEBT_TOKEN, RATE_CONTRACT = "a_token", "debt_token", "interest_rate"
 """Roles of a deployment's contracts that are read along with its reserves."""
 
+ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin of upgrades"}
+"""Who decides over a router, by the names in its instance (docs/protocols/k2.md, "Keys")."""
+
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
@@ -71,6 +74,7 @@ class _Reader(Collector):
             router = layout.decode_router(live(instance_entry, "the router's instance"))
             self.members[market] = layout.decode_reserve_list(listed, count)
             self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
+            self.take_admins(market, instance_entry, ADMINS)
             self.routers[market] = router
 
     def take_reserve(self, market: str, asset: str, entries: Entries) -> None:

@@ -63,6 +63,7 @@ class _Reader(Collector):
         with self.noting(market):
             pool = self.pools[market] = layout.decode_instance(live(entry, "the market's instance"))
             self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
+            self.take_admins(market, entry, {"Admin": "admin"})
 
     def take_reserves(self, market: str) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""

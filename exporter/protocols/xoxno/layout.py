@@ -6,14 +6,14 @@ controller, which users call and which is the market here, says in its instance 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import coded_instance, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, struct_map, symbol, u32, vec
 from exporter.ledger.observation import Entry
@@ -203,7 +203,7 @@ def decode_controller(entry: Entry) -> Controller:
     Its keys are taken as symbols and as enum variants without values alike.
     """
     instance, wasm_hash = coded_instance(entry.contract_data(), "controller instance")
-    storage = dict(_named(instance.storage))
+    storage = named(instance.storage)
     fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
     kind, payload = storage.get("PriceAggregator", VOID)
     last_spoke = storage.get("LastSpokeId", VOID)
@@ -278,11 +278,3 @@ def _configured(entry: Entry | None) -> ScVal:
         return vec() if entry is None else entry.value
     except DecodeError:
         return vec()
-
-
-def _named(storage: Iterable[tuple[ScVal, ScVal]] | None) -> Iterator[tuple[str, ScVal]]:
-    for (kind, payload), value in storage or ():
-        if kind == scval.SYMBOL:
-            yield payload, value
-        elif kind == scval.VEC and payload and len(payload) == 1 and payload[0][0] == scval.SYMBOL:
-            yield payload[0][1], value

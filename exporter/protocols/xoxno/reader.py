@@ -106,6 +106,7 @@ class _Reader(Collector):
         with self.noting(market):
             controller = self.controllers[market] = layout.decode_controller(live(entry, "the market's instance"))
             self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
+            self.take_admins(market, entry, {"Owner": "owner"})
             known = self.known[market]
             if known.pool_contract not in (None, controller.pool):
                 self.notice(
