@@ -23,7 +23,10 @@ FOUND = "found.md"
 MAX_FOUND, MAX_FOUND_LENGTH = 10, 3_000
 """How many failures are kept of a suite, and how many characters of the end of each, where the example is."""
 
-ARGUMENTS = {"test-real": ["--fetch", "build/real"]}
+ARGUMENTS = {
+    "test-real": ["--fetch", "build/real"],
+    "test-rpc": ["--image", "stellar/stellar-rpc:latest", "--fetch", "build/real"],
+}
 """What a suite is called with, so that it finds what it reads."""
 
 PACKAGES = {
