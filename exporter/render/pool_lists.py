@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from exporter.best import SIDES, Side, best, with_ranks
+from exporter.deployments import app_url
 from exporter.protocols.compute import Tables
 from exporter.render.assets_pages import json_of, page_bytes
 from exporter.render.run_documents import token_documents, total
@@ -47,10 +48,15 @@ class Means:
             yield own
 
 
-def flat_rows(tables: Tables, means: Means) -> pl.DataFrame:
-    """The rows of all pools that were read as they are on the wire, in the order of the pools frame."""
+def flat_rows(tables: Tables, means: Means, network: str) -> pl.DataFrame:
+    """The rows of all pools that were read as they are on the wire, in the order of the pools frame.
+
+    ``network`` is the name of the network.
+    """
+    apps = [app_url(network, *place) for place in tables.pools.select("protocol", "market", "pool").iter_rows()]
     found = pl.DataFrame(means.columns, schema=dict.fromkeys(means.columns, pl.Int64()))
-    return pl.concat([tables.pools, found], how="horizontal").select(document_fields(PoolRow))
+    pools = tables.pools.with_columns(pl.Series("app_url", apps, pl.String()))
+    return pl.concat([pools, found], how="horizontal").select(document_fields(PoolRow))
 
 
 def render_pool_lists(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:

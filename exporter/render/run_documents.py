@@ -19,7 +19,8 @@ import msgspec
 import polars as pl
 from msgspec.structs import astuple
 
-from exporter.deployments import Deployment
+from exporter import exact
+from exporter.deployments import Deployment, app_url
 from exporter.errors import CheckError
 from exporter.protocols.base import Parameter, ProtocolModule
 from exporter.protocols.compute import Tables
@@ -43,6 +44,7 @@ from exporter.tree.pools import (
     MarketPool,
     PoolSnapshot,
     RateModelParameter,
+    RatePoint,
 )
 from exporter.tree.problems import Problem, not_found, problem
 from exporter.tree.read_back import file_of
@@ -152,21 +154,47 @@ def render_details(
     modules: Mapping[str, ProtocolModule],
     periods: Iterable[list[AssetPeriod]],
     first_seen: Mapping[tuple[str, str], int],
+    network: str,
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
 
-    ``first_seen`` has the lowest ledger of each pool in the history. CheckError for a value that the API does not
-    allow.
+    ``first_seen`` has the lowest ledger of each pool in the history, and ``network`` is the network's name. CheckError
+    for a value that the API does not allow.
     """
+    curves = rate_curves(tables.pools, tables.parameters, modules)
     rows = chain.from_iterable(
         some.select(written(column.name, column.kind) for column in COLUMNS).iter_rows(named=True)
         for some in tables.pools.iter_slices(1_000)
     )
-    for row, own in zip(rows, periods, strict=True):
+    for row, own, curve in zip(rows, periods, curves, strict=True):
         key = row["market"], row["pool"]
         spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
         row["first_seen_ledger"] = first_seen.get(key, tables.ledger)
-        yield file_of(asset_detail(row, tables.parameters.get(key, ()), modules[row["protocol"]], own, spokes))
+        row["app_url"] = app_url(network, row["protocol"], *key)
+        parameters = tables.parameters.get(key, ())
+        yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes, curve))
+
+
+def rate_curves(
+    pools: pl.DataFrame,
+    parameters: Mapping[tuple[str, str], Sequence[Parameter]],
+    modules: Mapping[str, ProtocolModule],
+) -> Iterator[list[RatePoint]]:
+    """The borrow rate over the utilization, of each pool of the pools frame; empty where its protocol gives none."""
+    for part in pools.iter_slices(1_000):
+        found: dict[int, list[RatePoint]] = {}
+        for (protocol,), own in part.with_row_index("place").group_by("protocol", maintain_order=True):
+            places = own.select("place", "utilization_decimals", "apr_decimals").rows()
+            given = [parameters.get(key, ()) for key in own.select("market", "pool").iter_rows()]
+            for position, points in modules[str(protocol)].rate_curves(own, given).items():
+                place, *scales = places[position]
+                found[place] = [RatePoint(*map(_bps, point, scales)) for point in points]
+        yield from (found.get(place, []) for place in range(part.height))
+
+
+def _bps(value: int, decimals: int) -> int:
+    bps: int = value * 10_000 // 10**decimals
+    return min(bps, exact.JSON_INTEGER_MAX)
 
 
 def asset_detail(
@@ -175,6 +203,7 @@ def asset_detail(
     module: ProtocolModule,
     periods: list[AssetPeriod],
     spokes: Sequence[AssetSpoke] = (),
+    curve: Sequence[RatePoint] = (),
 ) -> AssetDetail:
     """The detail from the columns of a pool as documents write them, what its protocol says of it, and its periods."""
 
@@ -189,6 +218,7 @@ def asset_detail(
         rate_model=[
             RateModelParameter(item.name, str(item.value), item.decimals, item.no_limit) for item in parameters
         ],
+        rate_curve=list(curve),
         operations=filled(
             AssetOperations,
             market_status_meaning=module.statuses.get(row["market_status"]),

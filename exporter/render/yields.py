@@ -31,6 +31,8 @@ _COLUMNS = (
     "version",
     "symbol",
     "market_name",
+    "pool_label",
+    "app_url",
     "token_address",
     "supplied_usd_cents",
     "borrowed_usd_cents",
@@ -82,7 +84,7 @@ def _pool(row: _Row) -> Mapping[str, object]:
         "apy": hundredths(row["supply_apy_bps"] + reward),
         "rewardTokens": [row["reward_token"]] if reward else None,
         "apyMean30d": None if row["mean_supply_apy_bps_30d"] is None else hundredths(row["mean_supply_apy_bps_30d"]),
-        **_cap(row["supply_cap_usd_cents"], "supplyCapUsd"),
+        **_known("supplyCapUsd", row["supply_cap_usd_cents"]),
         "ilRisk": "no",
         "exposure": "single",
     }
@@ -100,9 +102,9 @@ def _borrow(row: _Row) -> Mapping[str, object]:
         "totalSupplyUsd": hundredths(_cents(row["supplied_usd_cents"])),
         "totalBorrowUsd": hundredths(_cents(row["borrowed_usd_cents"])),
         # They ask not to give 0 only because borrowing is closed.
-        "availableBorrowUsd": None if room is None else hundredths(int(room)),
-        **_cap(row["borrow_cap_usd_cents"], "debtCeilingUsd"),
-        "ltv": None if factor is None else _decimal(factor, 4),
+        **_known("availableBorrowUsd", room),
+        **_known("debtCeilingUsd", row["borrow_cap_usd_cents"]),
+        **({} if factor is None else {"ltv": _decimal(min(factor, 10_000), 4)}),
         "borrowable": row["can_borrow"],
     }
 
@@ -113,7 +115,8 @@ def _head(row: _Row) -> dict[str, object]:
         "project": PROJECTS.get((row["protocol"], row["version"]), row["protocol"]),
         "symbol": row["symbol"],
         "pool": f"{row['market']}-{row['pool']}-{CHAIN}".lower(),
-        "poolMeta": row["market_name"],
+        "poolMeta": " ".join(filter(None, (row["market_name"], row["pool_label"]))),
+        "url": row["app_url"],
         "underlyingTokens": [row["token_address"]],
     }
 
@@ -122,9 +125,9 @@ def _cents(text: str | None) -> int:
     return 0 if text is None else int(text)
 
 
-def _cap(cents: str | None, theirs: str) -> dict[str, object]:
-    """A cap in US dollars; they want it left out where there is none."""
-    return {} if cents is None else {theirs: hundredths(int(cents))}
+def _known(name: str, cents: str | None) -> dict[str, object]:
+    """US dollars, left out where there is no number: their tests refuse a null."""
+    return {} if cents is None else {name: hundredths(int(cents))}
 
 
 def hundredths(value: int) -> msgspec.Raw:

@@ -126,6 +126,9 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     pool_label: Annotated[
         Words | None, term(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
     ]
+    app_url: Annotated[
+        str | None, described("Where the protocol's own app shows the pool; null where no such app is known.")
+    ]
     supply_compounding: Annotated[
         Compounding, computed(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
     ]
@@ -246,6 +249,13 @@ class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     value: Annotated[FixedPoint, described("Its value, times 10^`decimals`; a yes or no is 1 or 0.")]
     decimals: Annotated[Scale, described("Decimals of `value`.")]
     no_limit: Annotated[bool, described("The contract takes this value to mean no limit.")]
+
+
+class RatePoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """A point of the borrow rate over the utilization: between one and the next the rate is a straight line."""
+
+    utilization_bps: Annotated[BasisPoints, described("Utilization, in basis points, rounded down.")]
+    borrow_apr_bps: Annotated[BasisPoints, described("Annual rate of borrowers there, in basis points, rounded down.")]
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
@@ -608,6 +618,10 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     rates: Annotated[AssetRates, described("Annual rates without compounding, and what they follow from.")]
     indexes: Annotated[AssetIndexes, described("What one share of supply and of debt is worth.")]
     rate_model: Annotated[list[RateModelParameter], described("The parameters of the pool's configuration.")]
+    rate_curve: Annotated[
+        list[RatePoint],
+        described("Base rate, kinks, the rate now, and the rate at full utilization; empty where it is not computed."),
+    ]
     operations: Annotated[AssetOperations, described("What the contract lets somebody do in the pool now.")]
     liquidity: Annotated[AssetLiquidity, described("How much can be done, and what the pool is worth.")]
     risk: Annotated[AssetRisk, described("What the configuration says of collateral, debt and limits.")]

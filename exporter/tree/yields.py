@@ -14,7 +14,8 @@ class _YieldsRow(Struct, frozen=True, rename="camel"):
     project: Annotated[str, described("DefiLlama's name of the protocol, or ours.")]
     symbol: Annotated[str, described("The token's symbol; XLM for the native asset.")]
     pool: Annotated[str, described("Market, pool and chain in lowercase, with hyphens between.")]
-    pool_meta: Annotated[str, described("The name that the market has.")]
+    pool_meta: Annotated[str, described("The name that the market has, and the pool's label.")]
+    url: Annotated[str | None, described("Where the protocol's own app shows the pool; null where none is known.")]
     underlying_tokens: Annotated[list[str], described("The token's contract alone.")]
     reward_tokens: Annotated[list[str] | None, described("The reward's token contract; null without a reward.")]
 
@@ -45,13 +46,14 @@ class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
     ]
     total_supply_usd: Annotated[float, described("Supplied, in US dollars.")]
     total_borrow_usd: Annotated[float, described("Borrowed, in US dollars.")]
-    available_borrow_usd: Annotated[
-        float | None, described("What the pool has to lend, in US dollars; null when unknown.")
-    ]
-    ltv: Annotated[
-        float | None, described("Part of the value of collateral that counts when a debt is opened; null when unknown.")
-    ]
     borrowable: Annotated[bool | None, described("Whether the contract lends now; null when unknown.")]
+    available_borrow_usd: Annotated[
+        float | UnsetType, described("What the pool has to lend, in US dollars; left out when unknown.")
+    ] = UNSET
+    ltv: Annotated[
+        float | UnsetType,
+        described("Part of the value of collateral that counts when a debt is opened; left out when unknown."),
+    ] = UNSET
     debt_ceiling_usd: Annotated[
         float | UnsetType, described("Most that may be borrowed, in US dollars; left out without a cap.")
     ] = UNSET

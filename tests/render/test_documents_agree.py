@@ -100,6 +100,14 @@ def test_pools(files: Files, rows: list[Row]) -> None:
     for row in rows:
         detail = load(files, f"v1/assets/{row['market']}/{row['pool']}.json")
         assert row == {name: detail[name] for name in row}
+        curve, rates = detail["rate_curve"], detail["rates"]
+        assert bool(curve) is (detail["protocol"] == "blend")
+        if not curve:
+            continue
+        assert [0, 10_000] == [curve[0]["utilization_bps"], curve[-1]["utilization_bps"]]
+        now = (rates["accrued_utilization"], "utilization"), (rates["accrued_borrow_apr"], "apr")
+        used, rate = (int(value) * 10_000 // 10 ** rates[f"{name}_decimals"] for value, name in now)
+        assert {"utilization_bps": used, "borrow_apr_bps": rate} in curve
     by_place = {(row["market"], row["pool"]): row for row in rows}
     pages = [load(files, key)["data"] for key in keys(files, "v1/pools/")]
     assert any(pages)

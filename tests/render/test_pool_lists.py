@@ -141,32 +141,52 @@ def test_yields_have_the_other_shape(tree: Path) -> None:
         row = rows[item["pool"]]
         assert round(item["apyBaseBorrow"] * 100) == row["borrow_apy_bps"]
         room = row["available_to_borrow_usd_cents" if row["can_borrow"] else "available_usd_cents"]
-        assert item["availableBorrowUsd"] == int(room) / 100
+        assert item.get("availableBorrowUsd") == (None if room is None else int(room) / 100)
         assert ("debtCeilingUsd" in item) is (row["borrow_cap"] is not None)
     assert {"XLM"} == {item["symbol"] for item in debts["data"] if rows[item["pool"]]["symbol"] == "native"}
 
 
-TEXTS = {"pool", "chain", "project", "symbol", "poolMeta", "ilRisk", "exposure"}
-NUMBERS = {
-    *("tvlUsd", "apyBase", "apyReward", "apy", "apyMean30d", "apyBaseBorrow", "apyRewardBorrow", "ltv"),
-    *("totalSupplyUsd", "totalBorrowUsd", "availableBorrowUsd", "supplyCapUsd", "debtCeilingUsd"),
+OF_ADAPTORS = {
+    *(
+        "pool",
+        "chain",
+        "project",
+        "symbol",
+        "tvlUsd",
+        "apy",
+        "apyBase",
+        "apyReward",
+        "underlyingTokens",
+        "rewardTokens",
+    ),
+    *("poolMeta", "url", "apyBaseBorrow", "apyRewardBorrow", "totalSupplyUsd", "supplyCapUsd", "totalBorrowUsd", "ltv"),
+    *("borrowable", "borrowFactor", "debtCeilingUsd", "availableBorrowUsd", "borrowToken", "token", "pricePerShare"),
 }
-LISTS = {"rewardTokens", "underlyingTokens"}
+"""Fields that adaptors may give, of DefiLlama/yield-server, src/adaptors/test.js at e638965f, as far as they fit."""
+OF_THE_SERVER = {"apyMean30d", "ilRisk", "exposure"}
+"""What their server adds."""
+NUMBERS = ("totalSupplyUsd", "totalBorrowUsd", "supplyCapUsd", "availableBorrowUsd")
 
 
 def test_yields_keep_the_rules_of_its_adaptors(tree: Path) -> None:
-    """The tests of their adaptors: known fields of the right type, unique lower-case ids, a reward with its token."""
-    for name in ("pools", "borrow"):
-        items = read(tree, f"v1/yields/{name}.json")["data"]
-        assert len({item["pool"] for item in items}) == len(items) > 0
-        for item in items:
-            assert {*item} <= TEXTS | NUMBERS | LISTS | {"borrowable"}
-            assert all(isinstance(item[key], str) and item[key] for key in TEXTS & {*item})
-            assert all(item[key] is None or item[key] >= 0 for key in NUMBERS & {*item})
-            assert item["pool"] == item["pool"].lower()
-            assert item["underlyingTokens"]
-            assert bool(item["rewardTokens"]) is bool(item.get("apyReward") or item.get("apyRewardBorrow"))
-            assert 0 <= (item.get("ltv") or 0) <= 1
+    """The rules of their test: of each file, and of both joined by `pool`, as an adaptor would give them."""
+    debts = {item["pool"]: item for item in read(tree, "v1/yields/borrow.json")["data"]}
+    offers = read(tree, "v1/yields/pools.json")["data"]
+    assert len({item["pool"] for item in offers}) == len(offers) > 0
+    for offer in offers:
+        item = offer | debts[offer["pool"]] | {name: offer[name] for name in ("rewardTokens", "apyReward")}
+        assert {*item} <= OF_ADAPTORS | OF_THE_SERVER
+        assert all(isinstance(item[name], str) and item[name] for name in ("pool", "chain", "project", "symbol"))
+        assert item["url"] is None or item["url"].startswith("https://")
+        assert any(isinstance(item[name], (int, float)) for name in ("apy", "apyBase", "apyReward"))
+        assert isinstance(item["tvlUsd"], (int, float))
+        for name in ("rewardTokens", "underlyingTokens"):
+            assert item[name] is None or all(isinstance(token, str) for token in item[name])
+        assert not item["apyReward"] or item["rewardTokens"]
+        assert all(isinstance(item[name], (int, float)) and item[name] >= 0 for name in NUMBERS if name in item)
+        assert 0 <= item.get("ltv", 0) <= 1
+        assert item["pool"] == item["pool"].lower()
+        assert item["project"] in {"blend-pools", "blend-pools-v2", "alula", "k2", "peridot", "slender", "xoxno"}
 
 
 def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Path) -> None:

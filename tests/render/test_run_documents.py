@@ -364,7 +364,9 @@ def rendered(**changes: object) -> dict[str, Any]:
     )
     (file,) = map(
         read_back,
-        render_details(tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)), {}),
+        render_details(
+            tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)), {}, "mainnet"
+        ),
     )
     assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
@@ -396,6 +398,8 @@ def test_every_field() -> None:
         "market_status": "active",
         "pool_label": "Hub 1",
         "first_seen_ledger": LEDGER,
+        "app_url": f"https://mainnet.blend.capital/dashboard/?poolId={MARKET}",
+        "rate_curve": [],
         "contract_wasm_hash": "ab" * 32,
         "total_collateral": "5",
         "backstop_credit": "20",

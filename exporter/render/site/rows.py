@@ -81,18 +81,11 @@ class Best:
 
 
 def market_rows(tables: Tables) -> list[Row]:
-    """All markets by value, those without one last, then by address.
-
-    Each has the sums of what is supplied and borrowed where that has a price, and whether all of its pools are closed.
-    """
-    sums = tables.pools.group_by("market").agg(
-        *(
-            pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
-            for name in ("supplied_usd_cents", "borrowed_usd_cents")
-        ),
+    """All markets by value, those without one last, then by address; each has whether all of its pools are closed."""
+    closed = tables.pools.group_by("market").agg(
         (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
     )
-    return by_value(tables.markets.join(sums, on="market", how="left", maintain_order="left").iter_rows(named=True))
+    return by_value(tables.markets.join(closed, on="market", how="left", maintain_order="left").iter_rows(named=True))
 
 
 def with_names(pools: pl.DataFrame, symbols: Symbols) -> pl.DataFrame:
