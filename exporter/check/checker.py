@@ -1,7 +1,7 @@
 """Checking a tree file by file: what follows from one file is judged at once, the rest when all are there.
 
-checker = TreeChecker(run)
-checker.add("v1/assets/index.json", data)      # the run's own Parquet file first, web pages best last; none is kept
+checker = TreeChecker(ledger, page_sizes)
+checker.add("v1/assets/index.json", data)      # web pages best last; none is kept
 summary = checker.finish()                     # or TreeFaultsError
 """
 
@@ -15,34 +15,28 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from exporter.check.documents import KINDS, check_required, check_status, judge_ledger
+from exporter.check.documents import KINDS, check_status, judge_ledger
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
-from exporter.check.listing import Run
 from exporter.check.public_urls import follow_links, links_of
 from exporter.check.run_files import RunFiles
 from exporter.check.summary import CheckSummary, Whole
-from exporter.check.watcher_files import Watchers
 from exporter.errors import CheckError
+from exporter.render.openapi import VERSION_FIELD
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
-    AssetsPage,
     Census,
     HistoryManifest,
     ManifestFile,
-    MarketList,
+    MarketSummary,
     OpenApiDocument,
     ProofList,
     SystemStatus,
 )
 from exporter.tree.families import (
-    EMPTY_PAGE,
-    EMPTY_PAGE_KEY,
     EVIDENCE,
     HISTORY_MANIFEST,
     LATEST_PARQUET,
-    METRICS,
     OPENAPI_KEY,
-    PAGE,
     POINTER,
     POINTER_KEY,
     PROOF,
@@ -50,12 +44,12 @@ from exporter.tree.families import (
     RUN_FILES,
     YIELDS,
     Family,
-    assets_folder,
     kind_of,
     parse_key,
 )
 from exporter.tree.files import RenderedFile
 from exporter.tree.headers import content_type
+from exporter.tree.pools import AssetDetail
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 
@@ -65,7 +59,8 @@ class TreeChecker:
 
     def __init__(
         self,
-        run: Run,
+        ledger: int,
+        page_sizes: Sequence[int],
         *,
         partial: bool = False,
         own_files_only: bool = False,
@@ -74,22 +69,17 @@ class TreeChecker:
         """Begin.
 
         Args:
-            run: what is known of the run.
+            ledger: that of the run.
+            page_sizes: the run's, by which links with a limit are answered.
             partial: only a sample is added. What is not added is not missed if it is ``listed``.
             own_files_only: only files of the run itself are added, not the history of earlier runs.
             listed: the files that the run's manifest lists, where they are known before.
         """
-        self.whole = Whole(run, partial=partial, own_files_only=own_files_only, listed=listed or RunListing.of(()))
-        self._pages = {hash((file.key, file.digest)): file.rows for file in run.files()}
-        self._pool_less: list[tuple[str, str | None]] = []
+        listed = listed or RunListing.of(())
+        self.whole = Whole(ledger, page_sizes, partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
-        self._watchers = Watchers(self.whole)
         self._schemas: Schemas | None = None
         self._files = RunFiles()
-        if run.listing is not None:
-            self.whole.summary.pools = len(run.listing)
-            faults = (*run.listing.disorder, *(text for row in run.listing for text in run.row_faults(row)))
-            self.whole.faults.add_all("v1/assets/index.json", faults)
 
     def add_rendered(self, file: RenderedFile) -> None:
         """Add a file as it comes from its renderer, and hold it against what that says of it."""
@@ -177,12 +167,12 @@ class TreeChecker:
                 whole.faults.add(POINTER_KEY, "is missing, so no run is published")
             whole.faults.raise_any()
             raise CheckError(f"{POINTER_KEY} was not understood")
-        if whole.run.listing is None:
-            whole.faults.add("v1/assets/index.json", "no walk over all pools comes to its end")
-        else:
-            self.check_pages()
-            check_required(whole)
-            check_status(whole, status)
+        openapi = whole.one(OpenApiDocument)
+        if openapi is not None:
+            whole.summary.version = str(openapi.info.get(VERSION_FIELD))
+        elif not whole.partial and OPENAPI_KEY not in whole.seen:
+            whole.faults.add(OPENAPI_KEY, "is missing")
+        check_status(whole, status)
         self._files.check(whole, status)
         check_history(whole, status, self._parquet)
         for target, (key, text) in whole.links.items():
@@ -190,9 +180,8 @@ class TreeChecker:
                 whole.faults.add(key, text)
         whole.summary.ledger, whole.summary.run_id = status.observed_ledger, status.run_id
         whole.summary.complete = not whole.partial
-        whole.summary.markets = len(whole.markets)
-        if whole.partial and whole.run.listing is not None:
-            whole.summary.markets = len(whole.run.listing.markets)
+        whole.summary.markets = whole.summary.documents[MarketSummary.__name__]
+        whole.summary.pools = whole.summary.documents[AssetDetail.__name__]
         whole.faults.raise_any()
         return whole.summary
 
@@ -207,15 +196,6 @@ class TreeChecker:
     ) -> str | None:
         """Judge a file by itself and by what came before; gives the name of its model if it is a document."""
         whole = self.whole
-        if family is not None and family.model is AssetsPage:
-            rows = self._pages.pop(hash((key, bytes.fromhex(sha256))), None)
-            if rows is None:
-                rows = self._read_page(key, data, family, names)
-            if family is not PAGE and family is not EMPTY_PAGE:
-                whole.summary.walks += 1
-            whole.summary.documents["AssetsPage"] += 1
-            whole.summary.rows += rows
-            return "AssetsPage"
         if family is RUN_FILES:
             self._files.add_listing(key, data, sha256)
         elif key.endswith(".parquet"):
@@ -223,69 +203,29 @@ class TreeChecker:
                 whole.latest = sha256  # it must have the bytes of the run's own file
                 return None
             self._parquet[key] = ParquetFacts(len(data), sha256)
-            self._parquet[key] = read_parquet(whole, key, data, sha256)
+            self._parquet[key] = read_parquet(data, sha256)
         elif family is EVIDENCE or family is PROOF:
             if names["sha256"] != sha256:
                 raise CheckError(f"its content has the digest {sha256}")
-        elif family is YIELDS:
-            self._watchers.read_yields(data)
         elif family is RUN:
             self._files.add_manifest(key, data, sha256)
             whole.summary.documents["RunManifest"] += 1
             return "RunManifest"
-        elif key.endswith(".json"):
+        elif key.endswith(".json") and family is not YIELDS:
             return self._read_document(key, data, written)
-        elif key.endswith(".atom"):
-            self._watchers.read_feed(data)
-        elif family is METRICS:
-            self._watchers.read_metrics(data)
         elif content_type(key) is None:
             raise CheckError("no file of a tree has such an extension")
         return None
-
-    def _read_page(self, key: str, data: bytes, family: Family, names: Mapping[str, str]) -> int:
-        """Read a page that is not as the listing makes it; of another run's walk it may be, and of an empty market."""
-        page = parse_back(key, data)
-        assert isinstance(page, AssetsPage)
-        run, faults = self.whole.run, self.whole.faults
-        for row in page.data:
-            faults.add_all(key, run.row_faults(row))
-        if family is not PAGE and family is not EMPTY_PAGE:
-            if run.listing is not None and not run.listing.count(names.get("market"), names.get("token")):
-                self._pool_less.append((key, names.get("market") if "token" not in names else None))
-            faults.add_all(key, run.page_faults(names, page))
-        return len(page.data)
 
     def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str:
         whole, document = self.whole, parse_back(key, data, written)
         model = type(document)
         whole.summary.documents[model.__name__] += 1
-        if isinstance(document, SystemStatus | HistoryManifest | MarketList | ProofList | Census):
+        if isinstance(document, SystemStatus | HistoryManifest | OpenApiDocument | ProofList | Census):
             whole.documents[model] = key, document
-        if whole.run.listing is not None:
-            whole.faults.add_all(key, KINDS.get(model, judge_ledger)(whole, key, document))
+        whole.faults.add_all(key, KINDS.get(model, judge_ledger)(whole, key, document))
         return model.__name__
 
-    def check_pages(self) -> None:
-        """See that every filter has its first pages, or an index in their place, and all that they lead to."""
-        whole, run = self.whole, self.whole.run
-        assert run.listing is not None
-        for key, market in self._pool_less:
-            if market not in whole.markets and not (whole.partial and f"v1/markets/{market}.json" in whole.listed):
-                whole.faults.add(key, "no market or pool of the run belongs to this filter")
-        if not whole.partial:
-            if EMPTY_PAGE_KEY not in whole.seen:
-                whole.faults.add(EMPTY_PAGE_KEY, "is missing")
-            for market in sorted(whole.markets - run.listing.markets):
-                if (key := f"{assets_folder(market, None)}/index.json") not in whole.seen:
-                    whole.faults.add(key, "is missing")
-        for file in run.files() if self._pages else ():
-            if hash((file.key, file.digest)) in self._pages and not whole.there(file.key):
-                walk = "a walk leads there" if PAGE.pattern.fullmatch(file.key) else INDEX_IS_OTHER
-                whole.faults.add(file.key, f"is missing, though {walk}")
-
-
-INDEX_IS_OTHER = "the listing's index.json has not the rows that belong there"
 
 MAX_FAULTS = 20
 """How many faults of one document are named."""

@@ -1,20 +1,16 @@
-"""The Parquet history: every file that its manifest names, and the newest one against the documents."""
+"""The Parquet history: every file that its manifest names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.check.documents import SNAPSHOT_FIELDS, snapshot_of
-from exporter.check.listing import Listing
-from exporter.check.row_faults import number, value_in_cents
 from exporter.check.summary import Whole
 from exporter.errors import CheckError
 from exporter.tables import MAX_TIMESTAMP_SECONDS
@@ -24,8 +20,6 @@ from exporter.tree.values import as_written
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
-
-_VALUE_COLUMNS = (*SNAPSHOT_FIELDS, "total_collateral")
 _CLOSED = "ledger_close_time"
 _FOLDER = re.compile(
     rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
@@ -36,8 +30,8 @@ _FOLDER = re.compile(
 class ParquetFacts:
     """What a Parquet file says of itself.
 
-    ``ledgers`` are the lowest and the highest in its rows, ``closed`` the first and the last time at which one of them
-    closed, as documents write it; both are None without rows.
+    ``ledgers`` are the lowest and the highest in its rows; None without rows. ``closed`` are the first and the last
+    time at which one of them closed, as documents write it; without rows what the file says of its run, if anything.
     """
 
     bytes: int
@@ -45,29 +39,24 @@ class ParquetFacts:
     rows: int | None = None
     """None where it cannot be read."""
     ledgers: tuple[int, int] | None = None
-    closed: tuple[str, str] | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()
 
 
-def read_parquet(whole: Whole, key: str, data: bytes, sha256: str) -> ParquetFacts:
-    """Read a file of the history; the run's own is held against the listing. Raises `CheckError` if it cannot be."""
+def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
+    """Read a file of the history. Raises `CheckError` if it cannot be."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         table = file.read([_LEDGER, _CLOSED])
         (first, last), (opened, closed) = (
             pc.min_max(table.column(name)).as_py().values() for name in table.column_names
         )
-        metadata = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
-        facts = ParquetFacts(len(data), sha256, table.num_rows, metadata=metadata)
         if table.num_rows:
             times = as_written(opened), as_written(closed)
-            facts = replace(facts, ledgers=(first, last), closed=times)
-        if {first, last} == {whole.run.observed_ledger}:
-            frame = pl.DataFrame(file.read(list(_VALUE_COLUMNS)))
-            _hold_against_listing(whole, key, frame)
+            return ParquetFacts(len(data), sha256, table.num_rows, (first, last), times)
+        stated = (file.metadata.metadata or {}).get(_CLOSED.encode())
+        return ParquetFacts(len(data), sha256, 0, closed=() if stated is None else (_time(stated.decode()),))
     except _ARROW_ERRORS as error:
         raise CheckError(f"pyarrow cannot read it: {error}") from error
-    return facts
 
 
 def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFacts]) -> None:
@@ -120,8 +109,6 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
             f"{file.last_ledger} in the history's manifest"
         )
     yield from _date_faults(file, facts)
-    if file.last_ledger == status.observed_ledger:
-        yield from _newest_faults(whole, status, facts)
 
 
 def _date_faults(file: HistoryFile, facts: ParquetFacts) -> Iterator[str]:
@@ -130,47 +117,10 @@ def _date_faults(file: HistoryFile, facts: ParquetFacts) -> Iterator[str]:
     if match is None:
         yield "is not under the key of a history file"
         return
-    stated = facts.metadata.get(_CLOSED)  # a run's file says it also when it has no rows; a compacted one has rows
-    for closed in facts.closed or (() if stated is None else (_time(stated),)):
+    for closed in facts.closed:
         if not closed.startswith(match[1] or match[2]):
             yield f"is of a ledger that closed at {closed}, which is another day or month than its folder's"
             return
-
-
-def _newest_faults(whole: Whole, status: SystemStatus, facts: ParquetFacts) -> Iterator[str]:
-    """The file of the run itself says of which network and time it is."""
-    if facts.metadata.get("network") != status.network:
-        yield f"is of network {facts.metadata.get('network')!r}, but the status says {status.network!r}"
-    closed = _time(facts.metadata.get("ledger_close_time", ""))
-    if closed != status.ledger_close_time:
-        yield f"has the close time {closed}, but the status says {status.ledger_close_time}"
-    pools = whole.summary.pools
-    if facts.ledgers in (None, (status.observed_ledger,) * 2) and facts.rows != pools:
-        yield f"has {facts.rows} pools of the run's ledger, but the documents have {pools}"
-
-
-def _hold_against_listing(whole: Whole, key: str, frame: pl.DataFrame) -> None:
-    """The file of the run itself holds the very rows that the documents hold."""
-    listing = whole.run.listing
-    if listing is None or frame.height != len(listing):
-        return
-    try:
-        whole.faults.add_all(key, _row_faults(listing, frame))
-    except (ArithmeticError, TypeError, ValueError) as error:
-        whole.faults.add(key, f"holds values of another kind than its columns should: {error}")
-
-
-def _row_faults(listing: Listing, frame: pl.DataFrame) -> Iterator[str]:
-    for values, row in zip(frame.select(*SNAPSHOT_FIELDS, "total_collateral").iter_rows(), listing, strict=True):
-        recorded = [as_written(value) for value in values]
-        for name, value, published in zip(SNAPSHOT_FIELDS, recorded[:-1], snapshot_of(row), strict=True):
-            if value != published:
-                yield f"{row.market} {row.pool}: {name} is {value!r}, the documents have {published!r}"
-        if row.oracle_price_usd is not None:
-            amount = number(row.total_supplied) + int(str(recorded[-1]))
-            wanted = str(value_in_cents(amount, row.oracle_price_usd, row.decimals))
-            if row.tvl_usd_cents != wanted:
-                yield f"{row.market} {row.pool}: tvl_usd_cents is {row.tvl_usd_cents}, but its parts give {wanted}"
 
 
 def _time(seconds: str) -> str:

@@ -85,7 +85,7 @@ def follow_links(whole: Whole, key: str, links: Iterable[str]) -> None:
             whole.summary.links += 1
             continue
         path, _, query = link.partition("?")
-        answer = route(path, query, sorted(whole.run.page_sizes))
+        answer = route(path, query, sorted(whole.page_sizes))
         if isinstance(answer, Problem):
             whole.faults.add(key, f"links to {link}, which is answered with {answer.status}")
         elif not any(map(whole.there, answer.keys)):

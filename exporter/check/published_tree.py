@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from itertools import islice
@@ -16,7 +15,6 @@ import polars as pl
 
 from exporter.check.census import census_faults
 from exporter.check.checker import TreeChecker
-from exporter.check.listing import ALL, Listing, Run, decode_row
 from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
 from exporter.check.rollup_files import rollup_faults
@@ -25,19 +23,16 @@ from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
-    AssetsPage,
     Census,
     HistoryManifest,
     Intent,
     ProofList,
     RunManifest,
     SystemStatus,
-    encode,
 )
 from exporter.tree.families import (
     CENSUS,
     HISTORY_MANIFEST_KEY,
-    HISTORY_PREFIX,
     INTENT_KEY,
     MONTH_ROLLUP,
     OPENAPI_KEY,
@@ -46,7 +41,6 @@ from exporter.tree.families import (
     PROOFS,
     family_of,
     kind_of,
-    page_key,
 )
 from exporter.tree.files import FileKind
 from exporter.tree.format import refuse_other_format
@@ -123,9 +117,7 @@ async def _check(
     listed = listing_of(manifest, records[manifest.files_key])
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
-    listing, walked = await _find_listing(source, status, listed, whole=sample is None)
-    run = Run(status.observed_ledger, status.ledger_close_time, status.page_sizes, status.default_page_size, listing)
-    checker = TreeChecker(run, partial=sample is not None, listed=listed)
+    checker = TreeChecker(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed)
     if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, MAX_DOCUMENT_BYTES)) is not None:
         checker.use_schemas(openapi)
     checker.add(POINTER_KEY, pointer)
@@ -133,12 +125,8 @@ async def _check(
         checker.add(record, content)
     del manifest, manifest_bytes, records
 
-    if sample is not None:
-        chosen = listed.frame.filter(pl.col("key").is_in([*chosen["key"], *walked]))
-    first = pl.col("key").str.starts_with(HISTORY_PREFIX)  # what documents are held against
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
-    parts = (first, ~first & ~last, last)
-    for files in map(chosen.filter, parts):
+    for files in (chosen.filter(~last), chosen.filter(last)):
         stated = files.select("bytes", "sha256").iter_rows()
         async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
             for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):
@@ -190,52 +178,6 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
     for part, keys in parts.items():
         chosen.update(keys if part == "always" or len(keys) <= count else drawn.sample(keys, count))
     return listed.filter(pl.col("key").is_in(chosen))
-
-
-async def _find_listing(
-    source: TreeSource, status: SystemStatus, listed: RunListing, *, whole: bool
-) -> tuple[Listing | None, list[str]]:
-    """What the pools of the run are, and the pages that were read for it: what most walks over all pools say.
-
-    The walk in the largest pages is enough where only a sample is looked at, or where every first page is as it says.
-    """
-    sizes = sorted(status.page_sizes, reverse=True)
-    names = (*(f"limit/{size}" for size in sizes), "index", "limit/0")
-    heads = [key for name in names if (key := f"{ALL}/{name}.json") in listed]
-    walks = list[list[bytes]]()
-    for head in heads:
-        keys, rows, ended = await _walk(source, head, len(listed.frame))
-        if not ended:
-            continue
-        listing = Listing(map(decode_row, rows))
-        made = {file.key: file.digest for file in listing.files(None, None, sizes, status.default_page_size)}
-        stated = listed.frame.filter(pl.col("key").is_in(heads)).select("key", "sha256").iter_rows()
-        if not whole or all(made.get(key, made[f"{ALL}/index.json"]) == sha256 for key, sha256 in stated):
-            return listing, keys
-        walks.append(rows)
-    if not walks:
-        return None, []
-    [(most, _)] = Counter(map(tuple, walks)).most_common(1)
-    return Listing(map(decode_row, most)), []
-
-
-async def _walk(source: TreeSource, key: str, most: int) -> tuple[list[str], list[bytes], bool]:
-    """The pages of a walk, the rows in them, and whether it comes to its end."""
-    keys, rows = list[str](), list[bytes]()
-    while len(keys) <= most:
-        data = await source.get(key, MAX_DOCUMENT_BYTES)
-        try:
-            page = None if data is None else parse_back(key, data)
-        except (CheckError, ValueError):
-            page = None  # which is a fault of its own
-        if not isinstance(page, AssetsPage):
-            break
-        keys.append(key)
-        rows += map(encode, page.data)
-        if page.next_cursor is None:
-            return keys, rows, True
-        key = page_key(page.next_cursor)
-    return keys, rows, False
 
 
 async def _read_history(

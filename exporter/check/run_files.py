@@ -5,12 +5,9 @@ Of each file a number goes into a sum, which is the same in whatever order the f
 
 from __future__ import annotations
 
-from collections import Counter
-
 from exporter.check.summary import Whole
 from exporter.tree.documents import RunManifest, SystemStatus
 from exporter.tree.families import POINTER_KEY, kind_of
-from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 
@@ -23,7 +20,6 @@ class RunFiles:
         self._manifest: RunManifest | None = None
         self._sha256: dict[str, str] = {}
         self._listed: tuple[int, str, tuple[int, int]] | None = None
-        self._kinds: Counter[str] = Counter()
         self._misplaced: list[str] = []
 
     def add(self, key: str, kind: str, size: int, sha256: str) -> None:
@@ -42,7 +38,6 @@ class RunFiles:
         listing, total = RunListing.from_parquet(data), 0
         for file in listing:
             total += hash((file.key, file.kind, file.bytes, file.sha256))
-            self._kinds[file.kind] += 1
             if file.kind != kind_of(file.key):
                 self._misplaced.append(f"lists {file.key} as a {file.kind}")
         self._listed = total, listing.run_id(0).partition("-")[2], listing.size
@@ -76,6 +71,3 @@ class RunFiles:
             whole.faults.add(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {size}")
         if total != self._seen and not whole.partial and not whole.faults.total:
             whole.faults.add(key, "lists other files, or other bytes of them, than were seen")
-        for kind in (FileKind.DOCUMENT, *((FileKind.PAGE,) if whole.summary.pools else ())):
-            if not self._kinds[kind]:
-                whole.faults.add(key, f"lists no {kind}")

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from exporter.check.listing import Run
 from exporter.errors import CheckError, pluralize
 from exporter.tree.run_listing import RunListing
 
@@ -91,12 +90,10 @@ class CheckSummary:
 
     Attributes:
         complete: False for a sample.
+        version: of the exporter that wrote the tree, by its OpenAPI document.
         files: files by kind, and ``bytes`` likewise.
-        documents: documents by the name of their model.
+        documents: documents by the name of their model; ``markets`` and ``pools`` are those with one of their own.
         validated: documents that were also held against the schemas of the tree's OpenAPI document.
-        pools: different pools.
-        rows: pool snapshots in all pages, each as often as it is there.
-        walks: walks from a first page to the end of its filter.
         links: cursors, references and links that were followed to a file.
         requests: public URLs that were asked for, in addition to the files themselves.
         rerendered: files of the run that came out of its evidence and the history byte for byte.
@@ -106,14 +103,13 @@ class CheckSummary:
     run_id: str = ""
     ledger: int = 0
     complete: bool = True
+    version: str = ""
     files: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     documents: Counter[str] = field(default_factory=Counter)
     validated: int = 0
     markets: int = 0
     pools: int = 0
-    rows: int = 0
-    walks: int = 0
     links: int = 0
     history_files: int = 0
     history_rows: int = 0
@@ -136,8 +132,7 @@ class CheckSummary:
             f"files: {kinds}",
             f"documents: {models}",
             f"{pluralize(self.pools, 'pool')} of {pluralize(self.markets, 'market')}, "
-            f"in {pluralize(self.rows, 'row')} of pages",
-            f"{pluralize(self.walks, 'walk')} from a first page to the end, {pluralize(self.links, 'link')} followed",
+            f"{pluralize(self.links, 'link')} followed",
             f"history: {pluralize(self.history_files, 'file')} with {pluralize(self.history_rows, 'row')}",
         ]
         if self.validated:
@@ -159,7 +154,9 @@ class Whole:
     ``own_files_only`` the history that earlier runs left.
     """
 
-    run: Run
+    ledger: int
+    """Of the run."""
+    page_sizes: Sequence[int]
     partial: bool = False
     own_files_only: bool = False
     listed: RunListing = field(default_factory=lambda: RunListing.of(()))
@@ -173,8 +170,6 @@ class Whole:
     """The documents of which a tree has one, with their keys."""
     latest: str | None = None
     """The digest of the newest run's Parquet file under its lasting name."""
-    markets: set[str] = field(default_factory=set)
-    """The markets that have a document."""
     wanted: list[str] = field(default_factory=list)
     """The keys of older pages of histories that documents led to."""
 

@@ -21,9 +21,7 @@ SHOWN_WITHOUT = 20
 
 @click.command()
 @click.argument("uri", required=False)
-@click.option(
-    "--sample", type=click.IntRange(1, 1_000_000), help="Check this many files of each kind, and one page walk."
-)
+@click.option("--sample", type=click.IntRange(1, 1_000_000), help="Check this many files of each kind.")
 @click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' views.")
 @source_options
 @click.option("--out", help="With --on-chain: a tree whose remembered markets are compared, too.")

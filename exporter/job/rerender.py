@@ -29,10 +29,9 @@ from exporter.job.sources import StoredLedger
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
-from exporter.stores.tree_sources import open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ChangeList, OpenApiDocument, SystemStatus, encode
-from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, POINTER_KEY
+from exporter.tree.documents import ChangeList, SystemStatus, encode
+from exporter.tree.families import CHANGES, DATA_PACKAGE, POINTER_KEY
 
 OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
 """The keys of files that show which files the history has."""
@@ -60,7 +59,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
     Args:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        sample: look at this many files of each kind in addition to one walk over all pools; None looks at every file.
+        sample: look at this many files of each kind; None looks at every file.
         progress: receives how many more files were read.
 
     Raises:
@@ -77,7 +76,7 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
 def _check_again(uri: str, looked: CheckSummary) -> str | None:
     """Render the run again and count what came out; gives why not, where it cannot be."""
-    if (version := asyncio.run(_version_of(uri))) != (own := openapi_document().info[VERSION_FIELD]):
+    if (version := looked.version) != (own := openapi_document().info[VERSION_FIELD]):
         return f"version {version} wrote it, and this is {own}"
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -94,13 +93,6 @@ def _check_again(uri: str, looked: CheckSummary) -> str | None:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()], len(made.different))
     looked.rerendered = made.same
     return None
-
-
-async def _version_of(uri: str) -> object:
-    """The version that wrote a tree which passed its check, by its OpenAPI document."""
-    async with open_tree(uri) as source:
-        data = await source.get(OPENAPI_KEY, published_tree.MAX_DOCUMENT_BYTES)
-        return decode_json(data or b"", OpenApiDocument).info.get(VERSION_FIELD)
 
 
 def settings_of(status: SystemStatus, out: Path) -> Settings:

@@ -22,7 +22,6 @@ from msgspec import structs
 
 from exporter import FORMAT
 from exporter.check.checker import TreeChecker
-from exporter.check.listing import Listing, Run
 from exporter.check.summary import CheckSummary
 from exporter.config import Settings
 from exporter.console import Console, Silence
@@ -72,7 +71,6 @@ from exporter.publishing.published_state import (
     read_published,
 )
 from exporter.publishing.retention import SUPERSEDED_KEY, clock_problem, sweep
-from exporter.render.assets_pages import snapshots
 from exporter.render.changes import change_list, read_changes
 from exporter.render.data_package import render_tables
 from exporter.render.feeds import render_feeds
@@ -106,9 +104,6 @@ SHOWN_DISCOVERIES = 5
 SHOWN_UNPRICED = 5
 SHOWN_DAMAGE = 20
 """How many are named on the console; the report has all."""
-
-ROWS_TOGETHER = 1_000
-"""How many rows of the pools frame are objects at a time."""
 
 MAX_COMPACTED = 40
 """How many files a run compacts at the most; what is left over is for the next."""
@@ -653,18 +648,7 @@ def publish(
 
     The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
     """
-    rows = chain.from_iterable(map(snapshots, tables.pools.iter_slices(ROWS_TOGETHER)))
-    output = settings.output
-    checker = TreeChecker(
-        Run(
-            tables.ledger,
-            documents.timestamp(tables.close_time),
-            output.page_sizes,
-            output.default_page_size,
-            Listing(rows),
-        ),
-        own_files_only=True,
-    )
+    checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
     with (
         console.progress("files", _expected_files(store) if console.shows_progress else None) as progress,
         begin_publication(store, tables.ledger, part, replaced_ledger=replaced_ledger, now=now) as publication,
@@ -677,7 +661,7 @@ def publish(
         checker.take_over(kept)
         unchanged_lengths = kept.lengths
         del kept  # it holds the listing of the run before
-        checker.add_rendered(part.file)  # what documents are held against
+        checker.add_rendered(part.file)
 
         def checked() -> Iterator[RenderedFile]:
             for file in chain(

@@ -71,7 +71,7 @@ def json_of(rows: pl.DataFrame) -> list[bytes]:
 
 
 def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
-    """The rows as wire models, by another road than `row_json`, so that one can be checked by the other.
+    """The rows as wire models, by another road than `row_json`.
 
     CheckError, naming the pool and the field, for a value that the API does not allow.
     """

@@ -6,7 +6,6 @@ Where a test breaks one file, what it shows stands beside the case.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -14,26 +13,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import convert, structs
+from msgspec import structs
 
 from exporter.check.checker import Schemas, TreeChecker
-from exporter.check.listing import Listing, Run
 from exporter.check.summary import TreeFaultsError
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys, reserve_config_key
-from exporter.tree.documents import AssetsPage, page_token
-from exporter.tree.families import OPENAPI_KEY, POINTER_KEY, family_of
+from exporter.tree.documents import page_token
+from exporter.tree.families import OPENAPI_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.pools import PoolSnapshot
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 from tests.check.trees import (
     RUNS,
-    SIZES,
     Files,
     add_listed,
-    add_page,
     assert_named,
     change,
     check,
@@ -67,27 +62,24 @@ class TestGoodTree:
     """What a run published."""
 
     def test_passes_and_says_how_much_was_looked_at(self, files: Files) -> None:
-        """Every file of the run, all rows, walks and history files are counted."""
+        """Every file of the run, its pools and history files are counted."""
         looked = check(files)
 
-        rows = len(json.loads(files["v1/assets/limit/5.json"])["data"])
         status = status_of(files)
         listed = listed_of(files)
         heads = [key for key in keys(files, "v1/assets/") if key.endswith("/index.json") or "/limit/" in key]
         assert looked.pools == status["pool_count"] - len(status["unread"])
-        assert looked.pools > rows
         assert looked.markets == status["market_count"]
-        assert looked.walks == len(heads)
         assert (looked.history_files, looked.ledger) == (RUNS, status["observed_ledger"])
         assert looked.documents["AssetsPage"] == len(keys(files, "v1/pages/")) + len(heads) + 1
         assert sum(looked.files.values()) >= len(listed) + 3
         assert looked.complete
 
     def test_sample(self, files: Files) -> None:
-        """A sample reads less, walks over all pools once, and says that it is one."""
+        """A sample reads less, and says that it is one."""
         whole, sample = check(files), check(files, sample=2)
 
-        assert sample.pools == whole.pools
+        assert sample.pools < whole.pools
         assert 0 < sum(sample.files.values()) < sum(whole.files.values())
         assert not sample.complete
         assert "a sample" in sample.lines()[0]
@@ -107,7 +99,7 @@ class TestGoodTree:
             network.close(with_status(network, market, 6))  # it is set up
         looked = check(tree_of(network, "blend"))
 
-        assert (0, 0) == (looked.pools, looked.rows)
+        assert 0 == looked.pools
         assert looked.markets > 0
 
 
@@ -119,11 +111,11 @@ class TestMissingAndDamaged:
         with pytest.raises(CheckError, match=r"status\.json is missing"):
             check({})
         with pytest.raises(CheckError, match="not one file"):
-            TreeChecker(Run(1, "", (), 1, None)).finish()
+            TreeChecker(1, ()).finish()
 
     def test_bytes_that_are_not_what_their_renderer_wrote(self, files: Files) -> None:
         """A document that decodes, but as another than it was encoded from, is named; a good one is not."""
-        checker = TreeChecker(Run(status_of(files)["observed_ledger"], "", (), 1, None))
+        checker = TreeChecker(status_of(files)["observed_ledger"], ())
         good, bad = [key for key in keys(files, "v1/tokens/C") if "history" not in key][:2]
         for key, changes in ((good, {}), (bad, {"symbol": "OTHER"})):
             document = structs.replace(parse_back(key, files[key]), **changes)
@@ -226,12 +218,8 @@ class TestStatus:
         ("field", "value", "said"),
         [
             ("observed_ledger", 65_000_002, "ledger 65000002"),
-            ("ledger_close_time", "2026-01-01T00:00:00Z", "close time"),
             ("generated_at", "2026-01-01T00:00:00Z", "generated_at"),
-            ("network", "another", "network"),
-            ("page_sizes", [1, 2], "limit/5.json: is of a size"),
-            ("page_sizes", [1, 2, 5, 10], "limit/10.json: is missing"),
-            ("default_page_size", 5, "index.json: "),
+            ("evidence_key", f"v1/evidence/{64 * '0'}.jsonl.gz", "which is missing"),
             ("manifest_sha256", "0" * 64, "digest"),
         ],
     )
@@ -261,103 +249,26 @@ def put(**fields: Any) -> Edit:
     return lambda document: document.update(fields)
 
 
-def put_first(listed: str, **fields: Any) -> Edit:
-    """Set fields of the first entry of a list of a document."""
-    return lambda document: document[listed][0].update(fields)
-
-
-def truncated_market(files: Files) -> str:
-    """The key of a market's document that is cut."""
-    return next(key for key in summaries(files) if json.loads(files[key])["truncated"])
-
-
-def detail(files: Files) -> str:
-    """The key of a pool's detail."""
-    return next(key for key in keys(files, "v1/assets/C") if "/history/" not in key)
-
-
 def priced_detail(files: Files) -> str:
     """The key of the detail of a pool that has a price."""
     details = (key for key in keys(files, "v1/assets/C") if "/history/" not in key)
     return next(key for key in details if json.loads(files[key])["oracle_price_usd"])
 
 
-def rewarded_detail(files: Files) -> str:
-    """The key of the detail of a pool whose suppliers get a reward, of which the prices are too old for a yield."""
-    details = (key for key in keys(files, "v1/assets/C") if "/history/" not in key)
-    return next(key for key in details if (json.loads(files[key])["rewards"]["supply_reward_per_year"] or "0") != "0")
-
-
-def insured_market(files: Files) -> str:
-    """The key of a market with a backstop that pays its depositors."""
-    insured = {key: json.loads(files[key])["backstop"] for key in summaries(files)}
-    return next(key for key, backstop in insured.items() if backstop and backstop["emission_apr_bps"])
-
-
-def reward(**changes: object) -> Edit:
-    """Another number among the rewards of a pool."""
-    return lambda document: document["rewards"].update(changes)
-
-
-def insured(**changes: object) -> Edit:
-    """Another number of a backstop."""
-    return lambda document: document["backstop"].update(changes)
-
-
-def head_of_truncated(files: Files) -> str:
-    """The first page, of two rows, of a market with several."""
-    return f"v1/assets/market/{json.loads(files[truncated_market(files)])['market']}/index.json"
-
-
 TOKEN = lambda files: first(files, "v1/tokens/")  # noqa: E731
-TOKEN_HEAD = lambda files: first(files, "v1/assets/token/", "/limit/1.json")  # noqa: E731
-
 DOCUMENT_LIES: list[tuple[str | Callable[[Files], str], Edit, str]] = [
     (market_with_pools, put(observed_ledger=65_000_001), "the run is of ledger"),
     ("v1/markets.json", put(observed_ledger=1), "a market of another ledger"),
     (TOKEN, put(observed_ledger=65_000_001), "the run is of ledger"),
-    (
-        priced_detail,
-        lambda document: document["liquidity"].update(supplied_usd_cents="1"),
-        "liquidity.supplied_usd_cents is '1', but the amount at the price is",
+    (priced_detail, put(observed_ledger=65_000_001), "the run is of ledger"),
+    (priced_detail, put(utilization_bps=9_999), "utilization_bps is 9999, but its totals give"),
+    *(
+        (priced_detail, put(**{name: "9" * 10_000}), f"{name} has more than 100 characters")
+        for name in ("total_supplied", "total_borrowed", "oracle_price_usd", "tvl_usd_cents")
     ),
-    (rewarded_detail, reward(supply_reward_per_year="1"), "supply_reward_per_year is '1', but its"),
-    (rewarded_detail, reward(supply_reward_reason="expired"), "its reason is 'expired'"),
-    (rewarded_detail, reward(reward_price="1"), "if and only if its decimals"),
-    (insured_market, insured(queued_part="9999999"), "queued_part is '9999999', but its shares"),
-    (insured_market, insured(emission_per_second="0"), "emission_per_year is '[0-9]+', but its"),
+    (priced_detail, put(tvl_usd_cents="0"), "tvl_usd_cents is 0, but what is supplied alone is worth [1-9]"),
+    ("v1/assets/index.json", put(next_cursor="A" * 22), "next_cursor leads to v1/pages/A{22}.json, which is not there"),
 ]
-
-LISTING_LIES: dict[str, tuple[str | Callable[[Files], str], Edit, str]] = {
-    "ledger of one row": (
-        "v1/assets/limit/1.json",
-        put_first("data", observed_ledger=65_000_001),
-        "is of ledger 65000001, but the run is of ledger 65000009",
-    ),
-    "a row that differs between pages": (
-        TOKEN_HEAD,
-        put_first("data", supply_apy_bps=77_777),
-        "supply_apy_bps is 77777, not",
-    ),
-    "a row twice": (
-        "v1/assets/index.json",
-        lambda page: page["data"].__setitem__(1, page["data"][0]),
-        "a second time, where",
-    ),
-    "a row left out": (
-        "v1/assets/limit/5.json",
-        lambda page: page["data"].pop(),
-        "has 4 rows, but 5 belong here",
-    ),
-    "rows that change places": (head_of_truncated, lambda page: page["data"].reverse(), "belongs"),
-    "a cursor to nothing": (
-        "v1/assets/index.json",
-        put(next_cursor="A" * 22),
-        "next_cursor leads to v1/pages/A{22}.json, which is not",
-    ),
-    "a walk that ends early": ("v1/assets/limit/1.json", put(next_cursor=None), "ends here after 1 of"),
-    "limit 0 that leads nowhere": ("v1/assets/limit/0.json", put(next_cursor=None), "ends here after 0 of"),
-}
 
 
 class TestConsistentLies:
@@ -376,109 +287,6 @@ class TestConsistentLies:
             seal(files)
             for key, (_, said) in told.items():
                 assert_named(files, key, said)
-
-    @pytest.mark.parametrize(("place", "edit", "said"), LISTING_LIES.values(), ids=LISTING_LIES)
-    def test_listings(self, files: Files, place: str | Callable[[Files], str], edit: Edit, said: str) -> None:
-        """What one page of a listing says wrongly is named with its key."""
-        key = place if isinstance(place, str) else place(files)
-        lie(files, key, edit)
-
-        assert_named(files, key, said)
-
-    def test_files_that_the_manifest_forgot(self, files: Files) -> None:
-        """Every pool has its documents, and every filter its first pages, also those that no list names."""
-        head = first(files, "v1/assets/", "/limit/5.json")
-        lost = {detail(files): "is missing", first(files, "v1/assets/C", "/history/1d.json"): "is missing"}
-        lost[head] = "the listing's index.json has not the rows that belong there"
-        for key in lost:
-            del files[key]
-        seal(files)
-
-        for key, said in lost.items():
-            assert_named(files, key, said)
-
-    def test_order_of_the_listing_itself(self) -> None:
-        """Pools ascend by market and id, even where most walks over all pools agree on another order."""
-        files = tree_of(RecordedNetwork(), BLEND_V1)
-        change(files, "v1/assets/index.json", lambda page: page["data"].reverse())
-        for name in ("limit/0", "limit/1"):
-            del files[f"v1/assets/{name}.json"]
-        seal(files)
-
-        assert_named(files, "v1/assets/index.json", "comes after .*; pools must ascend")
-
-    def test_cursor_to_another_filter(self, files: Files) -> None:
-        """A cursor that leads into another chain is found by the rows there."""
-        token = json.loads(files["v1/assets/limit/1.json"])["next_cursor"]
-        lie(files, "v1/assets/index.json", put(next_cursor=token))
-
-        assert_named(
-            files, "v1/assets/index.json", f"leads to v1/pages/{token}.json, which is not the page that belongs"
-        )
-
-    def test_rows_that_are_known_otherwise(self) -> None:
-        """Where the pools of the run are known, as in the job, the tree must list them and nothing else."""
-        files = small_tree()
-        ledger = status_of(files)["observed_ledger"]
-        records = [status_of(files)["manifest_key"], manifest_of(files)["files_key"], POINTER_KEY]
-        run = ["v1/history.json", *keys(files, "history/", ".parquet"), *keys(files, "v1/", ""), *records]
-        rows = [convert(row, PoolSnapshot) for row in json.loads(files["v1/assets/limit/5.json"])["data"]]
-
-        def checked(rows: list[PoolSnapshot]) -> None:
-            checker = TreeChecker(Run(ledger, status_of(files)["ledger_close_time"], SIZES, 2, Listing(rows)))
-            for key in run:
-                checker.add(key, files[key])
-            checker.finish()
-
-        for expected, said in (
-            (rows, "lists other files"),  # the site and the feeds were not added
-            (rows[:-1], f"has {len(rows)} pools of the run's ledger, but the documents have {len(rows) - 1}"),
-            ([structs.replace(rows[0], decimals=9), *rows[1:]], "decimals is 7, not 9"),
-        ):
-            with pytest.raises(TreeFaultsError, match=said):
-                checked(expected)
-
-    def test_walk_that_goes_on(self, files: Files) -> None:
-        """A cursor behind the last row leads nowhere a reader should go."""
-        token = add_page(files, {"data": [], "next_cursor": None})
-        heads = keys(files, "v1/assets/market/", "/limit/5.json")
-        key = next(key for key in heads if not json.loads(files[key])["next_cursor"])
-        lie(files, key, put(next_cursor=token))
-
-        assert_named(files, key, "though the last row is here")
-
-    def test_stale_filter(self, files: Files) -> None:
-        """First pages of a token that no pool of the run has are stale."""
-        key = "v1/assets/token/C" + "B" * 55 + "/index.json"
-        add_listed(files, key, encoded({"data": [], "next_cursor": None}))
-
-        assert_named(files, key, "no market or pool of the run")
-
-    @pytest.mark.parametrize(
-        ("key", "how", "said"),
-        [
-            ("metrics.txt", lambda text: text.replace("# EOF", ""), "does not end with # EOF"),
-            (
-                "metrics.txt",
-                lambda text: text.replace("lending_pools ", "lending_pools x"),
-                "a line that is not a",
-            ),
-            ("metrics.txt", lambda text: re.sub("run_ledger [0-9]+", "run_ledger 7", text), "is of ledger 7"),
-            ("feed.atom", lambda text: text.replace("</feed>", ""), "is not XML"),
-            ("feed.atom", lambda text: "<!DOCTYPE feed>" + text, "has a declaration"),
-            ("feed.atom", lambda text: text.replace("<name>", "<n>").replace("</name>", "</n>"), "an author"),
-            ("feed.atom", lambda text: text.replace("<updated>", "<at>").replace("</updated>", "</at>"), "without"),
-            ("v1/changes.json", lambda text: text.replace('"pools":[{', '"pools":[],"unread":[{', 1), "ChangeList"),
-            ("v1/yields/pools.json", lambda text: text.replace('"tvlUsd":', '"tvlUsd":0'), "cannot be read"),
-            ("v1/yields/pools.json", lambda text: text.replace('"data":', '"rows":'), "cannot be read"),
-        ],
-    )
-    def test_what_watchers_read(self, files: Files, key: str, how: Callable[[str], str], said: str) -> None:
-        """A feed, metrics or yields that their reader could not read, or that is of something else, is a fault."""
-        files[key] = how(files[key].decode()).encode()
-        seal(files)
-
-        assert_named(files, key, said)
 
     def test_broken_link_in_the_web_page(self, files: Files) -> None:
         """Links of the web page are followed."""
@@ -510,27 +318,6 @@ class TestConsistentLies:
         with pytest.raises(CheckError, match=f"{key} is missing"):
             check(files)
 
-    @pytest.mark.parametrize(
-        ("name", "value", "said"),
-        [
-            *(
-                (name, "9" * 10_000, f"{name} has more than 100 characters")
-                for name in ("total_supplied", "oracle_price_usd", "tvl_usd_cents")
-            ),
-            ("utilization_bps", 9_999, "utilization_bps is 9999, but its totals give"),
-        ],
-    )
-    def test_row_against_itself(self, name: str, value: Any, said: str) -> None:
-        """A number that has no end, or does not follow from the others of its row, is a fault in all pages."""
-        files = small_tree()
-        for key, data in list(files.items()):
-            family = family_of(key)
-            if family is not None and family.model is AssetsPage and b'"utilization_bps":' in data:
-                change(files, key, put_first("data", **{name: value}))
-        seal(files)
-
-        assert_named(files, "v1/assets/index.json", said)
-
 
 class TestPriorities:
     """How faults are told."""
@@ -558,7 +345,8 @@ class TestPriorities:
 
     def test_long_texts_are_cut(self, files: Files) -> None:
         """What a file says is not repeated without a bound."""
-        lie(files, "v1/assets/limit/1.json", put_first("data", symbol="x" * 100_000))
+        files["index.html"] = b'<a href="v1/%b">x</a>' % (b"x" * 100_000)
+        seal(files)
 
         assert max(map(len, faults(files))) < 600
 

@@ -174,30 +174,17 @@ class TestParquet:
         [
             (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
             (0, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
-            (-1, filled("total_collateral", None), "holds values of another kind"),
             (-1, lambda table: table.slice(1), "rows, but"),
         ],
         ids=[
             "another ledger",
             "no ledger",
-            "nothing in a column",
             "rows lost",
         ],
     )
     def test_rows(self, files: Files, position: int, how: Callable[[pa.Table], pa.Table], said: str) -> None:
         """Rows that are not those of the manifest are named."""
         assert_named(files, rewrite(files, position, how), said)
-
-    def test_numbers(self, files: Files) -> None:
-        """Numbers of the run's own file that are not those of the documents are named."""
-
-        def wrong(table: pa.Table) -> pa.Table:
-            table = filled("borrow_apy_bps", 424_242)(table)
-            return filled("total_collateral", lambda value: value + 10**20)(table)
-
-        key = rewrite(files, -1, wrong)
-        assert_named(files, key, "borrow_apy_bps is 424242, the documents have")
-        assert_named(files, key, "tvl_usd_cents is .*, but its parts give")
 
 
 class TestBuckets:

@@ -107,7 +107,7 @@ def test_preview_server_passes(root: Path) -> None:
 
     folder = check_files(str(root))
     assert looked.requests > 60
-    assert (looked.pools, looked.walks, looked.files) == (folder.pools, folder.walks, folder.files)
+    assert (looked.pools, looked.links, looked.files) == (folder.pools, folder.links, folder.files)
     assert 0 < sample.requests < looked.requests
 
 
@@ -202,7 +202,7 @@ def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
             reply.status = 429
 
     with serving(broken(create_app(root), rule)) as url:
-        assert check(url, sample=1).pools
+        assert check(url, sample=1).requests
 
 
 def test_unbounded_answer(root: Path) -> None:

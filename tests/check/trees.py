@@ -24,7 +24,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
-from exporter.tree.documents import ManifestFile, page_token
+from exporter.tree.documents import ManifestFile
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
 from exporter.tree.run_listing import RunListing
@@ -187,11 +187,3 @@ def add_listed(files: Files, key: str, data: bytes) -> None:
     file = RenderedFile(key, data, kind_of(key))
     listed = [*listed_of(files), ManifestFile(key, file.kind.value, len(data), file.sha256)]
     seal_listing(files, status_of(files), listed)
-
-
-def add_page(files: Files, document: Any) -> str:
-    """Add a page of pool snapshots to the run; gives its token."""
-    data = encoded(document)
-    token = page_token(data)
-    add_listed(files, f"v1/pages/{token}.json", data)
-    return token

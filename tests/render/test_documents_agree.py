@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
+import polars as pl
 import pytest
 
+from exporter.tree.values import as_written
 from tests.check.trees import Files, good_tree, keys, status_of, summaries
 
 Row = dict[str, Any]
@@ -116,3 +120,34 @@ def test_pools(files: Files, rows: list[Row]) -> None:
         assert row == {name: pool[name] for name in row}
     changes = load(files, "v1/changes.json")
     assert list(by_place) == [(pool["market"], pool["pool"]) for pool in changes["pools"]]
+
+
+def test_parquet(files: Files, rows: list[Row]) -> None:
+    """The newest Parquet file has the rows of the listing, and the value counts plain collateral, too."""
+    table = pl.read_parquet(files["v1/latest.parquet"])
+
+    recorded = [{name: as_written(value) for name, value in row.items()} for row in table.iter_rows(named=True)]
+    assert rows == [{name: row[name] for name in rows[0]} for row in recorded]
+    for row in recorded:
+        if row["oracle_price_usd"] is not None:
+            deposits = int(row["total_supplied"]) + int(row["total_collateral"])
+            assert in_cents(deposits, row["oracle_price_usd"], row["decimals"]) == row["tvl_usd_cents"]
+
+
+def test_liquidity(files: Files, rows: list[Row]) -> None:
+    """Amounts are worth what they are at the price, in cents, rounded down."""
+    priced = [row for row in rows if row["oracle_price_usd"] is not None]
+    for row in priced:
+        liquidity = load(files, f"v1/assets/{row['market']}/{row['pool']}.json")["liquidity"]
+        for name, amount in (
+            ("supplied", row["total_supplied"]),
+            ("borrowed", row["total_borrowed"]),
+            ("available", liquidity["available_to_withdraw"]),
+        ):
+            worth = None if amount is None else in_cents(int(amount), row["oracle_price_usd"], row["decimals"])
+            assert worth == liquidity[f"{name}_usd_cents"]
+    assert len(priced) > 2
+
+
+def in_cents(amount: int, price: str, decimals: int) -> str:
+    return str(math.floor(amount * Fraction(price) * 100 / 10**decimals))
