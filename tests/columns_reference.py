@@ -8,7 +8,7 @@ from pathlib import Path
 from exporter.tables import COLUMNS, Column
 
 PAGE = Path(__file__).parent.parent / "docs" / "history.md"
-_TABLE = re.compile(r"(?<=^\| column \| type \| meaning \|\n\|---\|---\|---\|\n)(\|.*\n)+", re.MULTILINE)
+_TABLE = re.compile(r"(?<=^column \| type \| meaning\n---\|---\|---\n)(.+\n)+", re.MULTILINE)
 
 
 def written(page: str) -> str:
@@ -22,7 +22,7 @@ def _row(column: Column) -> str:
     meaning = column.meaning.replace(", in token base units", "").replace(", floor to basis points", "")
     short = meaning.replace("; null without a valid price", "")
     null = ("?" if meaning == short else "??") if column.nullable else ""
-    return f"| `{column.name}` | {column.type}{null} | {short} |\n"
+    return f"`{column.name}` | {column.type}{null} | {short}\n"
 
 
 if __name__ == "__main__":

@@ -122,24 +122,24 @@ def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month
 def tables() -> str:
     """The two tables of docs/operations.md."""
     lines = [
-        "| pools | a run every | objects a run | requests, USD a month | stored after a year | together, USD a month |",
-        "|---:|---|---:|---:|---:|---:|",
+        "pools | a run every | objects a run | requests, USD a month | stored after a year | together, USD a month",
+        "---:|---|---:|---:|---:|---:",
     ]
     for pools in (50, 5_000):
         for name, minutes in (("30 minutes", 30), ("6 hours", 360), ("day", 1440)):
             cost = month(pools, minutes)
             lines.append(
-                f"| {pools:,} | {name} | {cost.puts_of_a_run:,} | {_usd(cost.requests_usd)} | {_bytes(cost.stored)} |"
-                f" {_usd(cost.usd)} |"
+                f"{pools:,} | {name} | {cost.puts_of_a_run:,} | {_usd(cost.requests_usd)} | {_bytes(cost.stored)} |"
+                f" {_usd(cost.usd)}"
             )
-    lines += ["", "| a million requests for | bytes each | CDN, USD |", "|---|---:|---:|"]
+    lines += ["", "a million requests for | bytes each | CDN, USD", "---|---:|---:"]
     for name, size in (
         ("`/v1/system/status`", 1_500),
         ("`/v1/assets`, 50 pools", 23_000),
         ("the same, compressed", 4_000),
     ):
         usd = 1e6 * size / 1e9 * PER_GIGABYTE_OUT + 1e6 / 10_000 * PER_10000_QUESTIONS
-        lines.append(f"| {name} | {size:,} | {_usd(usd)} |")
+        lines.append(f"{name} | {size:,} | {_usd(usd)}")
     return "\n".join(lines)
 
 

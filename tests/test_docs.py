@@ -19,7 +19,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 def rows(text: str, heading: str) -> dict[str, str]:
     """The two columns of the table under a heading."""
     section = text.split(f"## {heading}\n")[1].split("\n## ")[0]
-    return {key: value.strip() for key, value in re.findall(r"^\| `([^`]+)` \| (.*) \|$", section, re.MULTILINE)}
+    return {key: value.strip() for key, value in re.findall(r"^`([^`]+)` \| (.*)$", section, re.MULTILINE)}
 
 
 def test_every_key_is_documented() -> None:

@@ -18,8 +18,8 @@ TEXT = (Path(__file__).parent.parent.parent / "docs" / "api.md").read_text(encod
 def column(heading: str, number: int = 0) -> list[str]:
     """One column of the table under a heading."""
     section = TEXT.split(f"## {heading}\n")[1].split("\n## ")[0]
-    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
-    return [row[number].strip() for row in rows[2:]]
+    table = section.partition("---|---")[2].partition("\n\n")[0].splitlines()[1:]
+    return [line.split(" | ")[number] for line in table]
 
 
 def fields_of(model: type[Struct]) -> tuple[str, ...]:

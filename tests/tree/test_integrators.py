@@ -13,7 +13,7 @@ import pytest
 from exporter.tree.documents import MarketBackstop
 from exporter.tree.pools import AssetDetail
 
-_ROW = re.compile(r"^\| (?P<theirs>.+?) \| (?P<ours>.+?) \| (?P<why>.*?) ?\|$", re.MULTILINE)
+_ROW = re.compile(r"^(?P<theirs>[^|\n]+) \| (?P<ours>[^|\n]+) \|(?P<why>[^|\n]*)$", re.MULTILINE)
 _SPAN = re.compile(r"`([a-z_.]+)`")
 
 

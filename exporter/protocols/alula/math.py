@@ -1,8 +1,7 @@
 """Alula's math over columns of pools, function by function as the contract has it.
 
-The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.exact`;
-tests/judges/alula_judge.py holds the same ones for a single pool in plain Python. The contract's views do not accrue
-interest, and neither does this: all numbers are those of the state as it is stored.
+The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.exact`. The
+contract's views do not accrue interest, and neither does this: all numbers are those of the state as it is stored.
 
 Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
 growth of a debt has 18 decimals; totals and fees are token base units.

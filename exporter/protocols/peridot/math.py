@@ -1,5 +1,4 @@
-"""Peridot's math over columns of vaults (docs/protocols/peridot.md, "Formulas"); tests/judges/peridot_judge.py has
-one's.
+"""Peridot's math over columns of vaults (docs/protocols/peridot.md, "Formulas").
 
 Scales: utilization, rates a year and factors have 6 decimals, the borrow index 18; amounts are token base units. The
 contract computes in unsigned 128 bits; here every value that has a name must fit into signed 128, and a vault for
