@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.deployments.networks import NETWORKS
-from exporter.errors import pluralize
 from exporter.protocols import PROTOCOLS
 
 PATH = Path(__file__).parent.parent / "docs" / "protocols.md"
@@ -46,14 +44,6 @@ def _protocols() -> Iterator[str]:
                 yield f"- Statuses of a {kind}:"
             for status, meaning in statuses.items():
                 yield f"  - `{status}`: {meaning}"
-        known = [
-            f"{network.name} {deployment.label} ({pluralize(len(deployment.markets), 'market')})"
-            for network in NETWORKS.values()
-            if network.name in ("mainnet", "testnet")
-            for deployment in network.deployments
-            if deployment.protocol == name
-        ]
-        yield f"- Known: {', '.join(known)}"
         yield ""
 
 
