@@ -14,6 +14,8 @@ import msgspec
 
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables
+from exporter.render.pool_changes import GATES, UNITS, changed_numbers, watched_pools
+from exporter.tables import ACTIVE
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     EXPORTER_VERSION,
@@ -30,8 +32,6 @@ HIGH_UTILIZATION_BPS = 9_500
 MOST_CHANGES = 1_000
 MOST_OF_A_MARKET = 50
 """How many changes are kept, the newest, and how many of one market, so that none pushes out all others."""
-
-GATES = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
 
 
 def read_changes(data: bytes | None) -> ChangeList | None:
@@ -58,15 +58,13 @@ def change_list(
     markets = [
         WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
     ]
-    columns = ("market", "pool", "symbol", "pool_status", "utilization_bps", *GATES)
-    pools = [WatchedPool(*row) for row in tables.pools.select(columns).iter_rows()]
     unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
     now = ChangeList(
         observed_ledger=tables.ledger,
         exporter_version=EXPORTER_VERSION,
         data=[],
         markets=markets,
-        pools=pools,
+        pools=watched_pools(tables),
         unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
     )
     if previous is None:
@@ -88,6 +86,7 @@ def change_list(
             title=title,
             before=before,
             after=after,
+            unit=UNITS.get(kind),
             observed_ledger=tables.ledger,
             ledger_close_time=timestamp(tables.close_time),
             previous_ledger=previous.observed_ledger,
@@ -143,7 +142,9 @@ def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
         if was.status != market.status:
             restated.add(market.market)
             title = f"{name}: {was.status} is now {market.status}"
-            yield "status", market.market, None, title, was.status, market.status
+            was_open, is_open = was.status in ACTIVE, market.status in ACTIVE
+            kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
+            yield kind, market.market, None, title, was.status, market.status
         # Another version may take other fields into the digest.
         if was.config_hash != market.config_hash and before.exporter_version == now.exporter_version:
             title = f"{name}: its configuration changed"
@@ -160,6 +161,8 @@ def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
         if old.utilization_bps <= HIGH_UTILIZATION_BPS < pool.utilization_bps:
             ends = str(old.utilization_bps), str(pool.utilization_bps)
             yield "utilization", pool.market, pool.pool, f"{title}: utilization over 95 %", *ends
+        for what, said, earlier, later in changed_numbers(old, pool):
+            yield what, pool.market, pool.pool, f"{title}: {said}", earlier, later
     symbols = {(pool.market, pool.pool): pool.symbol for pool in before.pools}
     accounted = {(pool.market, pool.pool) for pool in now.pools} | {(item.market, item.pool) for item in now.unread}
     read = {market.market for market in now.markets}

@@ -54,8 +54,9 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
 
 
 def _entry(change: RunChange, page: str) -> str:
-    before = "" if change.before is None else f" It was: {change.before}."
-    after = "" if change.after is None else f" It is: {change.after}."
+    unit = "" if change.unit is None else f" {change.unit.replace('_', ' ')}"
+    before = "" if change.before is None else f" It was: {change.before}{unit}."
+    after = "" if change.after is None else f" It is: {change.after}{unit}."
     summary = f"At ledger {change.observed_ledger}, compared with ledger {change.previous_ledger}.{before}{after}"
     return (
         f"<entry><id>{change.id}</id><title>{_text(change.title)}</title>"

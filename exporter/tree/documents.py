@@ -495,22 +495,19 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """A change of a market or of one of its pools since the previous run.
 
-    `kind` is new_market, new_pool, removed_pool, status, configuration, admin, code, oracle, utilization (above 95 %)
-    or unread. `id` never changes.
+    Its kinds are in docs/api.md. `id` never changes.
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
-    kind: Annotated[
-        Words,
-        described(
-            "new_market, new_pool, removed_pool, status, configuration, admin, code, oracle, utilization or unread."
-        ),
-    ]
+    kind: Annotated[Words, described("What changed, such as new_market, paused, price or supply_rate.")]
     market: MarketAddress
     pool: Annotated[PoolId | None, described("The pool's id inside its market; null for a change of the market.")]
     title: Annotated[Words, described("The change in words.")]
     before: Annotated[Words | None, described("What it was, as text; null where nothing was.")]
     after: Annotated[Words | None, described("What it is, as text; null where nothing is.")]
+    unit: Annotated[
+        Words | None, described("Unit of the two: usd, basis_points or base_units of the token; null for words.")
+    ]
     observed_ledger: ObservedLedger
     ledger_close_time: Annotated[Timestamp, described("Close time of the observed ledger.")]
     previous_ledger: Annotated[Ledger, described("The ledger of the run that was compared.")]
@@ -554,6 +551,27 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
     can_liquidate: Annotated[
         bool | None, described("Whether anybody may liquidate debt of this pool; null when unknown.")
     ]
+    oracle_price_usd: Annotated[Price | None, described("Price of one token, in USD; null without a valid price.")]
+    supply_apy_bps: Annotated[
+        BasisPoints | None, described("Annual yield of suppliers, in basis points; null below 1,000 US dollars.")
+    ]
+    borrow_apy_bps: Annotated[
+        BasisPoints | None, described("Annual cost of borrowers, in basis points; null below 1,000 US dollars.")
+    ]
+    supply_reward: Annotated[
+        Words | None, described("The suppliers' reward: paid, ends_soon, not_funded or none; null when unknown.")
+    ]
+    borrow_reward: Annotated[
+        Words | None, described("The borrowers' reward: paid, ends_soon, not_funded or none; null when unknown.")
+    ]
+    supply_cap: Annotated[
+        Words | None, described("Most that may be supplied, in base units; `none` without a cap; null when unknown.")
+    ]
+    borrow_cap: Annotated[
+        Words | None, described("Most that may be borrowed, in base units; `none` without a cap; null when unknown.")
+    ]
+    total_supplied: Annotated[Amount, described("Supplied, in base units.")]
+    total_borrowed: Annotated[Amount, described("Borrowed, in base units.")]
 
 
 class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):

@@ -102,5 +102,5 @@ def test_another_oracle_is_a_change() -> None:
     found = changes_of("blend", lambda network: without_oracle(network, BLEND_V2))
     changes = {item.kind: item for item in found}
 
-    assert {"configuration", "oracle", "status"} == changes.keys()  # without a price some gates close
+    assert {"configuration", "oracle", "price", "status"} == changes.keys()  # without a price some gates close
     assert (ORACLE, strkey.encode_contract(bytes(32))) == (changes["oracle"].before, changes["oracle"].after)

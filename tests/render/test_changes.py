@@ -25,6 +25,7 @@ from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import decimal, render_metrics
+from exporter.render.pool_changes import UNITS
 from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange
@@ -56,13 +57,19 @@ def tables(
     }
     named: dict[str, Row] = {str(row["market"]): {} for row in pools} | dict(markets or {})
     rows = [{"market": name, "name": f"M{name[-1]}", **usual, **other} for name, other in sorted(named.items())]
-    frame = pools_frame([{"symbol": "USDC", "utilization_bps": 100, **row} for row in pools], ledger, TIME + ledger)
+    usual_pool = {"symbol": "USDC", "utilization_bps": 100, "tvl_usd_cents": 100_000, "oracle_price_usd": "1.5"}
+    frame = pools_frame([usual_pool | dict(row) for row in pools], ledger, TIME + ledger)
     times = TIME + ledger
     return Tables(ledger, times, frame, pl.DataFrame(rows, schema=MARKETS), unread=unread or [])
 
 
 def pool(market: str = A, name: str = X, **other: object) -> Row:
     return {"market": market, "pool": name, "token_address": name, **other}
+
+
+def until(seconds: int) -> Row:
+    """A reward of suppliers that ends so long after `TIME`; the ledgers close a second or two after that."""
+    return {"supply_reward_reason": "valid", "supply_reward_expiration": TIME + seconds}
 
 
 def between(before: Tables, after: Tables) -> list[RunChange]:
@@ -84,7 +91,7 @@ def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
         (
             tables(1, [pool()]),
             tables(2, [pool()], {A: {"status": "frozen"}}),
-            [("status", A, None, "active", "frozen")],
+            [("paused", A, None, "active", "frozen")],
         ),
         (
             tables(1, [pool(pool_status="on")]),
@@ -99,7 +106,7 @@ def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
         (
             tables(1, [pool(can_borrow=True)]),
             tables(2, [pool(can_borrow=False)], {A: {"status": "frozen"}}),
-            [("status", A, None, "active", "frozen")],
+            [("paused", A, None, "active", "frozen")],
         ),
         (tables(1, [pool(can_borrow=True)]), tables(2, [pool(can_borrow=None)]), []),
         (
@@ -108,6 +115,50 @@ def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
             [("utilization", A, X, "9500", "9501")],
         ),
         (tables(1, [pool(utilization_bps=9_501)]), tables(2, [pool(utilization_bps=9_900)]), []),
+        (
+            tables(1, [pool()], {A: {"status": "frozen"}}),
+            tables(2, [pool()]),
+            [("resumed", A, None, "frozen", "active")],
+        ),
+        (
+            tables(1, [pool()], {A: {"status": "on_ice"}}),
+            tables(2, [pool()], {A: {"status": "frozen"}}),
+            [("status", A, None, "on_ice", "frozen")],
+        ),
+        (tables(1, [pool()]), tables(2, [pool(oracle_price_usd=None)]), [("price", A, X, "1.5", None)]),
+        (tables(1, [pool(oracle_price_usd=None)]), tables(2, [pool()]), [("price", A, X, None, "1.5")]),
+        (
+            tables(1, [pool(supply_apy_bps=100, borrow_apy_bps=1_000)]),
+            tables(2, [pool(supply_apy_bps=600, borrow_apy_bps=499)]),
+            [("borrow_rate", A, X, "1000", "499")],
+        ),
+        (
+            tables(1, [pool(supply_apy_bps=100, tvl_usd_cents=99_999)]),
+            tables(2, [pool(supply_apy_bps=9_999, tvl_usd_cents=99_999)]),
+            [],
+        ),
+        (tables(1, [pool(**until(90_000))]), tables(2, [pool(**until(86_403))]), []),
+        (
+            tables(1, [pool(**until(86_402))]),
+            tables(2, [pool(**until(86_402))]),
+            [("supply_reward", A, X, "paid", "ends_soon")],
+        ),
+        (tables(1, [pool(**until(60))]), tables(2, [pool(**until(90_000))]), []),
+        (
+            tables(1, [pool(**until(1), borrow_reward_reason="unread")]),
+            tables(2, [pool(supply_reward_reason="expired", borrow_reward_reason="valid")]),
+            [("supply_reward", A, X, "ends_soon", "none")],
+        ),
+        (
+            tables(1, [pool(supply_cap=100, borrow_cap=None, total_supplied=99, total_borrowed=5)]),
+            tables(2, [pool(supply_cap=100, borrow_cap=6, total_supplied=100, total_borrowed=5)]),
+            [("borrow_cap", A, X, "none", "6"), ("supply_cap_filled", A, X, "99", "100")],
+        ),
+        (
+            tables(1, [pool(supply_cap=100, risk_scope=None)]),
+            tables(2, [pool(supply_cap=200)]),
+            [],
+        ),
         (
             tables(1, [pool()]),
             tables(2, [pool()], {A: {"config_hash": "1" * 16}}),
@@ -137,6 +188,18 @@ def kinds(changes: list[RunChange]) -> list[tuple[str, str, str | None]]:
         "not known",
         "above",
         "still above",
+        "a market resumes",
+        "a market is frozen for good",
+        "no price",
+        "a price again",
+        "a rate",
+        "a rate of little",
+        "a reward goes on",
+        "a reward ends soon",
+        "a reward is prolonged",
+        "a reward ended",
+        "caps",
+        "a cap that was not known",
         "configuration",
         "unread",
         "read again",
@@ -148,6 +211,8 @@ def test_each_kind(before: Tables, after: Tables, expected: list[tuple[str, ...]
 
     assert expected == [(each.kind, each.market, each.pool, each.before, each.after) for each in found]
     assert all((each.observed_ledger, each.previous_ledger) == (2, 1) for each in found)
+    assert all(each.unit == UNITS.get(each.kind) for each in found)
+    assert len({each.id for each in found}) == len(found)
 
 
 def test_a_first_run_changes_nothing() -> None:
@@ -171,7 +236,7 @@ def test_ids_are_for_good_and_kept() -> None:
     third = change_list(tables(3, [pool(), pool(A, Y)], {A: {"status": "frozen"}}), second, "made")
 
     assert second.data[0] == third.data[1]
-    assert ["status", "new_pool"] == [change.kind for change in third.data]
+    assert ["paused", "new_pool"] == [change.kind for change in third.data]
     assert second == change_list(tables(2, [pool(), pool(A, Y)]), second, "made")
     assert second.data[0].id != change_list(tables(2, [pool(), pool(A, Y)]), first, "other").data[0].id
     replaced = change_list(tables(2, [pool()]), third, "made", 2)  # in the place of a ledger that never was
