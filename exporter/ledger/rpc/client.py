@@ -49,8 +49,6 @@ from exporter.ledger.rpc.failures import (
     AttemptError,
     Failure,
     FailureKind,
-    Rule,
-    Situation,
     classify,
     part_size,
     rule_for,
@@ -161,7 +159,6 @@ class _Progress:
     sent: int = 0  # requests, checks of the network not counted
     tries: Counter[Endpoint] = field(default_factory=Counter)  # that failed
     failures: dict[Endpoint, Failure] = field(default_factory=dict)  # the last of each, cleaned
-    alike: Counter[tuple[Endpoint, str, Rule]] = field(default_factory=Counter)
     hopeless: set[Endpoint] = field(default_factory=set)  # for this question
     passed: set[Endpoint] = field(default_factory=set)  # tried in this round
     waits: list[tuple[float, float]] = field(default_factory=list)  # ranges demanded by the failures of this round
@@ -207,14 +204,12 @@ class RpcCaller:
         Raises `AllEndpointsFailedError`, `RequestRefusedError` and `NetworkMismatchError`.
         """
         progress = _Progress()
-        again: Endpoint | None = None
         while True:
             try:
-                endpoint = again or await self._choose(progress, budget)
+                endpoint = await self._choose(progress, budget)
                 if endpoint is None:
                     problem = ""
                     break
-                again = None
                 if question.keys > endpoint.max_keys:
                     return Split(endpoint.max_keys)
                 outcome = await self._exchange(endpoint, question, progress, budget)
@@ -223,7 +218,7 @@ class RpcCaller:
                 if not isinstance(outcome, Failure):
                     self._pool.succeeded(endpoint, self._timing.clock())
                     return outcome
-                action, wait = self._judge(endpoint, outcome, question, progress)
+                action = self._judge(endpoint, outcome, question, progress)
                 if action is Action.SPLIT:
                     self._counters.splits += 1
                     size = part_size(outcome, question.keys)
@@ -233,9 +228,6 @@ class RpcCaller:
                 if action is Action.GIVE_UP:
                     reason = progress.failures[endpoint]
                     raise RequestRefusedError(f"{endpoint.label} refuses {question.subject}: {reason}")
-                if action is Action.RETRY:
-                    await self._pause(wait, budget)
-                    again = endpoint if endpoint.held_until <= self._timing.clock() else None
             except _BudgetSpentError as spent:
                 problem = f" within {spent}"
                 break
@@ -381,21 +373,16 @@ class RpcCaller:
         finally:
             endpoint.network_lock.release()
 
-    def _judge(
-        self, endpoint: Endpoint, failure: Failure, question: Question[T], progress: _Progress
-    ) -> tuple[Action, float]:
-        """What to do after a failure, and how long to wait before the same endpoint is asked again."""
+    def _judge(self, endpoint: Endpoint, failure: Failure, question: Question[T], progress: _Progress) -> Action:
+        """What to do after a failure; takes note of what it says of the endpoint."""
         now = self._timing.clock()
         rule = rule_for(failure)
-        likeness = (endpoint, failure.name, rule)
         others = any(
             each is not endpoint and not progress.tries[each] and each not in progress.hopeless
             for each in self._pool.endpoints
         )
         keys = question.keys if failure.method == question.method else 0  # the check of the network names none
-        situation = Situation(keys, progress.alike[likeness], others)
-        action = classify(failure, situation)
-        progress.alike[likeness] += 1
+        action = classify(failure, keys, at_last=progress.tries[endpoint] > 0 and not others)
         progress.tries[endpoint] += 1
         progress.failures[endpoint] = replace(failure, text=self._redactor.clean(failure.text))
         endpoint.stale = endpoint.stale or rule.stale
@@ -406,14 +393,11 @@ class RpcCaller:
         if failure.retry_after_s is not None:
             endpoint.hold(now, failure.retry_after_s)
         longest = min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2**progress.rounds)
-        wait = rule.wait_s or (0.0, longest)  # anything between them (full jitter)
         progress.passed.add(endpoint)
-        progress.waits.append(wait)
-        if action is Action.NEXT_ENDPOINT and rule.lasting:
+        progress.waits.append(rule.wait_s or (0.0, longest))  # anything between them (full jitter)
+        if rule.lasting:
             progress.hopeless.add(endpoint)
-        if action is Action.RETRY and not self._worth_asking(endpoint, progress):
-            action = Action.NEXT_ENDPOINT
-        return action, wait[0] + self._timing.random() * (wait[1] - wait[0])
+        return action
 
     def _report(self, question: Question[T], progress: _Progress, problem: str) -> str:
         lines = []

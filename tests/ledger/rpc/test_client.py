@@ -377,8 +377,8 @@ def test_a_batch_that_is_too_large_for_a_gateway_is_halved() -> None:
 
 
 def test_a_missing_snapshot_is_asked_for_again_after_a_moment() -> None:
-    """-32603 with 404 is asked for again at the same endpoint within half a second."""
-    bench = Bench(A, B, rpc=filled(3))
+    """-32603 with 404 is asked for again within half a second where there is no other endpoint."""
+    bench = Bench(A, rpc=filled(3))
     bench.fault(A, fake.rpc_error(-32603, fake.NOT_FOUND))
     (answer,) = bench.read(0, 1, 2)
 
@@ -387,7 +387,7 @@ def test_a_missing_snapshot_is_asked_for_again_after_a_moment() -> None:
 
 
 def test_a_key_that_core_chokes_on_is_found_and_named() -> None:
-    """-32603 with 404 from everyone: retry, next endpoint, halves; in the end the error names the one key."""
+    """-32603 with 404 from everyone: next endpoint, again, halves; in the end the error names the one key."""
     bench = Bench(A, B, rpc=filled(200))
     bench.rpc.poison = key(137)
 
@@ -398,8 +398,7 @@ def test_a_key_that_core_chokes_on_is_found_and_named() -> None:
     first_four = [(call.host, len(call.params["keys"])) for call in bench.rpc.calls if "keys" in call.params][:5]
 
     assert fake.b64(key(137)) in str(caught.value)
-    assert [(A, 200), (A, 200), (B, 200), (B, 200)] == first_four[:4]
-    assert 100 == first_four[4][1]
+    assert [(A, 200), (B, 200), (A, 200), (A, 100)] == first_four[:4]
     assert 100 >= len(bench.rpc.calls)
 
 
@@ -451,7 +450,7 @@ def test_endless_failure_is_bounded_and_told_by_endpoint() -> None:
         bench.run(lambda source: source.tip())
     assert (
         "no usable answer to getHealth: "
-        "a.example: cannot connect (name, address, port or TLS certificate) (3 tries); "
+        "a.example: cannot connect (name, address, port, TLS certificate or proxy) (ConnectError) (3 tries); "
         "b.example: HTTP 503: it is overloaded (3 tries); "
         "c.example: HTTP 401: it wants a key, or another one: check rpc_urls. "
         "Check rpc_urls and the network; if the endpoints are overloaded, lower max_in_flight or "
@@ -886,7 +885,7 @@ def test_counters_say_what_was_done() -> None:
     """The report has requests by method, keys, retries, errors by endpoint and kind, and bytes in both directions."""
     bench = Bench(A, B, rpc=filled(3), max_in_flight=1)
     bench.fault(A, fake.status(503))
-    bench.rpc.network_faults[B].append(fake.rpc_error(-32603, "not ready"))
+    bench.fault(B, fake.rpc_error(-32603, "not ready"))
 
     async def ask(source: RpcSource) -> None:
         await source.read_entries([key(number) for number in range(3)])
@@ -896,10 +895,10 @@ def test_counters_say_what_was_done() -> None:
     report = bench.source.counters.as_dict()
     sent = sum(len(call.request.content) for call in bench.rpc.calls)
 
-    assert {"getHealth": 1, "getLedgerEntries": 2, "getNetwork": 3} == report["requests"]
+    assert {"getHealth": 1, "getLedgerEntries": 3, "getNetwork": 2} == report["requests"]
     assert {A: {"http 503": 1}, B: {"rpc -32603": 1}} == report["errors"]
-    assert {A: 1, B: 3} == report["answers"]
-    assert (6, 1, 0, sent) == (report["keys_asked"], report["retries"], report["splits"], report["bytes_sent"])
+    assert {A: 3, B: 1} == report["answers"]
+    assert (9, 2, 0, sent) == (report["keys_asked"], report["retries"], report["splits"], report["bytes_sent"])
     assert 500 < report["bytes_received"]
     assert report == json.loads(json.dumps(report))
 

@@ -263,8 +263,8 @@ SERVERS: dict[Serve, tuple[str, str]] = {
     hanging: (r"no complete answer within 0.3 s|timed out", "timeout"),
     dripping: (r"no complete answer within 0.3 s|timed out", "timeout"),
     endless: (r"larger than 100,000 bytes", "answer too large"),
-    cut: (r"the connection was closed early", "connection cut"),
-    closing: (r"the connection was closed early", "connection cut"),
+    cut: (r"the connection broke", "connection cut"),
+    closing: (r"the connection broke", "connection cut"),
     gibberish: (r"the server does not speak HTTP", "connection cut"),
     huge_head: (r"the server does not speak HTTP", "connection cut"),
 }

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from exporter.ledger.rpc.failures import (
-    BLIP,
     ELSEWHERE,
     LAGGING,
     NEVER_HERE,
@@ -107,8 +106,7 @@ WRONG = {
         *("no method", "no jsonrpc", "jsonrpc 1.0", "health with params", "text content type", "other path"),
         *("GET", "OPTIONS", "PUT"),
     ),
-    ELSEWHERE: ("not json", "empty body"),
-    BLIP: ("number",),
+    ELSEWHERE: ("not json", "empty body", "number"),
 }
 """What the client does about each wrong answer that was recorded."""
 
