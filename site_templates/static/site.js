@@ -1,4 +1,4 @@
-// What pages do beyond being read: theme, freshness, sorting, filtering, snippets. Without it everything is still there.
+// What pages do beyond being read: theme, freshness, sorting, filters, search, charts, snippets. Without it all is there.
 "use strict";
 (() => {
   const THEME = "theme";
@@ -58,7 +58,7 @@
       if ((late || newer) && banner === null) {
         banner = make("div", { className: "stale", id: "stale" }, make("p"));
         banner.setAttribute("role", "status");
-        document.querySelector(".top").after(banner);
+        document.querySelector(".top").append(banner);
       }
       if (late) {
         const why = due === null
@@ -113,7 +113,7 @@
     field.setAttribute("aria-label", `Filter ${what} by name or address`);
     const tally = make("span");
     tally.setAttribute("role", "status");
-    field.addEventListener("input", () => {
+    const apply = () => {
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       rows.forEach((row, index) => {
@@ -121,7 +121,16 @@
         shown += row.hidden ? 0 : 1;
       });
       tally.textContent = words.length ? `${shown} of ${rows.length}` : "";
+    };
+    // In the fragment, which no server and no cache sees: a filtered table can be linked to.
+    field.addEventListener("input", () => {
+      apply();
+      const filters = new URLSearchParams(location.hash.slice(1));
+      if (field.value) filters.set(what, field.value); else filters.delete(what);
+      history.replaceState(null, "", `#${filters}`);
     });
+    field.value = new URLSearchParams(location.hash.slice(1)).get(what) ?? "";
+    apply();
     table.closest(".scroll").before(make("div", { className: "tools" }, field, tally));
   };
   const hints = () => {
@@ -130,22 +139,12 @@
 
   // One search over markets, tokens and pools, in the API's own lists, which are fetched when somebody begins to type.
   const MOST_FOUND = 12;
+  const short = (id) => `${id.slice(0, 4)}…${id.slice(-4)}`;
   const search = (root) => {
     if (!location.protocol.startsWith("http")) return;
     const native = document.body.dataset.xlm;
     const named = (symbol, address) => (symbol === "native" && (!native || address === native) ? "XLM" : symbol);
-    const list = async (key) => (await (await fetch(`${root}v1/${key}.json`)).json()).data;
-    const entry = (kind, name, of, key, ...more) =>
-      ({ kind, name, of, href: `${root}${key}.html`, text: [kind, name, of, ...more].join(" ").toLowerCase() });
-    const load = async () => {
-      const [markets, tokens, pools] = await Promise.all(["markets", "tokens", "pools/index"].map(list));
-      return [
-        ...markets.map((item) => entry("market", item.name, item.protocol, `markets/${item.market}`, item.market)),
-        ...tokens.map((item) => entry("token", named(item.symbol, item.address), `${item.address.slice(0, 4)}…${item.address.slice(-4)}`, `tokens/${item.address}`, item.address)),
-        ...pools.map((item) => entry("pool", named(item.symbol, item.token_address), item.market_name,
-          `pools/${item.market}/${item.pool}`, item.protocol, item.pool)),
-      ];
-    };
+    const get = async (key) => (await fetch(`${root}v1/${key}.json`)).json();
     const field = make("input", { type: "search", placeholder: "Search" });
     field.setAttribute("aria-label", "Search markets, tokens and pools");
     const found = make("ul");
@@ -153,23 +152,146 @@
     said.setAttribute("role", "status");
     const box = make("div", { className: "found", hidden: true }, said, found);
     let entries = null;
-    const show = async () => {
+    const add = (kind, name, label, of, key, ...more) => entries.push({
+      kind, label, of, name: name.slice(0, 36), href: `${root}${key}.html`, exact: name.toLowerCase(),
+      text: [kind, name, label, of, ...more].join(" ").toLowerCase() });
+    const load = async () => {
+      const [markets, tokens] = await Promise.all([get("markets"), get("tokens")]);
+      const symbols = new Map();
+      for (const item of markets.data) add("market", item.name, "", item.protocol, `markets/${item.market}`, item.market);
+      for (const { symbol, address } of tokens.data) {
+        const name = named(symbol, address);
+        symbols.set(name, (symbols.get(name) ?? 0) + 1);
+        add("token", name, "", short(address), `tokens/${address}`, address);
+      }
+      for (let key = "pools/index"; key; ) {
+        const page = await get(key);
+        for (const item of page.data) {
+          const name = named(item.symbol, item.token_address);
+          const label = [item.pool_label ?? "", symbols.get(name) > 1 ? short(item.token_address) : ""].join(" ");
+          add("pool", name, label, item.market_name,
+            `pools/${item.market}/${item.pool}`, item.protocol, item.pool);
+        }
+        key = page.next_cursor && `pages/${page.next_cursor}`;
+        show();
+      }
+    };
+    const show = () => {
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
       box.hidden = !words.length;
       if (box.hidden) return;
-      try { entries = await (entries ??= load()); } catch { entries = null; said.textContent = "The lists could not be loaded."; return; }
-      const exact = (item) => words.includes(item.name.toLowerCase());  // a symbol or name that was typed in full
+      if (!entries) {
+        entries = [];
+        load().catch(() => { entries = null; said.textContent = "The lists could not be loaded."; });
+      }
+      const exact = (item) => words.includes(item.exact);  // a symbol or name that was typed in full
       const hits = entries.filter((item) => words.every((word) => item.text.includes(word)));
       hits.sort((one, other) => exact(other) - exact(one));
       said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
       found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
-        make("a", { href: item.href }, make("bdi", { textContent: item.name.slice(0, 36) })),
-        make("span", { className: "quiet" }, ` ${item.kind} ${{ pool: "in ", market: "of ", token: "" }[item.kind]}`,
+        make("a", { href: item.href }, make("bdi", { textContent: item.name })),
+        make("span", { className: "quiet" }, ` ${item.label} ${item.kind} ${{ pool: "in ", market: "of ", token: "" }[item.kind]}`,
           make("bdi", { textContent: item.of.slice(0, 36) })))));
     };
     field.addEventListener("input", show);
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape") box.hidden = true; });
-    document.querySelector(".bar nav").after(make("div", { className: "find" }, field, box));
+    const find = make("div", { className: "find" }, field, box);
+    find.addEventListener("keydown", (event) => {
+      const stops = [field, ...found.querySelectorAll("a")];
+      const at = stops.indexOf(document.activeElement);
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) {
+        event.preventDefault();
+        stops[at + step]?.focus();
+      } else if (event.key === "Enter" && !at) {
+        stops[1]?.click();
+      } else if (event.key === "Escape") {
+        box.hidden = true;
+      }
+    });
+    document.querySelector(".bar nav").after(find);
+  };
+
+  // Charts: the row of the table below at which somebody points, and only the last week or month of all charts.
+  const LEFT = 92, RIGHT = 704, TOP = 24, BOTTOM = 296, WIDTH = 720;  // of exporter/render/site/charts.py
+  const DAYS = { "7 d": 7, "30 d": 30, all: Infinity };
+  const svg = (name, attributes, text = "") => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    return element;
+  };
+  const chart = (plot, body) => {
+    const rows = [...body.rows].reverse();
+    const xs = body.dataset.x.split(" ").map(Number);
+    const when = (row) => row.cells[0].textContent;
+    const marks = [...plot.parentNode.querySelectorAll("li[data-column] b")];
+    const now = marks.map((mark) => mark.textContent);
+    const cross = svg("path", { class: "cross" });
+    const label = svg("text", { class: "when", y: TOP - 6 });
+    plot.append(cross, label);
+    let at = (x) => x;
+    const point = (event) => {
+      const box = plot.getBoundingClientRect();
+      const x = (event.clientX - box.left) / box.width * WIDTH;
+      const nearest = xs.reduce((best, each, index) => (Math.abs(at(each) - x) < Math.abs(at(xs[best]) - x) ? index : best), 0);
+      const place = at(xs[nearest]);
+      cross.setAttribute("d", `M${place} ${TOP}V${BOTTOM}`);
+      label.textContent = when(rows[nearest]);
+      label.setAttribute("x", Math.min(Math.max(place, LEFT + 110), RIGHT - 95));
+      marks.forEach((mark) => { mark.textContent = rows[nearest].cells[Number(mark.parentNode.dataset.column) + 1].textContent; });
+      plot.parentNode.classList.add("pointed");
+    };
+    const leave = () => {
+      plot.parentNode.classList.remove("pointed");
+      marks.forEach((mark, index) => { mark.textContent = now[index]; });
+    };
+    for (const name of ["pointermove", "pointerdown"]) plot.addEventListener(name, point);
+    plot.addEventListener("pointerleave", leave);
+    const lines = [...plot.querySelectorAll(".line, .area")].map((path) => [path, path.getAttribute("d")]);
+    const axis = [...plot.querySelectorAll(".marks, .ticks.x")].map((part) => [part, part.innerHTML, part.getAttribute("d")]);
+    return (days) => {
+      const part = days * 86400 / Number(body.dataset.span);
+      const from = part < 1 ? RIGHT - part * (RIGHT - LEFT) : LEFT;
+      at = (x) => Math.round(RIGHT - (RIGHT - x) * (RIGHT - LEFT) / (RIGHT - from));
+      for (const [path, drawn] of lines) {
+        path.setAttribute("d", drawn.replace(/(\d+) (\d+)/g, (_, x, y) => `${at(Number(x))} ${y}`));
+        path.setAttribute("clip-path", "url(#plotted)");
+      }
+      const ends = [rows[xs.findIndex((x) => x >= from)], rows.at(-1)].map((row) => when(row).replace(/ \d{4}/, ""));
+      for (const [element, html, drawn] of axis) {
+        element.innerHTML = html;
+        if (drawn) element.setAttribute("d", part < 1 ? `M${LEFT} ${BOTTOM}v10M${RIGHT} ${BOTTOM}v10` : drawn);
+        else if (part < 1) {
+          element.replaceChildren(svg("text", { x: LEFT, y: 338, class: "start" }, ends[0]), svg("text", { x: RIGHT, y: 338, class: "end" }, ends[1]));
+        }
+      }
+    };
+  };
+  const charts = () => {
+    const ranged = [];
+    for (const plot of document.querySelectorAll("svg.plot")) {
+      if (!plot.parentNode.querySelector("[data-column]")) continue;
+      const near = plot.closest(".protocol") ?? document;
+      ranged.push(chart(plot, near.querySelector(".data tbody")));
+    }
+    const head = document.getElementById("over-time");
+    const body = document.querySelector(".charts .data tbody");
+    if (!head || !body || body.dataset.span < 8 * 86400) return;
+    document.querySelector("svg.plot").append(svg("clipPath", { id: "plotted" }));
+    document.getElementById("plotted").append(svg("rect", { x: LEFT, y: 0, width: WIDTH, height: 360 }));
+    const box = make("div", { className: "ranges" });
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", "How far back the charts go");
+    for (const [text, days] of Object.entries(DAYS)) {
+      const button = make("button", { type: "button", textContent: text });
+      button.setAttribute("aria-pressed", days === Infinity);
+      button.addEventListener("click", () => {
+        for (const other of box.children) other.setAttribute("aria-pressed", other === button);
+        for (const show of ranged) show(days);
+      });
+      box.append(button);
+    }
+    head.after(box);
   };
 
   // Snippets: the address that this page came from; buttons that copy these and contracts' addresses.
@@ -228,6 +350,7 @@
     search(root);
     themeButton();
     for (const table of document.querySelectorAll("table.list")) { sortable(table); filterable(table); }
+    charts();
     snippets(root);
     hints();
     addEventListener("resize", hints);

@@ -140,7 +140,7 @@ def pool_gates(pool: Mapping[str, Any]) -> str:
 
 def label(text: str) -> str:
     """What distinguishes a pool or token from others of its name, after the name; nothing where there is none."""
-    return text and f' <span class="id">{text}</span>'
+    return text and f' <span class="id">{escaped(text)}</span>'
 
 
 def open_in(pool: Mapping[str, Any], network: str, title: str) -> str:

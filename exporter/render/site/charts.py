@@ -189,27 +189,29 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 704, 24, 296
 _TICKS = 4
 _STEPS = (300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000)
 _YEARLY = 31_536_000
-_STEEP = 4
+_STEEP, _OUTLIER = 4, 5
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How values are written: in short, in full, and at an axis."""
+    """How values are written: in short, in full, and at an axis; up to ``shown`` no chart clips them."""
 
     short: Callable[[int], str]
     full: Callable[[int], str]
     tick: Callable[[int], str]
+    shown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its name, its colour (1 to 4), and a value for each start; None is a gap."""
+    """One line: its name, its colour (1 to 4), a value for each start (None is a gap), and its column in the table."""
 
     name: str
     colour: int
     values: Sequence[int | None]
+    column: int
 
 
 @lru_cache(maxsize=1 << 12)
@@ -229,7 +231,7 @@ def _dollars_tick(cents: int) -> str:
     return (number.rstrip("0").rstrip(".") if "." in number and TIMES not in number else number) + unit
 
 
-RATE = Unit(percent, exact_percent, _percent_tick)
+RATE = Unit(percent, exact_percent, _percent_tick, 10_000)
 """Basis points."""
 
 MONEY = Unit(dollars, exact_dollars, _dollars_tick)
@@ -241,7 +243,10 @@ COUNT = Unit(str, str, str)
 def chart(
     name: str, title: str, unit: Unit, starts: Sequence[int], lines: Sequence[Line], *, area: bool = False
 ) -> Markup:
-    """Draw lines over time.
+    """Draw lines over time, each with a value for each start of the table that follows (`table`).
+
+    A few values that are far above the usual ones would flatten all others: they are drawn at the top, and the legend
+    says up to where they go.
 
     Args:
         name: unique in the page; the ids of the chart begin with it.
@@ -253,16 +258,22 @@ def chart(
     """
     legend, said, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
     for line in lines:
-        label, known = escape(line.name), [value for value in line.values if value is not None]
+        mark, known = f'<li class="k{line.colour}" data-column="{line.column}">', _values(line)
+        label = escape(line.name)
         if not known:
-            legend += f'<li class="k{line.colour}"><bdi>{label}</bdi> {NOTHING}</li>'
+            legend += f"{mark}<bdi>{label}</bdi> <b>{NOTHING}</b></li>"
             continue
         least, most, last = min(known), max(known), known[-1]
         low, high, now = unit.short(least), unit.short(most), unit.short(last)
-        legend += f'<li class="k{line.colour}"><bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
+        legend += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
         legend += "</li>" if least == most else f' <span class="range">({low} to {high})</span></li>'
         said += f" {label}: from {low} to {high}, last {now}."
         greatest = max(greatest, most)
+    if greatest > unit.shown and (end := _usual_end(lines, unit)) < greatest:
+        clipped = f"Clipped: values up to {unit.short(greatest)}"
+        legend += f'<li title="{unit.full(greatest)}">{clipped}</li>'
+        said += f" {clipped}."
+        greatest = end
     head = f'<figure class="chart"><figcaption>{escape(title)}</figcaption><ul class="legend">{legend}</ul>'
     if greatest < 0:
         return Markup(f'{head}<p class="blank">Nothing to draw yet: no value is known.</p></figure>')
@@ -276,8 +287,27 @@ def chart(
     )
 
 
+def _values(line: Line) -> list[int]:
+    return [value for value in line.values if value is not None]
+
+
+def _usual_end(lines: Sequence[Line], unit: Unit) -> int:
+    """The greatest value that is not far above the usual ones of the lines: those they have now, or nine times in ten.
+
+    Where lines differ much, those of the middle one count.
+    """
+    every = [known for known in map(_values, lines) if known]
+    usual = sorted(max(known[-1], sorted(known)[(len(known) - 1) * 9 // 10]) for known in every)
+    limit = max(unit.shown, _OUTLIER * usual[len(usual) // 2])
+    return max((value for known in every for value in known if value <= limit), default=limit)
+
+
 def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int | None]]], caption: str) -> Markup:
-    """The data of charts as a table, the newest first, folded away."""
+    """The data of charts as a table, the newest first, folded away.
+
+    The script shows a row of it where somebody points at a chart: so it has the abscissas, and the time between the
+    first and the last in seconds.
+    """
     heads = "".join(f'<th scope="col" class="number">{escape(title)}</th>' for title, _, _ in columns)
     cells = [
         [NOTHING if value is None else full(value) for value in values]
@@ -288,7 +318,9 @@ def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int
     return Markup(
         f'<details class="data"><summary>The same numbers as a table</summary><div class="scroll" tabindex="0" '
         f'role="region" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
-        f'<thead><tr><th scope="col">From (UTC)</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
+        f'<thead><tr><th scope="col">From (UTC)</th>{heads}</tr></thead>'
+        f'<tbody data-x="{"".join(_time_axis(tuple(starts))[0]).rstrip()}" data-span="{starts[-1] - starts[0]}">{rows}'
+        "</tbody></table></div></details>"
     )
 
 
@@ -424,7 +456,7 @@ def _draw(line: Line, xs: Sequence[str], top: int, area: bool) -> str:
     points: list[str] = []
     for begin, end in _known(values):
         known: Sequence[int] = values[begin:end]  # type: ignore[assignment]
-        points = [x + _YS[value * height // top] for x, value in zip(xs[begin:end], known, strict=True)]
+        points = [x + _YS[min(value, top) * height // top] for x, value in zip(xs[begin:end], known, strict=True)]
         path = " ".join(points)
         strokes += f"M{path}" if len(points) > 1 else f"M{path}h0"
         fills += f"M{path} {xs[end - 1]}{_BOTTOM} {xs[begin]}{_BOTTOM}Z"

@@ -356,10 +356,10 @@ def _pool_charts(trend: Trend) -> tuple[Markup, ...]:
             "Supply and borrow rate",
             RATE,
             starts,
-            [Line("Supply APY", 1, trend.supply), Line("Borrow APY", 2, trend.borrow)],
+            [Line("Supply APY", 1, trend.supply, 0), Line("Borrow APY", 2, trend.borrow, 1)],
         ),
-        chart("use", "Utilization", RATE, starts, [Line("Lent out", 3, trend.utilization)], area=True),
-        chart("value", "Total value", MONEY, starts, [Line("TVL", 4, trend.value)], area=True),
+        chart("use", "Utilization", RATE, starts, [Line("Lent out", 3, trend.utilization, 2)], area=True),
+        chart("value", "Total value", MONEY, starts, [Line("TVL", 4, trend.value, 3)], area=True),
         table(
             starts,
             [
@@ -376,16 +376,17 @@ def _pool_charts(trend: Trend) -> tuple[Markup, ...]:
 def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tuple[Markup, ...]:
     if not trend.starts:
         return ()
-    names = [named(labels.get(place, place[1]), 22)[0] for place, _ in trend.pools]
+    names = [named(labels.get(place, place[1]), 30)[0] for place, _ in trend.pools]
     columns = [
         [_aligned(pool, values, trend.starts) for values in (pool.supply, pool.borrow, pool.utilization)]
         for _, pool in trend.pools
     ]
     titles = ("Supply APY", "Borrow APY", "Utilization")
+    totals = _totals_cells(trend)
     drawn = [*_totals_charts(trend, "value")]
     for number, (identity, title) in enumerate(zip(("supply", "borrow", "use"), titles, strict=True)):
         lines = [
-            Line(label, colour, values[number])
+            Line(label, colour, values[number], len(totals) + (colour - 1) * len(titles) + number)
             for colour, (label, values) in enumerate(zip(names, columns, strict=True), 1)
         ]
         drawn.append(chart(identity, title, RATE, trend.starts, lines))
@@ -394,27 +395,27 @@ def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tupl
         for label, values in zip(names, columns, strict=True)
         for number, title in enumerate(titles)
     ]
-    return (*drawn, table(trend.starts, [*_totals_cells(trend), *cells], "Totals and rates over time"))
+    return (*drawn, table(trend.starts, [*totals, *cells], "Totals and rates over time"))
 
 
 def _totals_charts(trend: GroupTrend, name: str) -> tuple[Markup, Markup, Markup]:
     """The value, what is supplied and borrowed, and the rates of many pools together."""
     starts = trend.starts
     return (
-        chart(name, "Total value", MONEY, starts, [Line("TVL", 4, trend.value)], area=True),
+        chart(name, "Total value", MONEY, starts, [Line("TVL", 4, trend.value, 0)], area=True),
         chart(
             f"{name}-sums",
             "Supplied and borrowed",
             MONEY,
             starts,
-            [Line("Supplied", 1, trend.supplied), Line("Borrowed", 2, trend.borrowed)],
+            [Line("Supplied", 1, trend.supplied, 1), Line("Borrowed", 2, trend.borrowed, 2)],
         ),
         chart(
             f"{name}-rates",
             "Mean rates, weighted by value",
             RATE,
             starts,
-            [Line("Supply APY", 1, trend.mean_supply), Line("Borrow APY", 2, trend.mean_borrow)],
+            [Line("Supply APY", 1, trend.mean_supply, 3), Line("Borrow APY", 2, trend.mean_borrow, 4)],
         ),
     )
 

@@ -91,19 +91,18 @@ def market_rows(tables: Tables) -> list[Row]:
 def with_names(pools: pl.DataFrame, symbols: Symbols) -> pl.DataFrame:
     """The pools frame with symbols as people know them, and labels for those with equal symbols.
 
-    ``pool_label`` is the hub or the short id of a pool where its market has several of the token, ``token_label`` the
-    short contract id where two tokens have the symbol; they are empty for all others.
+    ``pool_label`` is the protocol's, or the short id of a pool where its market has several of the token, and
+    ``token_label`` the short contract id where two tokens have the symbol. They are empty for all others.
     """
     known = [symbols.of(*row) for row in pools.select("symbol", "token_address").iter_rows()]
     id_of_pool, id_of_token = (
         pl.concat_str(pl.col(name).str.head(4), pl.lit("…"), pl.col(name).str.tail(4))
         for name in ("pool", "token_address")
     )
-    hub = pl.when(pl.col("pool").str.contains("-")).then("hub " + pl.col("pool").str.split("-").list.first())
     twice = pl.len().over("market", "token_address") > 1
     shared = pl.col("token_address").n_unique().over("symbol") > 1
     return pools.with_columns(pl.Series("symbol", known, pl.String())).with_columns(
-        pl.when(twice).then(hub.otherwise(id_of_pool)).otherwise(pl.lit("")).alias("pool_label"),
+        pl.coalesce("pool_label", pl.when(twice).then(id_of_pool), pl.lit("")),
         pl.when(shared).then(id_of_token).otherwise(pl.lit("")).alias("token_label"),
     )
 

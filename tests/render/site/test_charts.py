@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from hypothesis import given
@@ -15,9 +16,9 @@ HOUR = 3_600
 START = 1_794_996_000  # 2026-11-18 10:00:00 UTC
 
 
-def drawn(values: list[int | None], step: int = HOUR) -> str:
+def drawn(values: Sequence[int | None], step: int = HOUR) -> str:
     starts = [START + step * number for number in range(len(values))]
-    return str(chart("x", "Rates", RATE, starts, [Line("Supply", 1, values)], area=True))
+    return str(chart("x", "Rates", RATE, starts, [Line("Supply", 1, values, 0)], area=True))
 
 
 def labels(text: str, axis: str) -> list[str]:
@@ -69,9 +70,22 @@ def test_the_drawing_is_described() -> None:
     )
 
 
+def test_outliers_do_not_stretch_the_axis() -> None:
+    """A value far above the usual ones and the last is drawn at the top, and the legend says so."""
+    text = drawn([300, 4 * 10**10, *[400] * 18])
+
+    assert ["0 %", "1 %", "2 %", "3 %", "4 %"] == labels(text, "y")
+    assert ">Clipped: values up to 4.00\N{MULTIPLICATION SIGN}10⁸\N{NARROW NO-BREAK SPACE}%</li>" in text
+    assert "Clipped: values up to" in re.findall(r"<desc[^>]*>([^<]*)<", text)[0]
+    for usual in ([300] * 19 + [10**6], [300] * 3 + [10**6] * 17, [10_000, *[300] * 19], [0, 0]):
+        assert "Clipped" not in drawn(usual)
+    lines = [Line(str(number), number, [value, value], 0) for number, value in enumerate((300, 20, 10**9, 500), 1)]
+    assert "Clipped" in chart("x", "Rates", RATE, [START, START + HOUR], lines)
+
+
 def test_names_are_escaped() -> None:
     """A name cannot bring elements with it."""
-    text = str(chart("x", "Rates", RATE, [START], [Line('<img src="x">', 1, [5])]))
+    text = str(chart("x", "Rates", RATE, [START], [Line('<img src="x">', 1, [5], 0)]))
 
     assert "<img" not in text
 
@@ -80,7 +94,7 @@ def test_names_are_escaped() -> None:
 def test_any_values_can_be_drawn(values: list[int | None]) -> None:
     """Whatever the values, the drawing is well-formed, and every coordinate lies in it."""
     starts = [START + HOUR * number for number in range(len(values))]
-    text = str(chart("x", "Value", MONEY, starts, [Line("TVL", 4, values)], area=True))
+    text = str(chart("x", "Value", MONEY, starts, [Line("TVL", 4, values, 0)], area=True))
 
     ElementTree.fromstring(text)
     for path in re.findall(r'<path class="(?:line|area) k4" d="([^"]*)"', text):

@@ -100,23 +100,26 @@ def test_pools_lead_to_the_app_of_their_protocol(network: str, shown: bool) -> N
 def test_equal_symbols_have_labels() -> None:
     """Two hubs of a token in one market, and two tokens of one symbol, are distinguished wherever they are named."""
     token, other = contract(10_000), contract(10_001)
-    hubs = [pool_row(0, 0, symbol="USDC") | {"pool": f"{hub}-{token}"} for hub in (1, 2)]
+    hubs = [
+        pool_row(0, 0, symbol="USDC", pool_label=label) | {"pool": f"{hub}-{token}"}
+        for hub, label in ((1, None), (2, "Hub 2"))
+    ]
     shared = pool_row(1, 1, symbol="USDC", **unpriced())
     site = site_of(tables := tables_of([*hubs, shared, pool_row(1, 2, symbol="XLM")]), series_of(tables, 2))
     ids = [f"{address[:4]}…{address[-4:]}" for address in (token, other)]
 
     for key, labels in {
-        "pools.html": [f"USDC hub 1 {ids[0]} open", f"USDC hub 2 {ids[0]} open", "XLM open", f"USDC {ids[1]} open"],
-        f"markets/{contract(100)}.html": [f"USDC hub 1 {ids[0]} open", f"USDC hub 2 {ids[0]} open"],
-        f"tokens/{token}.html": ["Market 0 hub 1 blend open", "Market 0 hub 2 blend open"],
+        "pools.html": [f"USDC 1-CA…CHBA {ids[0]} open", f"USDC Hub 2 {ids[0]} open", "XLM open", f"USDC {ids[1]} open"],
+        f"markets/{contract(100)}.html": [f"USDC 1-CA…CHBA {ids[0]} open", f"USDC Hub 2 {ids[0]} open"],
+        f"tokens/{token}.html": ["Market 0 1-CA…CHBA blend open", "Market 0 Hub 2 blend open"],
     }.items():
         heads = re.findall(r'<th scope="row"><a.*?</th>', site[key])
         assert labels == [Page(head).text for head in heads], key
     assert (
-        f"USDC hub 2 {ids[0]} in Market 0"
+        f"USDC Hub 2 {ids[0]} in Market 0"
         in re.findall("<title>(.*?)</title>", site[f"pools/{contract(100)}/2-{token}.html"])[0]
     )
-    assert f"<bdi>USDC hub 1 {ids[0]}</bdi>" in site[f"markets/{contract(100)}.html"]
+    assert f"<bdi>USDC 1-CA…CHBA {ids[0]}</bdi>" in site[f"markets/{contract(100)}.html"]
     assert f"USDC {ids[1]}" in Page(site["problems.html"]).text
     chips = re.findall(r'<li><a href="tokens/.*?</li>', site["index.html"])
     assert {f"USDC {ids[0]}", f"USDC {ids[1]}", "XLM"} == {Page(chip).text for chip in chips}

@@ -64,12 +64,13 @@ def url(tree: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def made_url(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Made pages below two folders: ``empty`` has no priced pool, ``many`` has lists of several pages."""
+    """Made pages below folders: ``empty`` has no priced pool, ``many`` lists of several pages, ``days`` 20 days."""
     root = tmp_path_factory.mktemp("made") / "public"
     empty = tables_of([pool_row(0, number, **unpriced()) for number in range(3)])
     many = big_tables(30, 400)
-    for prefix, tables in (("empty", empty), ("many", many)):
-        for key, text in site_of(tables, series_of(tables, 30)).items():
+    few = big_tables(2, 4)
+    for prefix, tables, seconds in (("empty", empty, 3_600), ("many", many, 3_600), ("days", few, 86_400)):
+        for key, text in site_of(tables, series_of(tables, 30 if seconds == 3_600 else 20, seconds)).items():
             file = root / prefix / key
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")

@@ -181,6 +181,9 @@ def test_tables_filter_by_name_and_address(browser: Browser, made_url: str) -> N
         field = page.locator(".tools input")
         field.fill("tok7 market")
         names = set(column(page, "table.list", 0))
+        assert page.evaluate("location.hash") == "#pools=tok7+market"
+        page.reload()
+        assert names == set(column(page, "table.list", 0))
         tally = page.locator(".tools [role=status]").text_content()
         address = page.eval_on_selector("table.list tbody a", "(link) => link.href.split('/').pop().split('.')[0]")
         field.fill(address)
@@ -205,9 +208,42 @@ def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, w
         page.locator(".found a").first.click()
         page.wait_for_selector("h1 .of")
 
+        page.goto(f"{url}/about.html")
+        field.fill("pool usdc")
+        page.wait_for_selector(".found li:nth-child(2)")
+        page.wait_for_load_state("networkidle")
+        hrefs = page.eval_on_selector_all(".found a", "(links) => links.map((link) => link.href)")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowUp")
+        assert hrefs[0] == page.evaluate("document.activeElement.href")
+        field.press("Enter")
+        page.wait_for_url(hrefs[0])
         assert kinds >= {"token", "pool"}
         assert "USDC pool in " in hits[0]
         assert hits[0].replace(" pool in ", " in ") == page.locator("h1").inner_text()
+        assert [] == wrong
+
+
+def test_charts_show_what_is_pointed_at_and_a_range(browser: Browser, made_url: str) -> None:
+    """Pointing at a chart shows the date and the values of its table there; the ranges move lines and back."""
+    with opened(browser, viewport={"width": 1280, "height": 900}) as (page, wrong):
+        page.goto(f"{made_url}/days/index.html")
+        plot, line = page.locator(".charts svg.plot").first, page.locator(".charts .line").first
+        whole = line.get_attribute("d")
+        legend = page.locator(".charts .legend").first
+        now = legend.inner_text()
+        plot.hover(position={"x": 60, "y": 60})
+        when, shown = plot.locator(".when").text_content(), legend.locator("b").all_inner_texts()
+        rows = page.locator(".charts .data tbody tr").all_text_contents()
+        page.mouse.move(0, 0)
+
+        assert [True] == [all(text in row for text in shown) for row in rows if row.startswith(when or "none")]
+        assert now == legend.inner_text()
+        page.get_by_role("button", name="7 d").click()
+        assert whole != line.get_attribute("d")
+        page.get_by_role("button", name="all").click()
+        assert whole == line.get_attribute("d")
         assert [] == wrong
 
 
