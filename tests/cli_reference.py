@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,11 +40,13 @@ def render() -> str:
     for names in _commands(main):
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
         assert 0 == result.exit_code, result.output
-        lines = result.output.split("\n\nCommands:\n")[0].rstrip().splitlines()  # each has its own heading
+        text = result.output.split("\n\nCommands:\n")[0].rstrip()  # each has its own heading
+        text = text.removeprefix(f"Usage: {' '.join(('exporter', *names))} [OPTIONS]\n\n")  # the heading says it
+        lines = re.sub(r" RANGE( +|$)", r"\1      ", text, flags=re.MULTILINE).splitlines()
         shared = {line: line.strip() for line in lines if line.strip().startswith(COMMON)}
         for option, meaning in (text.split("  ", 1) for text in shared.values()):
             assert common.setdefault(option, meaning.strip()) == meaning.strip(), f"{names}: {option}"
-        shown = "\n".join(line for line in lines if line not in shared)
+        shown = "\n".join(line.rstrip() for line in lines if line not in shared)
         parts.append(f"## {' '.join(('exporter', *names))}\n\n```\n{shown.removesuffix(NO_OPTIONS)}\n```\n")
     listed = "\n".join(f"{option:32}{meaning}" for option, meaning in sorted(common.items()))
     return "\n".join([INTRODUCTION.format(common=listed), *parts])
