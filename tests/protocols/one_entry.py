@@ -45,7 +45,7 @@ PRICE_COLUMNS = {
     "borrowed_usd_cents",
     "available_usd_cents",
 }
-ROOM_COLUMNS = {name for name in POOLS if name.startswith("available_to_") and name.endswith("_usd_cents")}
+ROOM_COLUMNS = {name for name in POOLS if re.fullmatch("(available_to|supply_cap|borrow_cap)_.*usd_cents", name)}
 PRICE_COLUMNS |= ROOM_COLUMNS
 TERM_COLUMNS = {*TERMS, *ROOM_COLUMNS, "available_usd_cents"}
 REWARD_COLUMNS = {name for name in POOLS if "reward" in name} | {"total_supply_apy_bps"}
@@ -288,10 +288,22 @@ class Swept:
     changed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
 
-def sweep(network: LocalNetwork, protocol: str) -> Swept:
-    """Change every entry that the protocol's numbers come from, each in every way, and see what becomes of its rows.
+def one_of_a_kind(keys: Sequence[bytes], values: Mapping[bytes, bytes]) -> list[bytes]:
+    """The first entry of each name, whatever comes after it (one reserve, one token), an instance of each storage."""
 
-    What only contracts look at, in calls, is theirs to judge: there a number may be another one.
+    def kind(key: bytes) -> tuple[str, ...]:
+        value = decode_scval(values[key]) if key in values else u32(0)
+        storage = value[1].storage or () if value[0] == scval.CONTRACT_INSTANCE else ()
+        return tuple(name.split(",")[0] for name in (name_of(key), *(shown(item) for item, _ in storage)))
+
+    return list({kind(key): key for key in reversed(keys)}.values())
+
+
+def sweep(network: LocalNetwork, protocol: str, *, every: bool) -> Swept:
+    """Change the entries that the protocol's numbers come from, each in every way, and see what becomes of its rows.
+
+    Every entry, or one of each name. What only contracts look at, in calls, is theirs to judge: there a number may be
+    another one.
     """
     chain, swept = OneChanged(network), Swept()
     time = chain.close_time(chain.latest)
@@ -308,7 +320,8 @@ def sweep(network: LocalNetwork, protocol: str) -> Swept:
         for key in source.asked
         if key[:4] == struct.pack(">I", CONTRACT_DATA) and (entry := chain.entry(key, chain.latest)) is not None
     }
-    for key in [key for key in source.asked if chain.entry(key, chain.latest) is not None]:
+    keys = [key for key in source.asked if chain.entry(key, chain.latest) is not None]
+    for key in keys if every else one_of_a_kind(keys, values):
         entry = chain.entry(key, chain.latest)
         assert entry is not None  # or it would not be used
         for kind, where, changed in mutants(key, entry, others_of(key, values)):
