@@ -719,7 +719,7 @@ def render(
     """
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
-    yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops)
+    yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops, tables.pending)
     before = _first_new(tables.ledger, replaced_ledger)
     yield from catch_up(store, read_history_manifest(store, older=True), before, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)

@@ -167,6 +167,21 @@ class Parameter:
     no_limit: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A change that a market's contracts have noted and that is not in effect yet, of a pool or (None) of the market.
+
+    ``kind`` is terms, admin, code or oracle, ``value`` says in words what will be. From ``takes_effect`` (unix seconds)
+    on it can be put into effect; None where the contracts give no time, as for an admin who has to accept.
+    """
+
+    market: str
+    pool: str | None
+    kind: str
+    value: str
+    takes_effect: int | None = None
+
+
 NOBODY = "none"
 """The value of a `Held` where there is none."""
 
@@ -210,7 +225,7 @@ class ProtocolReading:
     for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
     deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
     are the markets whose code a notice says to be unknown. ``held`` is what a change of is reported, in addition to the
-    market's own code and oracle. ``reward_prices`` say what reward tokens are worth, by
+    market's own code and oracle; ``pending`` is what is queued. ``reward_prices`` say what reward tokens are worth, by
     market and token; ``tokens`` has these tokens too, and ``quotes`` the prices that they hang on. ``backstops`` are
     rows of `exporter.tables.BACKSTOPS`, without what is null and without the value in US cents.
     """
@@ -229,6 +244,7 @@ class ProtocolReading:
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)
     unknown_code: set[str] = field(default_factory=set)
     held: list[Held] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
     reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
     backstops: list[dict[str, object]] = field(default_factory=list)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
@@ -20,7 +20,8 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import NOBODY, Absent, Candidate, Held, Parameter, ProtocolReading, Unread
+from exporter.protocols.base import NOBODY, Absent, Candidate, Held, Parameter, Pending, ProtocolReading, Unread
+from exporter.tables import MAX_TIMESTAMP_SECONDS
 
 MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it is in every row."""
@@ -33,6 +34,13 @@ Configured = tuple[ScVal | bytes, ScVal | bytes]
 """A pair of a map, each of the two a value or its XDR."""
 
 _LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.I128: 2**127 - 1}
+
+
+Queued = tuple[str, int | None]
+"""What is queued, in words, and the unix time from which it can be put into effect."""
+
+_MAX_VALUE = 500
+"""Characters of what is queued; all that can differ in a pool's terms has fewer."""
 
 
 class UnreadError(Exception):
@@ -68,6 +76,27 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
 def _parameter(name: str, value: int, decimals: int, no_limit: bool) -> Parameter:
     """One of these numbers, shared by the pools that have the same: most have been set to a few round ones."""
     return Parameter(name, value, decimals, no_limit=no_limit)
+
+
+def in_words(value: int, decimals: int) -> str:
+    """A number in full, without zeros at its end; ``decimals`` are at most those of a 128-bit number."""
+    if not decimals:
+        return str(value)
+    whole, part = divmod(abs(value), 10**decimals)
+    return f"{'-' * (value < 0)}{whole}.{part:0{decimals}d}".rstrip("0").rstrip(".")
+
+
+def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
+    """What parameters will be that are others now, or were not there, in words."""
+    known = {item.name: item for item in before}
+    found = []
+    for item in after:
+        was = known.get(item.name)
+        if was == item:
+            continue
+        shown = ["no limit" if each.no_limit else in_words(each.value, each.decimals) for each in (was, item) if each]
+        found.append(f"{item.name} {' -> '.join(shown)}")
+    return ", ".join(found) or "the same as now"
 
 
 def by_key(storage: Iterable[Pair]) -> list[Configured]:
@@ -194,6 +223,25 @@ class Collector:
             kind, value = storage.get(name, (scval.ADDRESS, NOBODY))
             if kind == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, value))
+
+    def take_pending(
+        self, market: str, pool: str | None, kind: str, entry: Entry | None, decode: Callable[[Entry], Queued]
+    ) -> None:
+        """Note what an entry has queued, if it is there; one of another form is noted as such, and costs nothing else.
+
+        Whether it is archived makes no difference: it is restored when it is used.
+        """
+        if entry is None:
+            return
+        try:
+            value, time = decode(entry)
+        except DecodeError as error:
+            value, time = f"its entry cannot be read: {error}", None
+        if time is not None and time > MAX_TIMESTAMP_SECONDS:
+            value, time = f"{value}; its time is after the year 9999", None
+        if len(value) > _MAX_VALUE:
+            value = value[: _MAX_VALUE - 1] + "…"
+        self.reading.pending.append(Pending(market, pool, kind, value, time))
 
     def append(self, row: Mapping[str, object]) -> None:
         """Append one pool to the columns; what is not a column of the reading is left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -13,7 +13,7 @@ from exporter.history.parquet import check_representable
 from exporter.history.schema import column_names
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import Absent, Held, Parameter, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.base import Absent, Held, Parameter, Pending, ProtocolModule, ProtocolReading, Unread
 from exporter.protocols.containment import described
 from exporter.protocols.prices import close_unpriced, price_frame, refuse_older, with_values
 from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
@@ -86,6 +86,8 @@ class Tables:
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    """Of markets that were read, by market, pool, kind and value."""
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     spokes: dict[tuple[str, str], str] = field(default_factory=dict)
     """JSON, by market and pool: the terms of each spoke, where a protocol has such."""
@@ -117,10 +119,12 @@ def compute(
     tables.pools = pl.DataFrame([pools.drop_in_place(name)[order] for name in pools.columns])
     tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
+    read = set(tables.markets["market"])
     for reading in readings:
         tables.absent += reading.absent
         tables.notices += reading.notices
         tables.held += reading.held
+        tables.pending += [item for item in reading.pending if item.market in read]
         tables.parameters |= reading.parameters
         tables.tokens |= {
             address: token
@@ -130,6 +134,7 @@ def compute(
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()
+    tables.pending.sort(key=lambda item: (item.market, item.pool or "", item.kind, item.value))
     reached = tables.pools.select((pl.col(name) >= bound).any().alias(name) for name, bound in BOUNDS.items())
     tables.bounded = [
         Bounded(market, pool, name, str(BOUNDS[name]))
@@ -141,6 +146,14 @@ def compute(
     reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
     tables.unpriced = [Unpriced(*row) for row in reasons.iter_rows()]
     return tables
+
+
+def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]:
+    """What is queued for each market, its pools included."""
+    found: dict[str, list[Pending]] = {}
+    for item in pending:
+        found.setdefault(item.market, []).append(item)
+    return found
 
 
 def _all_unread(reading: ProtocolReading, detail: str) -> list[Unread]:

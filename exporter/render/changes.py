@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables
 from exporter.render.pool_changes import GATES, UNITS, changed_numbers, watched_pools
+from exporter.render.run_documents import effect_time
 from exporter.tables import ACTIVE
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -22,6 +24,7 @@ from exporter.tree.documents import (
     ChangeList,
     RunChange,
     WatchedMarket,
+    WatchedPending,
     WatchedPool,
     WatchedUnread,
     WatchedValue,
@@ -66,6 +69,9 @@ def change_list(
         markets=markets,
         pools=watched_pools(tables),
         unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
+        pending=[
+            WatchedPending(item.pool, item.kind, item.value, effect_time(item), item.market) for item in tables.pending
+        ],
     )
     if previous is None:
         return now
@@ -75,31 +81,39 @@ def change_list(
     if previous.observed_ledger == tables.ledger:
         return msgspec.structs.replace(now, data=previous.data)
 
-    def dated(facts: _Facts, subject: str = "") -> RunChange:
-        kind, market, pool, title, before, after = facts
-        place = f"{network}/{tables.ledger}/{kind}/{market}/{pool or subject}"
+    def dated(facts: _Facts) -> RunChange:
+        place = f"{network}/{tables.ledger}/{facts.kind}/{facts.market}/{facts.pool or ''}{facts.subject}"
         return RunChange(
             id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}",
-            kind=kind,
-            market=market,
-            pool=pool,
-            title=title,
-            before=before,
-            after=after,
-            unit=UNITS.get(kind),
+            kind=facts.kind,
+            market=facts.market,
+            pool=facts.pool,
+            title=facts.title,
+            before=facts.before,
+            after=facts.after,
+            unit=UNITS.get(facts.kind),
+            takes_effect=facts.takes_effect,
             observed_ledger=tables.ledger,
             ledger_close_time=timestamp(tables.close_time),
             previous_ledger=previous.observed_ledger,
         )
 
-    found = [dated(facts) for facts in _found(previous, now)]
-    found += [dated(*facts) for facts in _replaced(previous, now)]
+    found = [dated(facts) for find in (_found, _replaced, _queued) for facts in find(previous, now)]
     found.sort(key=lambda change: (change.market, change.pool or "", change.kind, change.title))
     return msgspec.structs.replace(now, data=_bounded([*found, *previous.data]))
 
 
-_Facts = tuple[str, str, str | None, str, str | None, str | None]
-"""Kind, market, pool, title, before and after."""
+class _Facts(NamedTuple):
+    """What a change says; ``subject`` distinguishes it from others of its kind of the same market or pool."""
+
+    kind: str
+    market: str
+    pool: str | None
+    title: str
+    before: str | None
+    after: str | None
+    subject: str = ""
+    takes_effect: str | None = None
 
 
 def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
@@ -115,8 +129,8 @@ def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
     return held
 
 
-def _replaced(before: ChangeList, now: ChangeList) -> Iterator[tuple[_Facts, str]]:
-    """Which of these are others than in the previous run, each with its subject."""
+def _replaced(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
+    """Which of these are others than in the previous run."""
     known = {market.market: market.values for market in before.markets}
     for market in now.markets:
         earlier = {(item.kind, item.subject): item.value for item in known.get(market.market, ())}
@@ -125,7 +139,36 @@ def _replaced(before: ChangeList, now: ChangeList) -> Iterator[tuple[_Facts, str
             if value != item.value:
                 what = f"code of the {item.subject}" if item.kind == "code" else item.subject
                 title = f"{market.name or market.market}: the {what} changed"
-                yield (item.kind, market.market, None, title, value, item.value), item.subject
+                yield _Facts(item.kind, market.market, None, title, value, item.value, item.subject)
+
+
+_WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
+"""What is queued, by the kind of `exporter.protocols.base.Pending`."""
+
+
+def _queued(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
+    """What is queued that was not, and what is not any more. Of what is unread now or was not read nothing is known."""
+    names = {market.market: market.name or market.market for market in now.markets}
+    symbols = {(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
+    compared = {market.market for market in before.markets} & names.keys()
+    unread = {(item.market, item.pool) for item in now.unread}
+
+    def facts(item: WatchedPending, title: str, before: str | None, after: str | None) -> _Facts:
+        place = names[item.market]
+        if item.pool is not None:
+            place = f"{symbols.get((item.market, item.pool), item.pool)} in {place}"
+        title = f"{place}: {_WORDS.get(item.kind, item.kind)} {title}"
+        subject = f"{item.kind} {item.value} {item.takes_effect}"
+        time = None if after is None else item.takes_effect
+        return _Facts("pending", item.market, item.pool, title, before, after, subject, time)
+
+    earlier, later = set(before.pending), set(now.pending)
+    for item in now.pending:
+        if item.market in compared and item not in earlier:
+            yield facts(item, "queued", None, item.value)
+    for item in before.pending:
+        if item.market in compared and item not in later and (item.market, item.pool) not in unread:
+            yield facts(item, "not queued any more", item.value, None)
 
 
 def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
@@ -137,52 +180,54 @@ def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
         name, was = names[market.market], known.get(market.market)
         if was is None:
             if (market.market, None) not in missing:
-                yield "new_market", market.market, None, f"New market: {name} ({market.protocol})", None, market.status
+                yield _Facts(
+                    "new_market", market.market, None, f"New market: {name} ({market.protocol})", None, market.status
+                )
             continue
         if was.status != market.status:
             restated.add(market.market)
             title = f"{name}: {was.status} is now {market.status}"
             was_open, is_open = was.status in ACTIVE, market.status in ACTIVE
             kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
-            yield kind, market.market, None, title, was.status, market.status
+            yield _Facts(kind, market.market, None, title, was.status, market.status)
         # Another version may take other fields into the digest.
         if was.config_hash != market.config_hash and before.exporter_version == now.exporter_version:
             title = f"{name}: its configuration changed"
-            yield "configuration", market.market, None, title, was.config_hash, market.config_hash
+            yield _Facts("configuration", market.market, None, title, was.config_hash, market.config_hash)
     pools = {(pool.market, pool.pool): pool for pool in before.pools}
     for pool in now.pools:
         title, old = f"{pool.symbol} in {names[pool.market]}", pools.get((pool.market, pool.pool))
         if old is None:
             if pool.market in known and (pool.market, pool.pool) not in missing:
-                yield "new_pool", pool.market, pool.pool, f"New pool: {title}", None, None
+                yield _Facts("new_pool", pool.market, pool.pool, f"New pool: {title}", None, None)
             continue
         if pool.market not in restated:
             yield from _restated(title, old, pool)
         if old.utilization_bps <= HIGH_UTILIZATION_BPS < pool.utilization_bps:
             ends = str(old.utilization_bps), str(pool.utilization_bps)
-            yield "utilization", pool.market, pool.pool, f"{title}: utilization over 95 %", *ends
+            yield _Facts("utilization", pool.market, pool.pool, f"{title}: utilization over 95 %", *ends)
         for what, said, earlier, later in changed_numbers(old, pool):
-            yield what, pool.market, pool.pool, f"{title}: {said}", earlier, later
+            yield _Facts(what, pool.market, pool.pool, f"{title}: {said}", earlier, later)
     symbols = {(pool.market, pool.pool): pool.symbol for pool in before.pools}
     accounted = {(pool.market, pool.pool) for pool in now.pools} | {(item.market, item.pool) for item in now.unread}
     read = {market.market for market in now.markets}
     for market_address, pool_id in symbols.keys() - accounted:
         if market_address in read:
             title = f"{symbols[market_address, pool_id]} in {names[market_address]}: the market has it no longer"
-            yield "removed_pool", market_address, pool_id, title, None, None
+            yield _Facts("removed_pool", market_address, pool_id, title, None, None)
     for item in now.unread:
         if (item.market, item.pool) not in missing:
             place = names.get(item.market, item.market)
             if item.pool is not None:
                 place = f"{symbols.get((item.market, item.pool), item.pool)} in {place}"
-            yield "unread", item.market, item.pool, f"{place}: could not be read", None, item.reason
+            yield _Facts("unread", item.market, item.pool, f"{place}: could not be read", None, item.reason)
 
 
 def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Facts]:
     """What of a pool's own status changed. What was or is not known does not count as a change."""
     if None not in (old.status, pool.status) and old.status != pool.status:
         text = f"{title}: {old.status} is now {pool.status}"
-        yield "status", pool.market, pool.pool, text, old.status, pool.status
+        yield _Facts("status", pool.market, pool.pool, text, old.status, pool.status)
         return
     gates = [(gate, getattr(old, gate), getattr(pool, gate)) for gate in GATES]
     turned = [(gate.removeprefix("can_"), after) for gate, was, after in gates if {was, after} == {True, False}]
@@ -191,7 +236,7 @@ def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Fact
             ", ".join(f"{gate} {'open' if is_open is side else 'closed'}" for gate, is_open in turned)
             for side in (False, True)
         )
-        yield "status", pool.market, pool.pool, f"{title}: {after}", before, after
+        yield _Facts("status", pool.market, pool.pool, f"{title}: {after}", before, after)
 
 
 def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:

@@ -57,7 +57,9 @@ def _entry(change: RunChange, page: str) -> str:
     unit = "" if change.unit is None else f" {change.unit.replace('_', ' ')}"
     before = "" if change.before is None else f" It was: {change.before}{unit}."
     after = "" if change.after is None else f" It is: {change.after}{unit}."
-    summary = f"At ledger {change.observed_ledger}, compared with ledger {change.previous_ledger}.{before}{after}"
+    effect = "" if change.takes_effect is None else f" It can take effect from {change.takes_effect}."
+    ledgers = f"At ledger {change.observed_ledger}, compared with ledger {change.previous_ledger}."
+    summary = f"{ledgers}{before}{after}{effect}"
     return (
         f"<entry><id>{change.id}</id><title>{_text(change.title)}</title>"
         f"<updated>{change.ledger_close_time}</updated><category term={quoteattr(change.kind)}/>"

@@ -22,8 +22,8 @@ from msgspec.structs import astuple
 from exporter import exact
 from exporter.deployments import Deployment, app_url
 from exporter.errors import CheckError
-from exporter.protocols.base import Parameter, ProtocolModule
-from exporter.protocols.compute import Tables
+from exporter.protocols.base import Parameter, Pending, ProtocolModule
+from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tables import BACKSTOPS, COLUMNS, document_fields, written
 from exporter.tree import documents
@@ -42,6 +42,7 @@ from exporter.tree.pools import (
     AssetRisk,
     AssetSpoke,
     MarketPool,
+    PendingChange,
     PoolSnapshot,
     RateModelParameter,
     RatePoint,
@@ -64,6 +65,7 @@ def render_tree(
     default_size: int,
     cap: int = MARKET_POOLS_CAP,
     backstops: pl.DataFrame = _NO_BACKSTOPS,
+    pending: Sequence[Pending] = (),
 ) -> Iterator[RenderedFile]:
     """Render all that follows from the frames: pages and listings, then the documents of the markets.
 
@@ -74,12 +76,16 @@ def render_tree(
     """
     check_markets(pools, markets)
     yield from render_pages(pools, markets, sizes, default_size)
-    for summary in market_summaries(pools, markets, cap, backstops):
+    for summary in market_summaries(pools, markets, cap, backstops, pending):
         yield file_of(summary)
 
 
 def market_summaries(
-    pools: pl.DataFrame, markets: pl.DataFrame, cap: int, backstops: pl.DataFrame = _NO_BACKSTOPS
+    pools: pl.DataFrame,
+    markets: pl.DataFrame,
+    cap: int,
+    backstops: pl.DataFrame = _NO_BACKSTOPS,
+    pending: Sequence[Pending] = (),
 ) -> Iterator[documents.MarketSummary]:
     """The summary of each market, with at most `cap` pools each, of frames that ascend by market.
 
@@ -91,6 +97,7 @@ def market_summaries(
     following, own = next(members, (None, iter(())))
     own_backstops = backstops.select("market", *document_fields(documents.MarketBackstop)).iter_rows()
     insured = {market: documents.MarketBackstop(*values) for market, *values in own_backstops}
+    queued = pending_by_market(pending)
     columns = ("market", "config_hash", "observed_ledger", "pool_count", "tvl_usd_cents")
     for market, config_hash, observed_ledger, pool_count, tvl in markets.select(columns).iter_rows():
         rows: list[PoolSnapshot] = []
@@ -106,7 +113,18 @@ def market_summaries(
             truncated=len(rows) > cap,
             tvl_usd_cents=None if tvl is None else str(tvl),
             backstop=insured.get(market),
+            pending=[pending_change(item) for item in queued.get(market, ())],
         )
+
+
+def pending_change(item: Pending) -> PendingChange:
+    """Something that is queued, as documents have it."""
+    return PendingChange(item.pool, item.kind, item.value, effect_time(item))
+
+
+def effect_time(item: Pending) -> str | None:
+    """From when on something that is queued can be put into effect, as documents write a time."""
+    return None if item.takes_effect is None else documents.timestamp(item.takes_effect)
 
 
 def market_pool(snapshot: PoolSnapshot) -> MarketPool:
@@ -161,7 +179,7 @@ def render_details(
     ``first_seen`` has the lowest ledger of each pool in the history, and ``network`` is the network's name. CheckError
     for a value that the API does not allow.
     """
-    curves = rate_curves(tables.pools, tables.parameters, modules)
+    curves, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
     rows = chain.from_iterable(
         some.select(written(column.name, column.kind) for column in COLUMNS).iter_rows(named=True)
         for some in tables.pools.iter_slices(1_000)
@@ -172,7 +190,8 @@ def render_details(
         row["first_seen_ledger"] = first_seen.get(key, tables.ledger)
         row["app_url"] = app_url(network, row["protocol"], *key)
         parameters = tables.parameters.get(key, ())
-        yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes, curve))
+        pending = [item for item in queued.get(key[0], ()) if item.pool in (None, key[1])]
+        yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes, curve, pending))
 
 
 def rate_curves(
@@ -204,6 +223,7 @@ def asset_detail(
     periods: list[AssetPeriod],
     spokes: Sequence[AssetSpoke] = (),
     curve: Sequence[RatePoint] = (),
+    pending: Sequence[Pending] = (),
 ) -> AssetDetail:
     """The detail from the columns of a pool as documents write them, what its protocol says of it, and its periods."""
 
@@ -228,6 +248,7 @@ def asset_detail(
         risk=filled(AssetRisk, spokes=list(spokes)),
         rewards=filled(AssetRewards),
         periods=periods,
+        pending=list(map(pending_change, pending)),
     )
 
 

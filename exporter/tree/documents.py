@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 import exporter
-from exporter.tree.pools import AssetDetail, MarketPool, PoolRow, PoolSnapshot
+from exporter.tree.pools import AssetDetail, MarketPool, PendingChange, PoolRow, PoolSnapshot
 from exporter.tree.problems import Problem
 from exporter.tree.values import (
     AccountAddress,
@@ -205,6 +205,7 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     truncated: Annotated[bool, described("Whether pools were cut from the list.")]
     tvl_usd_cents: PricedValue
     backstop: Annotated[MarketBackstop | None, described("What insures its suppliers; null where it has none.")]
+    pending: Annotated[list[PendingChange], described("What is queued for the market or its pools.")]
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -508,6 +509,9 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     unit: Annotated[
         Words | None, described("Unit of the two: usd, basis_points or base_units of the token; null for words.")
     ]
+    takes_effect: Annotated[
+        Timestamp | None, described("Of a queued change: from when on it can be put into effect; null without a time.")
+    ]
     observed_ledger: ObservedLedger
     ledger_close_time: Annotated[Timestamp, described("Close time of the observed ledger.")]
     previous_ledger: Annotated[Ledger, described("The ledger of the run that was compared.")]
@@ -582,6 +586,12 @@ class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason
 
 
+class WatchedPending(PendingChange, frozen=True, forbid_unknown_fields=True):
+    """A queued change, and whose market it is of."""
+
+    market: MarketAddress
+
+
 class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     """The newest changes, newest first, and what the next run compares with.
 
@@ -594,6 +604,7 @@ class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     markets: Annotated[list[WatchedMarket], described("The markets that the next run compares with.")]
     pools: Annotated[list[WatchedPool], described("The pools that the next run compares with.")]
     unread: Annotated[list[WatchedUnread], described("What could not be read.")]
+    pending: Annotated[list[WatchedPending], described("What is queued.")]
 
 
 class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):

@@ -596,6 +596,21 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+class PendingChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """A change that the market's contracts have noted and that is not in effect yet.
+
+    `kind` is `terms`, `admin`, `code` or `oracle`. From `takes_effect` on it can be put into effect, and until that is
+    done it is listed; the contracts may also drop it.
+    """
+
+    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for a change of the market.")]
+    kind: Annotated[Words, described("terms, admin, code or oracle.")]
+    value: Annotated[Words, described("What will be, as text.")]
+    takes_effect: Annotated[
+        Timestamp | None, described("From when on it can be put into effect; null where no time is set, or unknown.")
+    ]
+
+
 class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     """The pool snapshot, with what an analyst wants in addition.
 
@@ -627,6 +642,7 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     risk: Annotated[AssetRisk, described("What the configuration says of collateral, debt and limits.")]
     rewards: Annotated[AssetRewards, described("What is paid in addition to interest, in another token.")]
     periods: Annotated[list[AssetPeriod], described("How the pool did over the last day, week and 30 days.")]
+    pending: Annotated[list[PendingChange], described("What is queued for the pool or its market.")]
 
 
 def column_of(found: FieldInfo) -> dict[str, Any] | None:

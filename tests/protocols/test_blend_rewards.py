@@ -475,7 +475,7 @@ class TestReading:
         assert ledger.source is not None
 
         asked = [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
-        of_reserves, of_emissions, of_backstop, of_funding, tokens = 2 * 4, 2 * 4, 2 * 2 + 1 + 2, 6, 3
+        of_reserves, of_emissions, of_backstop, of_funding, tokens = 3 * 4 + 1, 2 * 4, 2 * 2 + 1 + 2, 6, 3
         assert [2 * 3 + 2, of_reserves + of_emissions + of_backstop + of_funding + tokens] == [asked[0], asked[-1]]
         assert len(asked) <= 3
 

@@ -185,7 +185,7 @@ def test_golden_market_document() -> None:
         f'{{"pool":"{Y}","token_address":"{Y}","symbol":"USDC","decimals":18,"supply_apy_bps":610,'
         '"borrow_apy_bps":1199,"utilization_bps":6540,"total_supplied":"170141183460469231731687303715884105727",'
         '"total_borrowed":"21562828886421","oracle_price_usd":"1.000000000000000001","tvl_usd_cents":"329670245"}'
-        '],"truncated":false,"tvl_usd_cents":"329670245","backstop":null}'
+        '],"truncated":false,"tvl_usd_cents":"329670245","backstop":null,"pending":[]}'
     )
 
     assert {A: expected.encode()} == market_documents(pools, markets_frame(pools, {A: 1}))
@@ -491,6 +491,7 @@ def test_every_field() -> None:
             "reward_price_decimals": 21,
             "reward_price_source": "comet_spot",
         },
+        "pending": [],
     } == rendered()
 
 

@@ -53,6 +53,7 @@ def summary(**changes: object) -> MarketSummary:
         "truncated": False,
         "tvl_usd_cents": None,
         "backstop": None,
+        "pending": [],
     }
     return MarketSummary(**fields | changes)  # type: ignore[arg-type]
 

@@ -6,18 +6,19 @@ In Blend's own words a market is a "pool" and its pools are "reserves"; in the c
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import coded_instance, data_key, instance_key, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts
+from exporter.ledger.codec.entries import TEMPORARY, coded_instance, data_key, instance_key, variant_key
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import by_key, config_hash_of, parameters_of
+from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
 
 WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
@@ -94,6 +95,16 @@ def reserve_data_key(market: str, asset: str) -> bytes:
 def reserve_config_key(market: str, asset: str) -> bytes:
     """The ledger key of a reserve's configuration."""
     return variant_key(market, "ResConfig", address(asset))
+
+
+def queued_reserve_key(market: str, asset: str) -> bytes:
+    """The ledger key of what a reserve's configuration is to become; it is there until that is done or dropped."""
+    return variant_key(market, "ResInit", address(asset), durability=TEMPORARY)
+
+
+def proposed_admin_key(market: str) -> bytes:
+    """The ledger key of who is to be a pool's admin; only v2 has it, until that is accepted, or for ten days."""
+    return data_key(market, symbol("PropAdmin"), TEMPORARY)
 
 
 def reward_zone_key(backstop: str) -> bytes:
@@ -184,9 +195,29 @@ def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Param
     Rates and factors have 7 decimals; ``supply_cap``, which only v2 has, is in base units of the token.
     """
     config = Fields.of(config_entry.value, "ResConfig")
-    scales = dict.fromkeys(_SHOWN_FIELDS, 7) | {"enabled": 0, "supply_cap": config.u32("decimals")}
-    shown = (*parameters_of(config, scales), Parameter("bstop_rate", instance.backstop_rate, 7))
+    shown = (*_shown(config), Parameter("bstop_rate", instance.backstop_rate, 7))
     return shown if instance.max_positions is None else (*shown, Parameter("max_positions", instance.max_positions, 0))
+
+
+def _shown(config: Fields) -> Iterator[Parameter]:
+    scales = dict.fromkeys(_SHOWN_FIELDS, 7) | {"enabled": 0, "supply_cap": config.u32("decimals")}
+    return parameters_of(config, scales)
+
+
+def decode_queued_reserve(entry: Entry, now: Entry | None) -> Queued:
+    """What a reserve's ``ResInit`` entry changes of its configuration, and from when. Raises `DecodeError`."""
+    queued = Fields.of(entry.value, "ResInit")
+    config = queued.struct("new_config")
+    config.numbers(CONFIG)
+    before: Iterable[Parameter] = ()
+    with suppress(DecodeError):  # said of the reserve
+        before = () if now is None else tuple(_shown(Fields.of(now.value, "ResConfig")))
+    return differences(before, _shown(config)), queued.u64("unlock_time")
+
+
+def decode_proposed_admin(entry: Entry) -> Queued:
+    """Who has to accept to be a pool's admin. Raises `DecodeError`."""
+    return expect(entry.value, scval.ADDRESS, "PropAdmin"), None
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:

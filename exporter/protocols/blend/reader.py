@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError, pluralize
@@ -154,7 +155,12 @@ class _Reader(Collector):
                 members=assets,
             )
         )
+        if instance.generation != "v1":
+            proposed = entries[layout.proposed_admin_key(market)]
+            self.take_pending(market, None, "admin", proposed, layout.decode_proposed_admin)
         for asset, entry in zip(assets, configs, strict=True):
+            queued = entries[layout.queued_reserve_key(market, asset)]
+            self.take_pending(market, asset, "terms", queued, partial(layout.decode_queued_reserve, now=entry))
             with self.noting(market, asset):
                 config = live(entry, "the reserve's ResConfig entry")
                 data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
@@ -251,6 +257,10 @@ async def read_pools(
     tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *insurance.tokens()]))
     busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
     quiet = [*(layout.reserve_config_key(*reserve) for reserve in reserves), *insurance.emitter_keys()]
+    quiet += [layout.queued_reserve_key(*reserve) for reserve in reserves]
+    quiet += [
+        layout.proposed_admin_key(market) for market, found in reader.instances.items() if found.generation != "v1"
+    ]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()] + insurance.kept_keys()
     # In as few requests as both together need.
     keys = busy_first + quiet

@@ -17,7 +17,7 @@ from exporter.history.totals import NETWORK
 from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
-from exporter.protocols.compute import Tables
+from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.site import pool_terms
 from exporter.render.site.cells import open_in
 from exporter.render.site.charts import (
@@ -251,6 +251,7 @@ class _Site:
         tables = self.facts.tables
         coverage = {item.protocol: item for item in self.facts.coverage.data}
         curves = chain.from_iterable(_curves(part, tables.parameters) for part in tables.pools.iter_slices(1_000))
+        queued = pending_by_market(tables.pending)
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
         rows = zip(self.pools.iter_rows(named=True), times, curves, trends.of_pools(), strict=True)
         for row, price_time, own_curve, trend in rows:
@@ -270,6 +271,9 @@ class _Site:
                 app=self._open_in(row),
                 listed=tables.spokes.get(place),
                 curve=own_curve,
+                pending=pool_terms.pending(
+                    (item for item in queued.get(place[0], ()) if item.pool in (None, place[1])), tables.close_time
+                ),
             )
             key, shape = f"pools/{place[0]}/{place[1]}.html", pool_shape(row, values)
             if shape not in self.pool_pieces:
@@ -283,6 +287,7 @@ class _Site:
     ) -> Iterator[RenderedFile]:
         unread: dict[str, list[Any]] = {}
         backstops = {row["market"]: row for row in self.facts.tables.backstops.iter_rows(named=True)}
+        queued, close_time = pending_by_market(self.facts.tables.pending), self.facts.tables.close_time
         for item in self.facts.tables.unread:
             unread.setdefault(item.market, []).append(item)
         named_markets, read = {row["market"]: row for row in markets}, set(self.facts.tables.pools["market"])
@@ -299,6 +304,7 @@ class _Site:
                 labels,
                 market=market,
                 unread=unread.get(name, []),
+                pending=pool_terms.pending(queued.get(name, ()), close_time),
                 backstop=None if insured is None else pool_terms.backstop(insured),
             )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from markupsafe import Markup
 
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Pending
 from exporter.render.site import text
 from exporter.render.site.cells import fact
 from exporter.tree.decoding import decode_json
@@ -158,6 +159,26 @@ def _rewards(row: Row) -> Iterator[str]:
         source = text.cut(row["reward_price_source"], 200)
         price = text.fixed_point(row["reward_price"], row["reward_price_decimals"])
         yield fact(f"Price of {text.escaped(symbol)}", f"{price} USD ({source})")
+
+
+_QUEUED = {"terms": "Other terms", "admin": "Another admin", "code": "Other code", "oracle": "Another oracle"}
+
+
+def pending(items: Iterable[Pending], close_time: int) -> Markup:
+    """What is queued, one line each, with the time from which it can be put into effect."""
+    return _lines(_pending(item, close_time) for item in items)
+
+
+def _pending(item: Pending, close_time: int) -> str:
+    if item.takes_effect is None:
+        when = "no time is set"
+    elif item.takes_effect > close_time:
+        when = f"possible from {text.moment(item.takes_effect)}"
+    else:
+        when = f"possible since {text.moment(item.takes_effect)}"
+    of = "" if item.pool is None else f" for pool {text.short_address(item.pool)}"
+    what = f"{_QUEUED.get(item.kind, text.words(item.kind))}{of}, {when}"
+    return f"<li><b>{text.escaped(what)}</b>: {text.escaped(text.cut(item.value, 500))}</li>"
 
 
 def backstop(row: Row) -> Markup:

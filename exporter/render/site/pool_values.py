@@ -29,6 +29,7 @@ class PoolShape(NamedTuple):
     parameters: bool
     spokes: bool
     curve: bool
+    pending: bool
 
 
 def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
@@ -44,6 +45,7 @@ def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
         parameters=bool(values["parameters"]),
         spokes=bool(values["spokes"]),
         curve=bool(values["curve"]),
+        pending=bool(values["pending"]),
     )
 
 
@@ -56,6 +58,7 @@ def pool_values(
     app: str,
     listed: str | None,
     curve: Markup,
+    pending: Markup,
 ) -> dict[str, str]:
     """The values by the names of their gaps; what the page has not is empty.
 
@@ -67,6 +70,7 @@ def pool_values(
         app: a link to it in the app of its protocol, or nothing.
         listed: the JSON of its spokes, if it has any.
         curve: its utilization curve, or nothing.
+        pending: what is queued for it or its market, or nothing.
     """
     labels = "".join(f" {label}" for label in (row["pool_label"], row["token_label"]) if label)
     decimals, symbol, market = row["decimals"], row["symbol"], row["market_name"]
@@ -129,6 +133,7 @@ def pool_values(
         "spokes": pool_terms.spokes(listed),
         "rewards": pool_terms.rewards(row),
         "curve": curve,
+        "pending": pending,
         **drawn,
     }
 
