@@ -13,6 +13,7 @@ from pathlib import Path
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import alias_of, kind_of
@@ -34,7 +35,6 @@ BUCKET_MINUTES = (5, 15, 60, 360, 1440, 10080)
 BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
 PARQUET_ROW_BYTES = 133  # one pool in the file of one run; less after compaction
 FEW_REQUESTS = 20  # of a run, whatever its size: pointer, intent, manifests, the publisher's hold
-VERIFIED_FILES = 1000  # read back after publishing, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month
     retained = max(1.0, retention_hours * 60 / interval_minutes)
     puts = size.documents + size.pages + size.aliases + closing + FEW_REQUESTS
     lists = FEW_REQUESTS + (files - size.pages + size.aliases + size.pages * retained) / 1000
-    gets = min(VERIFIED_FILES, files) + size.pages + FEW_REQUESTS
+    gets = min(MAX_FILES, files) + size.pages + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
     manifest_bytes = 40 * files

@@ -43,20 +43,21 @@ def replace_history(
     gone = set(superseded)
     if gone:
         record_superseded_history(store, sorted(gone), moment)
+    sizes = {info.key: info.size for info in store.list(MONTH_ROLLUP.prefix)} if rollups else {}
     if rollups:
-        manifest = _with_rollups(store, manifest, most_reads)
+        manifest = _with_rollups(store, manifest, sizes, most_reads)
     store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    if rollups:
-        named = {entry.key for entry in manifest.rollups}
-        store.delete([info.key for info in store.list(MONTH_ROLLUP.prefix) if info.key not in named])
+    store.delete(sorted(sizes.keys() - {entry.key for entry in manifest.rollups}))
 
 
-def _with_rollups(store: Store, manifest: HistoryManifest, most_reads: int | None) -> HistoryManifest:
+def _with_rollups(
+    store: Store, manifest: HistoryManifest, sizes: Mapping[str, int], most_reads: int | None
+) -> HistoryManifest:
     """Write the rollups that a history makes due; gives the manifest that names them.
 
-    Where a file of the history that is needed cannot be read, they stay as they are: the run says what is damaged.
+    ``sizes`` are those of the months' files that are there, by key. Where a file of the history that is needed cannot
+    be read, the rollups stay as they are: the run says what is damaged.
     """
-    sizes = {info.key: info.size for info in store.list(MONTH_ROLLUP.prefix)}
     months = [entry for entry in manifest.rollups if MONTH_ROLLUP.pattern.fullmatch(entry.key)]
     if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are recomputed
         others = [entry for entry in manifest.rollups if entry.bucket != HOURLY.bucket]

@@ -14,7 +14,7 @@ import polars as pl
 
 from exporter.errors import StoreError
 from exporter.publishing.published_state import Pointer, read_current_listing
-from exporter.stores.store import Store
+from exporter.stores.store import Store, list_many
 from exporter.tree.documents import ManifestFile
 from exporter.tree.run_listing import RunListing, listed_files
 
@@ -43,8 +43,8 @@ def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -
         return KeptHistories()
     folder = pl.col("key").str.extract(r"^(\w+/\w+/)")
     folders = set(listing.frame.filter(_LENGTH.is_not_null()).select(folder).to_series())
-    infos = (info for name in sorted(folders) for info in store.list(name) if "/history/" in info.key)
-    unchanged = {f"{info.size} {info.key}" for info in infos}
+    infos = list_many(store, sorted(folders))
+    unchanged = {f"{info.size} {info.key}" for info in infos if "/history/" in info.key}
     whole, lost = set[str](), set[str]()
     found = listing.frame.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in"))
     for key, size, length in found.iter_rows():

@@ -49,6 +49,7 @@ from exporter.publishing.published_state import (
     refuse_not_newer,
 )
 from exporter.publishing.retention import clock_problem, note_run
+from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
@@ -68,7 +69,7 @@ from exporter.tree.run_listing import ListingBuilder, RunListing, listed_files
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """How the keys begin that the publisher itself writes; a run renders nothing there."""
 
-MAX_FILES = 1_000
+MAX_FILES = 256
 """How many files of a run are read back: all of a small run, a sample of a large one."""
 
 
@@ -357,8 +358,10 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
     Raises:
         PublishedCheckError: something is missing or other than it was written; the message names its key.
     """
+    records = ReadOnce(store)
     try:
-        published = read_published(store)
+        records.read((POINTER_KEY, summary.manifest_key, RUN_FILES.key(run_id=summary.run_id)))
+        published = read_published(records)
         if published is None:
             raise PublishedCheckError(f"{POINTER_KEY} is missing after it was written")
         pointer = published.pointer
@@ -366,7 +369,7 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
             return 0
         if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
-        chosen = _chosen(read_current_listing(store, pointer), summary.run_id, max_files)
+        chosen = _chosen(read_current_listing(records, pointer), summary.run_id, max_files)
         by_key = {file.key: file for file in chosen}
         for key, stored in read_many(store, by_key):
             _compare(stored, by_key[key])

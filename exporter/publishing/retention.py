@@ -20,12 +20,14 @@ well, because some of their documents may have been read. Where the record is lo
 from now on: kept too long, never too short.
 
 The record also spares a sweep the listings of most runs, of which there may be hundreds: those whose documents were
-held against a later run's already, and those that cannot have an old page.
+held against a later run's already, and those that cannot have an old page. And it spares it the listing of all pages:
+between two of these, a day apart, the pages that may go are those of the runs that expired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -40,7 +42,7 @@ from exporter.publishing import published_state
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, RUN_FILES, Sweep
+from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, RUN, RUN_FILES, Sweep
 from exporter.tree.files import FileKind
 from exporter.tree.run_listing import RunListing
 
@@ -56,6 +58,10 @@ or the ledger is an old one: either way nothing can be said of the age of anythi
 
 LEFTOVER_AGE = timedelta(hours=1)
 """Younger temporary files are left alone."""
+
+WHOLE_SWEEP = timedelta(hours=24)
+"""How long a sweep may go by the listings of expired runs, before one looks at every page there is: those of runs that
+died before they had a listing, and proofs."""
 
 BATCH_PAGES = 100_000
 """How many pages are looked at together; bounds the memory of a sweep."""
@@ -76,6 +82,7 @@ class Runs:
         expired: superseded for longer. Ascending.
         settled: those of both of which no document is left that a later run did not have.
         began: when publishing began of runs that found none of their pages there already, in unix seconds.
+        whole: whether every page is to be looked at.
     """
 
     current: str
@@ -83,6 +90,7 @@ class Runs:
     expired: tuple[str, ...]
     settled: Collection[str] = ()
     began: Mapping[str, int] = field(default_factory=dict)
+    whole: bool = True
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -93,12 +101,16 @@ class _Record(msgspec.Struct, frozen=True):
         history: since when files of the history are.
         began: when publishing began, by a clock near the ledger, of runs that found none of their pages there already.
         settled: runs of which no document is left that a later run did not have.
+        expired: runs whose pages the last sweep began to remove.
+        whole: when a sweep last began to look at every page.
     """
 
     superseded: dict[str, int]
     history: dict[str, int] = {}
     began: dict[str, int] = {}
     settled: list[str] = []
+    expired: list[str] = []
+    whole: int = 0
 
 
 def sort_runs(store: Store, current: str, moment: datetime | None, retention: timedelta) -> Runs:
@@ -123,15 +135,14 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     superseded = {key: min(known.get(key, present), present) for key in earlier}
     began = {key: since for key, since in record.began.items() if key in superseded or key == current}
     settled = [key for key in record.settled if key in superseded]
-    _write_record(store, _Record(superseded, record.history, began, settled))
     last = int((moment - retention).timestamp())
-    return Runs(
-        current,
-        tuple(key for key, since in superseded.items() if since >= last),
-        tuple(key for key, since in superseded.items() if since < last),
-        settled,
-        began,
-    )
+    expired = [key for key, since in superseded.items() if since < last]
+    # A page that a sweep which died removed may have been written again since by a run that found none of its own.
+    whole = not 0 <= present - record.whole < WHOLE_SWEEP.total_seconds() or not set(expired).isdisjoint(record.expired)
+    begun = present if whole else record.whole
+    _write_record(store, _Record(superseded, record.history, began, settled, expired, begun))
+    retained = tuple(key for key, since in superseded.items() if since >= last)
+    return Runs(current, retained, tuple(expired), settled, began, whole)
 
 
 def note_run(store: Store, key: str, began: datetime | None) -> None:
@@ -261,8 +272,9 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
             documents = store.delete(plan.stale_documents)
             if ageless is not None:
                 return SweepResult(documents=documents, ageless=ageless)
-            settled = [*plan.runs.retained, *plan.runs.expired]
-            _write_record(store, structs.replace(_read_record(store), settled=settled))
+            record, settled = _read_record(store), [*plan.runs.retained, *plan.runs.expired]
+            if settled != record.settled:
+                _write_record(store, structs.replace(record, settled=settled))
             try:
                 pages = _remove_pages(store, plan.runs, before)
             except _UncertainError as error:
@@ -324,14 +336,9 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     removed = 0
     last = int((before + CLOCK_TOLERANCE).timestamp())
     holding = [key for key in (runs.current, *runs.retained) if runs.began.get(key, 0) <= last]
-    old = (
-        info.key
-        for prefix in _EXPIRING
-        for info in store.list(prefix)
-        if info.modified < before and not BUCKET_PAGE.pattern.fullmatch(info.key)
-    )
+    old = _old_pages(store, runs, before)
     while keys := list(islice(old, BATCH_PAGES)):
-        batch = pl.DataFrame({"key": keys})
+        batch = pl.DataFrame({"key": keys}).unique()
         for key in holding:
             try:
                 listing = published_state.read_listing(store, key)
@@ -346,12 +353,29 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     return removed
 
 
+def _old_pages(store: Store, runs: Runs, before: datetime) -> Iterator[str]:
+    """Pages last written before a time: those of the expired runs, or where that is not enough, all."""
+    listings = [] if runs.whole else [_listing_or_none(store, key) for key in runs.expired]
+    if runs.whole or None in listings:
+        infos = (info for prefix in _EXPIRING for info in store.list(prefix))
+        pages = (info.key for info in infos if info.modified < before)
+    else:
+        pages = (key for listing in listings if listing is not None for key in listing.frame["key"])
+    yield from (key for key in pages if key.startswith(_EXPIRING) and not BUCKET_PAGE.pattern.fullmatch(key))
+
+
+def _listing_or_none(store: Store, key: str) -> RunListing | None:
+    with suppress(StoreError):
+        return published_state.read_listing(store, key)
+    return None
+
+
 def _remove_runs(store: Store, runs: Runs) -> int:
     """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
     removed = store.delete(runs.expired)
-    left = [RUN_FILES.pattern.fullmatch(info.key) for info in store.list(published_state.RUNS_PREFIX)]
-    named = {f"{key.removesuffix('.json')}.parquet" for key in published_state.manifest_keys(store)}
-    store.delete(sorted(found[0] for found in left if found is not None and found[0] not in named))
+    left = [info.key for info in store.list(published_state.RUNS_PREFIX)]
+    named = {f"{key.removesuffix('.json')}.parquet" for key in left if RUN.pattern.fullmatch(key)}
+    store.delete(sorted(key for key in left if RUN_FILES.pattern.fullmatch(key) and key not in named))
     return removed
 
 

@@ -24,6 +24,7 @@ from exporter.errors import ConfigError, ExporterError, LostRaceError
 from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client, S3Options
 from exporter.stores.s3_headers import LEASE_KEY, object_headers
 from exporter.stores.s3_writer import PUT_RIGHT, Placed, Writer
+from exporter.stores.store import in_parallel
 from exporter.tree.decoding import decode_json
 
 CLOCK_GRACE_SECONDS = 2
@@ -172,19 +173,24 @@ class Lease:
         if connection.conditions_work:
             return
         body = self._body(self._holder)
-        for match in (None, f'"{"0" * 32}"'):
+
+        def refuses(match: str | None) -> None:
             try:
                 self._client.attempts.make(
-                    lambda: self._client.put(LEASE_KEY, body, object_headers(LEASE_KEY, body), match)  # noqa: B023
+                    lambda: self._client.put(LEASE_KEY, body, object_headers(LEASE_KEY, body), match)
                 )
             except RefusedError as refused:
                 if refused.status != 412:
                     raise self._client.error(refused, "write", LEASE_KEY, PUT_RIGHT) from refused
-                continue
+                return
             raise ConfigError(
                 f"output.uri: the server of {self._uri} ignores If-{'None-' if match is None else ''}Match, so two "
                 "publishers could overwrite each other; use AWS S3, Cloudflare R2 or Ceph RADOS Gateway"
             )
+
+        unmet, workers = (None, f'"{"0" * 32}"'), min(2, self._options.concurrency)
+        for _ in in_parallel(unmet, refuses, workers=workers, stop=threading.Event()):
+            pass
         connection.conditions_work = True
 
     # -- keeping it ---------------------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ class SeenKeys:
         self._every, self._workers = every, workers
         self._etags: dict[int, int | str | None] = {}  # by a digest of the key; None: there is no such object
         self._listed: set[str] = set()
+        self._seen: set[str] = set()  # listed for somebody else, and not confirmed yet
         self._found: dict[str, int] = {}
         self._lock = Lock()
 
@@ -96,15 +97,19 @@ class SeenKeys:
             if folder in self._listed:
                 return
             folders = {folder, *_FOLDERS} if self._every and not self._listed else {folder}
-            for _ in in_parallel(sorted(folders), self._list, workers=self._workers, stop=Event()):
+            for _ in in_parallel(sorted(folders - self._seen), self._list, workers=self._workers, stop=Event()):
                 pass
             self._confirm()
             self._listed |= folders
 
     def _list(self, folder: str) -> None:
-        for entry in self._lister(folder, folder.count("/") < _DEPTH and folder not in _WHOLE):
-            # What was written while the listing went on is newer than the listing.
-            self._etags.setdefault(_digest(entry.key), _packed(entry.etag))
+        for entry in self._lister(folder, _is_shallow(folder)):
+            self.note_read(entry.key, entry.etag)
+
+    def note_listed(self, prefix: str) -> None:
+        """Note that all with this prefix was listed, and `note_read` called for each key."""
+        if prefix.endswith("/") and not _is_shallow(prefix):
+            self._seen.add(prefix)
 
     def covers(self, key: str) -> bool:
         """Say whether it is known what is under a key, or that nothing is."""
@@ -120,7 +125,7 @@ class SeenKeys:
         self._etags[_digest(key)] = None if etag is None else _packed(etag)
 
     def note_read(self, key: str, etag: str | None) -> None:
-        """Note what was read under a key, unless it is known what is there."""
+        """Note what was read or listed under a key, unless something was written there, which is newer."""
         self._etags.setdefault(_digest(key), None if etag is None else _packed(etag))
 
     def note_found(self, key: str) -> None:
@@ -135,6 +140,11 @@ def folder_of(key: str) -> str:
     names = key.split("/")
     depth = 1 if f"{names[0]}/" in _WHOLE else _DEPTH
     return "".join(f"{name}/" for name in names[: min(depth, len(names) - 1)])
+
+
+def _is_shallow(folder: str) -> bool:
+    """Whether a folder is listed without what is below it."""
+    return folder.count("/") < _DEPTH and folder not in _WHOLE
 
 
 _FOLDERS = frozenset(
@@ -226,9 +236,14 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """In ascending order of the keys."""
+        known = None if prefix.startswith(EXPECTED_NEW) else self._known
         for entry in self._client.entries(check_prefix(prefix)):
+            if known is not None:
+                known.note_read(entry.key, entry.etag)
             if is_key(entry.key) and not is_alias(entry.key):
                 yield ObjectInfo(entry.key, entry.size, entry.modified)
+        if known is not None:
+            known.note_listed(prefix)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -263,14 +278,18 @@ class S3Store:
         return placed.etag
 
     def delete(self, keys: Iterable[str]) -> int:
-        """Aliases go with their documents. Costs a HEAD for each object, to count those that were there."""
+        """Aliases go with their documents. Costs a HEAD for each object, to count those that were there.
+
+        Inside `exclusive` pages count as there: the sweep, which removes them, has their keys from listings.
+        """
         removed = 0
         remaining = iter(keys)
         while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
             self._check_hold()
-            there = [
-                key for key in self._in_parallel(batch, lambda key: key if self._client.head(key) else None) if key
-            ]
+            sure = [key for key in batch if self._known is not None and kind_of(key) is FileKind.PAGE]
+            asked = sorted({*batch}.difference(sure))
+            found = self._in_parallel(asked, lambda key: key if self._client.head(key) else None)
+            there = [*sure, *(key for key in found if key)]
             aliases = [copy for key in batch if (copy := alias_of(key)) is not None]
             if gone := [*there, *aliases]:
                 self._client.delete(gone, self._check_hold)

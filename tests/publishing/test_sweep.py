@@ -37,7 +37,7 @@ from tests.publishing.published_tree import (
     status_of,
     walk,
 )
-from tests.stores.bucket_simulator import BucketSimulator, Call
+from tests.stores.bucket_simulator import BucketSimulator, Call, SimulatedKill
 
 RETENTION = timedelta(hours=24)
 HEAD = "v1/assets/index.json"
@@ -257,6 +257,65 @@ def test_a_sweep_reads_few_listings() -> None:
     assert pages > 0
     assert len(manifest_keys(store)) > 140
     assert len(read) <= 12
+
+
+def test_pages_are_listed_once_a_day() -> None:
+    """In between, pages go with the runs that expired, as if all had been listed; those of a dead run wait a day."""
+    listed, left = [], []
+    for always in (False, True):
+        clock = TestClock()
+        store, counted = MemoryStore(clock=clock), 0
+        for hour in range(80):
+            if hour == 27:
+                dying = BucketSimulator(store)
+                dying.fail_from(5, StoreError("no"))
+                with pytest.raises(StoreError):
+                    publish_run(dying, make_run(1100), clock)
+            publish_run(store, make_run(100 + hour), clock)
+            if always:
+                store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"whole": 0}).encode())
+            bucket = BucketSimulator(store)
+            sweep(bucket, RETENTION, now=clock)
+            counted += Call("list", "v1/pages/") in bucket.calls
+            clock.advance(timedelta(hours=1))
+            assert page_keys(*range(max(100, 100 + hour - 24), 101 + hour)) <= set(keys_of(store, "v1/pages/"))
+        listed.append(counted)
+        left.append(set(keys_of(store)))
+
+    assert [4, 80] == listed
+    assert set() == left[0] ^ left[1]
+    assert set() == page_keys(1100) & left[0]
+
+
+def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
+    """It stays: a sweep that follows one that died goes by the age of every page."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    again = RenderedFile("v1/pages/again.json", b"{}", FileKind.PAGE)
+
+    def publish_with(ledger: int, *pages: RenderedFile) -> None:
+        run = make_run(ledger)
+        files = (*run.files, *pages)
+        publish(store, files, status_of, observed_ledger=ledger, history=run.history, now=clock)
+
+    publish_with(100, again)
+    publish_with(101)
+    for hours in (0, 24.1, 0.4):  # all pages are looked at by the second sweep, and run 100 is expired after it
+        clock.advance(timedelta(hours=hours))
+        if hours != 0.4:
+            sweep(store, RETENTION, now=clock)
+    trial, dying = BucketSimulator(MemoryStore(store, clock)), BucketSimulator(store)
+    sweep(trial, RETENTION, now=clock)
+    removed = [call.operation == "delete" and call.key.startswith(RUNS_PREFIX) for call in trial.calls]
+    dying.die_at(removed.index(True), after=False)
+    with pytest.raises(SimulatedKill):
+        sweep(dying, RETENTION, now=clock)
+    assert store.get(again.key) is None
+    publish_with(102, again)
+    sweep(store, RETENTION, now=clock)
+
+    assert again.key in keys_of(store)
+    assert page_keys(101, 102) <= set(keys_of(store, "v1/pages/"))
 
 
 def test_a_dead_run_that_is_published_later_is_retained() -> None:

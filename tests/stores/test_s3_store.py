@@ -252,6 +252,17 @@ def test_deleting_one_by_one(bucket: WireBucket, alice: S3Store) -> None:
     assert 1 == len(sent(bucket, "DELETE MANY"))
 
 
+def test_pages_go_without_a_look(bucket: WireBucket, alice: S3Store) -> None:
+    """Inside the hold 600 pages cost two requests, because whoever removes them knows them from a listing."""
+    alice.put_new_many((f"v1/pages/{number}.json", b"%d" % number) for number in range(600))
+    with alice.exclusive():
+        bucket.forget()
+
+        assert 600 == alice.delete(f"v1/pages/{number}.json" for number in range(600))
+        assert ["DELETE MANY"] * 2 == [call.operation for call in bucket.calls]
+    assert [] == list(alice.list("v1/pages/"))
+
+
 def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that the server could not delete just then is tried again; one it refuses is named."""
     store = wire_store(bucket, "alice")
