@@ -25,6 +25,7 @@ from time import monotonic
 import msgspec
 
 from exporter.backfill.executors import Started, run_all
+from exporter.backfill.liquidations import rows_in
 from exporter.backfill.merge import finish_history, ledgers_of, merge_patiently
 from exporter.backfill.segments import (
     DONE,
@@ -50,7 +51,7 @@ from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.past.lake import change_files
 from exporter.past.lake.boundaries import boundaries, last_before
-from exporter.past.lake.close_meta import STATE
+from exporter.past.lake.close_meta import STATE, Change
 from exporter.past.lake.extract import RangeOfLedgers, digest_of_watch, extract
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
@@ -59,7 +60,7 @@ from exporter.past.lake.wrongly_archived import wrongly_archived
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Transitions
+from exporter.tree.documents import LedgerSpan, Transitions
 from exporter.tree.families import JOURNAL_KEY
 
 RANGE_LEDGERS = 8_192
@@ -209,7 +210,7 @@ class LakeJob:
             )
             reading = asyncio.run(read_at_one_ledger(source, program, view_limits(plan.settings)))
             used = used_by(reading.result, source, self._deployments)
-            used = Watched(used.contracts | names.contracts, used.keys, names.contracts)
+            used = Watched(used.contracts | names.contracts, used.keys, names.contracts | used.events_of)
             if not used - watched:
                 return watched
             watched |= used
@@ -489,7 +490,26 @@ class LakeJob:
             protocol, _, code = name.partition("/")
             counts = (each.get(name, 0) for each in (tally.confirmed, tally.differing, tally.untried))
             transitions.append(Transitions(protocol, None if code == UNKNOWN_CODE else code, *counts))
-        finish_history(self._store, transitions)
+        finish_history(self._store, transitions, list(rows_in(self._events())), self._known_spans())
+
+    def _events(self) -> Iterator[tuple[int, int, list[tuple[int, Change]]]]:
+        """Every ledger with changes, once for each time that something was watched; see `rows_in`."""
+        for first, last in self._ranges():
+            closes = self._ledgers_of(first, last)
+            for watched in self._watches:
+                stored = self._changes.get(self._keys(watched, first, last)[0])
+                assert stored is not None  # it was extracted
+                for ledger, changes in change_files.read_changes(stored.data):
+                    yield ledger, closes[ledger][0], changes
+
+    def _known_spans(self) -> list[LedgerSpan]:
+        """The ledgers that were replayed, without the gaps."""
+        spans, first = [], self.plan.start.ledger + 1
+        for gap in sorted(self.result.gaps, key=lambda gap: gap.first):
+            if first < gap.first:
+                spans.append(LedgerSpan(first, gap.first - 1))
+            first = max(first, gap.last + 1)
+        return [*spans, LedgerSpan(first, self.plan.last)] if first <= self.plan.last else spans
 
 
 def _shown(gap: change_files.Gap) -> str:

@@ -15,13 +15,14 @@ from typing import TypeVar
 import msgspec
 import polars as pl
 
+from exporter.backfill.liquidations import Row, with_liquidations
 from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree.documents import HistoryFile, HistoryManifest, Transitions
+from exporter.tree.documents import HistoryFile, HistoryManifest, LedgerSpan, Transitions
 
 WAIT_SECONDS = 600.0
 """How long a backfill waits for a publisher that is at work."""
@@ -150,10 +151,17 @@ def merge_patiently(store: Store, parts: Sequence[HistoryPart], network: str) ->
     return _patiently(lambda: merge_into_history(store, parts, network))
 
 
-def finish_history(store: Store, transitions: list[Transitions], *, now: Clock = utc_now) -> None:
+def finish_history(
+    store: Store,
+    transitions: list[Transitions],
+    rows: Sequence[Row],
+    spans: Sequence[LedgerSpan],
+    *,
+    now: Clock = utc_now,
+) -> None:
     """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove.
 
-    It waits until no publisher is at work.
+    ``rows`` are the auctions and the bad debt in the ledgers of ``spans``. It waits until no publisher is at work.
     """
 
     def finish() -> None:
@@ -161,6 +169,7 @@ def finish_history(store: Store, transitions: list[Transitions], *, now: Clock =
             manifest = read_history_manifest(store)
             if manifest is not None:
                 changed = msgspec.structs.replace(manifest, transitions=transitions)
+                changed = with_liquidations(store, changed, rows, spans)
                 replace_history(store, changed, (), now(), most_reads=None)
 
     _patiently(finish)

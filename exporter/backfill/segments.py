@@ -226,7 +226,21 @@ def used_by(readings: Sequence[ProtocolReading], source: StoredSource, deploymen
     keys = [key for key in source.asked if key[:4] == _DATA]
     whole = _ids(own | set(source.called)) | {key[8:40] for key in keys if not is_instance_key(key)}
     whole -= by_key
-    return Watched(frozenset(whole), frozenset(key for key in keys if key[8:40] not in whole))
+    publishing = {
+        market
+        for reading in readings
+        if PROTOCOLS[reading.protocol].publishes_liquidations
+        for market in (
+            *(item.address for item in reading.markets),
+            *(item.market for item in reading.unread),
+            *(item.market for item in reading.absent),
+        )
+    }
+    return Watched(
+        frozenset(whole),
+        frozenset(key for key in keys if key[8:40] not in whole),
+        frozenset(_ids(publishing) & whole),
+    )
 
 
 def _ids(addresses: set[str]) -> set[bytes]:

@@ -37,6 +37,10 @@ def rollup_faults(
         elif (len(data), hashlib.sha256(data).hexdigest()) != (entry.bytes, entry.sha256):
             damaged.add(key)
             yield key, "does not have the bytes that the history's manifest gives for it"
+    if manifest.liquidations is not None:
+        data = read(manifest.liquidations.key)
+        if data is None or hashlib.sha256(data).hexdigest() != manifest.liquidations.sha256:
+            yield manifest.liquidations.key, "is missing, or not the file that the history's manifest names"
     if not whole or not all(holds(entry, manifest) for entry in manifest.rollups if entry.key in LASTING):
         return  # ledgers came into the past, and the next run makes them again
     expected = set[str]()

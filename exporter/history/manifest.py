@@ -135,6 +135,7 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
         files=extended,
         rollups=[] if previous is None else previous.rollups,
         transitions=[] if previous is None else previous.transitions,
+        liquidations=None if previous is None else previous.liquidations,
     )
 
 

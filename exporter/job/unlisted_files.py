@@ -58,6 +58,7 @@ def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason,
         *(() if proofs is None else (proof.proof_key for proof in proofs.proofs)),
         *(key for run in tree.earlier.runs for key in (run.evidence_key, *_records_of(run.run_id))),
         *(info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in repeated.list(family.prefix)),
+        *(() if tree.history.liquidations is None else (tree.history.liquidations.key,)),
         *(entry.key for entry in tree.history.rollups if _is_repeated(entry, repeated)),
     ):
         known.add(key)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import lasting
@@ -66,6 +66,23 @@ class Candidate:
     def demanded(self) -> bool:
         """Whether the operator named it, so that its absence is a failure."""
         return self.origin is Origin.CONFIGURATION
+
+
+class Liquidation(NamedTuple):
+    """What an event of a market says of an auction or of bad debt: one of its tokens, or none of it names any.
+
+    ``amount`` is in shares of debt or of supply, or in base units of a backstop's token, as the event has it;
+    ``percent`` is that of the position put up, or of the auction filled.
+    """
+
+    event: str
+    auction: str | None = None
+    user: str | None = None
+    filler: str | None = None
+    percent: int | None = None
+    side: str | None = None
+    token_address: str | None = None
+    amount: int | None = None
 
 
 LEARNED = "named by the chain"
@@ -385,6 +402,13 @@ class ProtocolModule(ABC):
 
     def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
         """What an event names. Raises `DecodeError` where it does not have the expected form."""
+        return ()
+
+    publishes_liquidations: ClassVar[bool] = False
+    """Whether `liquidations_in` understands the events of this protocol's markets."""
+
+    def liquidations_in(self, event: ContractEvent) -> Sequence[Liquidation]:  # noqa: ARG002
+        """What a market's event says of auctions and bad debt. Raises `DecodeError`."""
         return ()
 
     async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:  # noqa: ARG002

@@ -348,6 +348,28 @@ class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
     untried: Annotated[Count, described("Accruals that could not be computed.")]
 
 
+class LedgerSpan(Struct, frozen=True, forbid_unknown_fields=True):
+    """Ledgers without a gap."""
+
+    first_ledger: Annotated[Ledger, described("The first of the ledgers.")]
+    last_ledger: Annotated[Ledger, described("The last of the ledgers.")]
+
+
+class LiquidationsFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The Parquet file of auctions and bad debt that the network's own ledgers have.
+
+    It has every event of the markets in the ledgers of `spans`, and says nothing of others. It is replaced before this
+    document.
+    """
+
+    key: Annotated[ObjectKey, described("Key of the Parquet file, relative to the root of the tree.")]
+    url: FileReference
+    rows: Annotated[Count, described("Rows in the file.")]
+    bytes: Annotated[Count, described("Size of the file in bytes.")]
+    sha256: Annotated[Digest, described("SHA-256 of the file, 64 hex digits.")]
+    spans: Annotated[list[LedgerSpan], described("The ledgers that were replayed, ascending.")]
+
+
 class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Every Parquet file of the history. A file that is not named here is not part of it.
 
@@ -360,6 +382,9 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     files: Annotated[list[HistoryFile], described("Every file of the history.")]
     rollups: Annotated[list[HistoryRollup], described("Files with some of the same rows again.")] = []
     transitions: Annotated[list[Transitions], described("How replayed accruals compare, by protocol and code.")] = []
+    liquidations: Annotated[
+        LiquidationsFile | None, described("Auctions and bad debt; null or missing where no ledgers were replayed.")
+    ] = None
 
 
 class Proof(Struct, frozen=True, forbid_unknown_fields=True):

@@ -450,6 +450,8 @@ DAILY_ROLLUP = _document("history/daily.parquet", sweep=Sweep.NEVER)
 HOURLY_ROLLUP = _document("history/hourly.parquet", sweep=Sweep.NEVER)
 MONTH_ROLLUP = _document("history/months/{month}.parquet", sweep=Sweep.NEVER)
 """The last run of each closed day and hour; the publisher writes them before the manifest."""
+LIQUIDATIONS = _document("history/liquidations.parquet", sweep=Sweep.NEVER)
+"""Auctions and bad debt in the ledgers that were replayed; a backfill writes it before the manifest."""
 RUN_PARQUET = Family(
     template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
 )
@@ -620,6 +622,7 @@ FAMILIES = (
     DAILY_ROLLUP,
     HOURLY_ROLLUP,
     MONTH_ROLLUP,
+    LIQUIDATIONS,
     RUN_PARQUET,
     Family(
         template="history/pools/date={day}/{ledger}-{last}-{digest}.parquet",

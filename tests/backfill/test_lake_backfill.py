@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
@@ -24,13 +26,14 @@ from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, variant_key
-from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.lake.change_files import read_ledgers
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake, decompress
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
 from exporter.tree.families import JOURNAL_KEY
 from tests.backfill.histories import history_of, in_line
 from tests.backfill.recorded_lake import RecordedLake, make_lake
@@ -60,6 +63,15 @@ def empty_reward_zone(network: RecordedNetwork) -> None:
     network.close({key: encode_contract_data(decode_contract_data(stored.data)._replace(value=vec()))})
 
 
+MARKET, USER = TESTNET.markets[0], RecordedNetwork().prices.tokens[0]
+
+
+def liquidate(network: RecordedNetwork) -> None:
+    """A debt becomes nobody's; a market that nobody watches says the same."""
+    topics = symbol("defaulted_debt"), address(USER)
+    network.close({}, [(market, topics, i128(5)) for market in (MARKET, USER)])
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
     """A day of all six protocols: a market is deployed that only an event names, and an archived pool is restored."""
@@ -71,7 +83,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
         network,
         LEDGERS,
         live_at=(48, 102),
-        events={30: lambda played: played.deploy("a pool"), 60: empty_reward_zone, 90: restore},
+        events={20: liquidate, 30: lambda played: played.deploy("a pool"), 60: empty_reward_zone, 90: restore},
     )
 
 
@@ -96,6 +108,31 @@ def test_rows_are_those_that_live_runs_published(lake: RecordedLake, whole: Memo
     assert 2 == len(lake.live)
     for key, data in lake.live.items():
         assert data == backfilled[key]
+
+
+def liquidations_of(store: Store) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
+    """The rows of the table of liquidations, and the spans that it covers."""
+    manifest, stored = read_history_manifest(store), store.get("history/liquidations.parquet")
+    assert manifest is not None
+    assert manifest.liquidations is not None
+    assert stored is not None
+    assert stored.etag == manifest.liquidations.sha256
+    rows = pl.read_parquet(stored.data).to_dicts()
+    return rows, [(span.first_ledger, span.last_ledger) for span in manifest.liquidations.spans]
+
+
+def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
+    """The table has what the markets published in the ledgers that were replayed; a later job keeps other ledgers."""
+    rows, spans = liquidations_of(whole)
+    shown = ("observed_ledger", "protocol", "market", "event", "user", "token_address", "amount")
+    store, changes = MemoryStore(), MemoryStore()
+    for last in (lake.first + 40, lake.last):
+        lake.backfill(in_line, EVERY, store, changes, last=last, ends=lake.network.chain.close_time(last))
+
+    expected = (lake.first + 20, "blend", MARKET, "defaulted_debt", None, USER, Decimal(5))
+    assert [expected] == [tuple(row[name] for name in shown) for row in rows]
+    assert [(lake.first + 1, lake.last)] == spans
+    assert (rows, spans) == liquidations_of(store)
 
 
 def test_ledgers_of_one_second(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ M, T = contract(1), contract(2)
 DIGEST = "0123456789ab"
 
 NOT_IN_A_SMALL_TREE = {
+    "history/liquidations.parquet": "history/liquidations.parquet",
     "markets-2.html": "{list}-{number}.html",
     f"markets/{M}-12.html": "markets/{market}-{number}.html",
     f"tokens/{T}-3.html": "tokens/{address}-{number}.html",

@@ -18,6 +18,7 @@ from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModu
 from exporter.protocols.blend import aggregator_rule, first_aggregator_rule, reader
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
+from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import project_pools, rate_curves
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, recorded_pool, with_factories
 from exporter.protocols.blend.terms import POOL_STATUSES
@@ -63,6 +64,8 @@ class Blend(ProtocolModule):
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)
     complete = staticmethod(with_factories)
+    publishes_liquidations = True
+    liquidations_in = staticmethod(liquidations_in)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The code of both generations of pools."""

@@ -1,0 +1,115 @@
+"""The table of auctions and bad debt that a lake's events say, ``history/liquidations.parquet``: one row a token."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.errors import DecodeError, StoreError
+from exporter.history.manifest import file_reference
+from exporter.past.lake.close_meta import EVENT, Change
+from exporter.past.lake.contract_event import decode_event
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Liquidation
+from exporter.stores.store import Store
+from exporter.tables import MAX_DECIMAL
+from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
+from exporter.tree.families import LIQUIDATIONS
+
+KEY = LIQUIDATIONS.template
+
+SCHEMA = pa.schema(
+    [
+        ("observed_ledger", pa.int64()),
+        ("ledger_close_time", pa.timestamp("us", "UTC")),
+        ("event_index", pa.int64()),  # ascending in a ledger
+        ("protocol", pa.large_string()),
+        ("market", pa.large_string()),
+        *((name, pa.large_string()) for name in ("event", "auction", "user", "filler")),
+        ("percent", pa.int64()),
+        ("side", pa.large_string()),
+        ("token_address", pa.large_string()),
+        ("amount", pa.decimal128(38, 0)),
+    ]
+)
+
+Row = tuple[Any, ...]
+Events = Iterable[tuple[int, int, Iterable[tuple[int, Change]]]]
+"""Of each ledger its number, its close time in unix seconds, and its changes with their places."""
+
+
+def rows_in(ledgers: Events) -> Iterator[Row]:
+    """The rows of ledgers, in the order of their events. What no protocol understands is passed over."""
+    modules = [(name, module) for name, module in PROTOCOLS.items() if module.publishes_liquidations]
+    for ledger, close_time, changes in ledgers:
+        for place, change in changes:
+            if change.kind != EVENT or change.entry is None:
+                continue
+            for name, module in modules:
+                try:
+                    event = decode_event(change.entry, ledger)
+                    found: Sequence[Liquidation] = module.liquidations_in(event)
+                except DecodeError:
+                    continue
+                for part in found:
+                    if part.amount is None or abs(part.amount) <= MAX_DECIMAL:
+                        yield ledger, close_time * 1_000_000, place, name, event.contract, *part
+
+
+def with_liquidations(
+    store: Store, manifest: HistoryManifest, rows: Iterable[Row], spans: Sequence[LedgerSpan]
+) -> HistoryManifest:
+    """Put the rows of some spans of ledgers into the table; gives the manifest that names it.
+
+    What the table had of these ledgers is replaced, and all else stays. The same ledgers give the same bytes.
+
+    Raises:
+        StoreError: the table cannot be read or written.
+    """
+    before = _read(store, manifest)
+    known = [] if manifest.liquidations is None else manifest.liquidations.spans
+    covered = pl.any_horizontal(
+        pl.lit(False), *(pl.col("observed_ledger").is_between(span.first_ledger, span.last_ledger) for span in spans)
+    )
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    new = pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+    frame = pl.concat([before.filter(~covered), pl.DataFrame(pl.from_arrow(new))])
+    frame = frame.sort("observed_ledger", "event_index", maintain_order=True)
+    target = io.BytesIO()
+    pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
+    data = target.getvalue()
+    store.put(KEY, data)
+    digest = hashlib.sha256(data).hexdigest()
+    entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), digest, joined([*known, *spans]))
+    return msgspec.structs.replace(manifest, liquidations=entry)
+
+
+def _read(store: Store, manifest: HistoryManifest) -> pl.DataFrame:
+    empty = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table()))
+    if manifest.liquidations is None:
+        return empty
+    stored = store.get(KEY)
+    if stored is None or hashlib.sha256(stored.data).hexdigest() != manifest.liquidations.sha256:
+        raise StoreError(
+            f"{KEY} is not the file that the history's manifest names. Nothing was written over it: restore it from a "
+            "copy"
+        )
+    return pl.read_parquet(io.BytesIO(stored.data)).cast(empty.schema)
+
+
+def joined(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:
+    """Spans of ledgers, ascending, those that touch as one."""
+    found: list[LedgerSpan] = []
+    for span in sorted(spans, key=lambda span: span.first_ledger):
+        if found and span.first_ledger <= found[-1].last_ledger + 1:
+            found[-1] = LedgerSpan(found[-1].first_ledger, max(found[-1].last_ledger, span.last_ledger))
+        else:
+            found.append(span)
+    return found

@@ -1,0 +1,87 @@
+"""What Blend's pools publish about auctions and bad debt, in the forms of both generations.
+
+| event | topics after the name | value |
+|---|---|---|
+| new_auction (v2) | kind u32, user | percent u32, AuctionData |
+| new_auction (v1) | kind u32 | AuctionData |
+| new_liquidation_auction (v1) | user | AuctionData |
+| fill_auction (v2) | kind u32, user | filler, percent i128, AuctionData |
+| fill_auction (v1) | user, kind u32 | filler, percent i128 |
+| delete_auction (v2) | kind u32, user | |
+| delete_liquidation_auction (v1) | user | |
+| bad_debt (v2) | user, asset | i128 |
+| bad_debt (v1) | user | asset, i128 |
+| defaulted_debt (v2) | asset | i128 |
+
+AuctionData is {bid: Map<asset, i128>, block: u32, lot: Map<asset, i128>}. Source: docs/provenance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.events import ContractEvent
+from exporter.protocols.base import Liquidation
+
+KINDS: Final = ("user_liquidation", "bad_debt", "interest")
+"""The kinds of auctions, by their number."""
+
+EVENTS: Final[Mapping[str, str]] = {
+    "new_auction": "new_auction",
+    "new_liquidation_auction": "new_auction",
+    "fill_auction": "fill_auction",
+    "delete_auction": "delete_auction",
+    "delete_liquidation_auction": "delete_auction",
+    "bad_debt": "bad_debt",
+    "defaulted_debt": "defaulted_debt",
+}
+"""What we call each event."""
+
+
+def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
+    """The parts of an event about an auction or bad debt; nothing for other events. Raises `DecodeError`."""
+    name = event.topics[0][1] if event.topics and event.topics[0][0] == scval.SYMBOL else ""
+    if name not in EVENTS:
+        return []
+    parts = [*event.topics[1:], *(event.value[1] or () if event.value[0] == scval.VEC else [event.value])]
+    if EVENTS[name] in ("bad_debt", "defaulted_debt"):
+        return [_debt(EVENTS[name], parts)]
+    return _auction(EVENTS[name], parts, limited_to_users="liquidation" in name)
+
+
+def _debt(name: str, parts: Sequence[ScVal]) -> Liquidation:
+    addresses = _of_kind(parts, scval.ADDRESS)
+    amounts = _of_kind(parts, scval.I128)
+    if len(amounts) != 1 or len(addresses) != (2 if name == "bad_debt" else 1):
+        raise DecodeError(f"an event {name} of another form than Blend's")
+    user = addresses[0] if name == "bad_debt" else None
+    return Liquidation(name, user=user, token_address=addresses[-1], amount=amounts[0])
+
+
+def _auction(name: str, parts: Sequence[ScVal], *, limited_to_users: bool) -> list[Liquidation]:
+    numbers, addresses = _of_kind(parts, scval.U32), _of_kind(parts, scval.ADDRESS)
+    kind = 0 if limited_to_users else numbers.pop(0) if numbers else len(KINDS)
+    if kind >= len(KINDS):
+        raise DecodeError(f"an event {name} with the kind of auction {kind}")
+    filler = addresses.pop() if name == "fill_auction" and addresses else None
+    percent = next(iter([*numbers, *_of_kind(parts, scval.I128)]), None)
+    common = Liquidation(name, KINDS[kind], addresses[0] if addresses else None, filler, percent)
+    found = []
+    for data in _of_kind(parts, scval.MAP):
+        fields = Fields(data, f"the auction of an event {name}")
+        for side in ("bid", "lot"):
+            assets = expect(fields.get(side) or (-1, None), scval.MAP, f"the {side} of an event {name}")
+            for asset, amount in assets:
+                token = expect(asset, scval.ADDRESS, f"an asset of an event {name}")
+                units = expect(amount, scval.I128, f"an amount of an event {name}")
+                found.append(common._replace(side=side, token_address=token, amount=units))
+    return found or [common]
+
+
+def _of_kind(parts: Sequence[ScVal], kind: int) -> list[Any]:
+    return [payload for each, payload in parts if each == kind]
