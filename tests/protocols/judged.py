@@ -103,15 +103,3 @@ def published(
     """What is published of one pool, with who may do what; what it is called is left out."""
     columns: dict[str, list[object]] = {name: [value] for name, value in {**dict.fromkeys(TEXTS, ""), **row}.items()}
     return project(at(columns, time)).row(0, named=True)
-
-
-def assert_the_most(row: Mapping[str, Any], capped: bool, passes: Callable[[str, int], bool]) -> None:
-    """The contracts' own checks take the amounts that are told, and nothing above them; without a cap any is taken."""
-    for action in ("withdraw", "borrow", "supply"):
-        amount = row[f"available_to_{action}"]
-        if amount is None:
-            assert (action, False) == ("supply", capped)
-        else:
-            assert amount >= 0
-            assert amount == 0 or passes(action, amount)
-            assert not passes(action, amount + 1)

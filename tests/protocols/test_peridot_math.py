@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
-from exporter.protocols.peridot.layout import NOT_PAUSED, PAUSES
-from tests.protocols.judged import assert_the_most, at, columnar, frame_of, published
+from tests.protocols.judged import at, columnar, frame_of
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -172,50 +169,3 @@ def test_rate_that_the_contract_refuses() -> None:
     assert [1] == list(failures)
     assert "1000 percent" in str(failures[1])
     assert [80_483, 10_000_000] == found["stored_borrow_apr"].to_list()
-
-
-OPEN = PLAIN | {
-    **dict.fromkeys((f"{what}_paused_until" for what in PAUSES), NOT_PAUSED),
-    "governed": 1,
-    "rates_ready": 1,
-    "listed": 1,
-    "supply_cap": 0,
-    "borrow_cap": 0,
-    "collateral_factor": 700_000,
-    "incentive": 1_080_000,
-    "payable": 1000 * 10**7,
-    "decimals": 7,
-    "supply_speed": 0,
-    "borrow_speed": 0,
-}
-
-
-@given(
-    st.fixed_dictionaries(
-        {
-            "supply_cap": st.sampled_from((0, 1, 148 * 10**8, 149 * 10**8, 10**12)),
-            "borrow_cap": st.integers(0, 2_000 * 10**7),
-            "payable": st.integers(0, 2_000 * 10**7),
-            "net_cash": st.integers(-600 * 10**7, 1_500 * 10**7),
-            "total_borrowed": st.integers(1, 1_000 * 10**7),
-        },
-        optional={"borrow_principal": st.integers(0, 2_000 * 10**7)},
-    )
-)
-def test_the_most_passes_and_one_more_does_not(changes: Vault) -> None:
-    """The contract's own checks take the amounts that are told, and nothing above them."""
-    vault = OPEN | changes
-    found, failures = computed(vault)
-    if failures:
-        return
-    owned, borrowed = found["supplied"].item(), found["borrowed"].item()
-    row = published(math.project_pools, {"borrow_principal": None, "reward_token": "", **vault}, NOW)
-
-    def passes(action: str, amount: int) -> bool:
-        if action == "supply":  # the cap is held against what suppliers own after the deposit
-            return vault["supply_cap"] == 0 or owned + amount <= vault["supply_cap"]
-        principal = vault.get("borrow_principal", borrowed)
-        capped = action == "borrow" and 0 < vault["borrow_cap"] < principal + amount
-        return not capped and max(owned - borrowed, 0) >= amount and vault["payable"] >= amount
-
-    assert_the_most(row, bool(vault["supply_cap"]), passes)

@@ -1,0 +1,80 @@
+"""Pools of every kind against numbers that other code gave: one computation in plain integers a protocol, written after
+the contracts' source, which shared nothing with the exporter. ``judged_rows.json`` has its pools and its results.
+
+A result of null is one that it refused, as the contract does: a number did not fit, or was divided by zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from exporter import exact
+from exporter.protocols.blend import math as blend
+from exporter.protocols.peridot import math as peridot
+from exporter.protocols.slender import math as slender
+from exporter.protocols.xoxno import math as xoxno
+from exporter.protocols.xoxno.layout import Spoke
+from tests.protocols.judged import at, frame_of, published
+
+Row = dict[str, Any]
+ROWS: list[Row] = json.loads(Path(__file__).with_name("judged_rows.json").read_text())
+PROJECTS: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], tuple[str, ...], int]] = {
+    "blend": (blend.project, ("generation", *blend.RESERVE_COLUMNS), 1_790_000_000),
+    "peridot": (peridot.project, peridot.VAULT_COLUMNS, 1_800_000_000),
+    "slender": (slender.project, slender.RESERVE_COLUMNS, 1_800_000_000),
+    "xoxno": (xoxno.project, xoxno.POOL_COLUMNS, 1_800_000_000),
+}
+"""By protocol: what computes pools, from which columns, and the close time of the rows."""
+
+
+def rows_of(protocol: str, part: str) -> list[Row]:
+    """The pools of a protocol in one part of the file."""
+    return [row for row in ROWS if (row["protocol"], row["part"]) == (protocol, part)]
+
+
+@pytest.mark.parametrize("protocol", PROJECTS)
+def test_pools(protocol: str) -> None:
+    """Every number is the other computation's, and exactly those pools are set aside that it refuses."""
+    project, columns, time = PROJECTS[protocol]
+    rows = rows_of(protocol, "rows")
+    frame = frame_of([row["row"] for row in rows], columns)
+    found, failures = exact.set_aside_failures(frame, lambda kept: project(at(kept, time)))
+    expected = [row["expected"] for row in rows if row["expected"] is not None]
+
+    assert {place for place, row in enumerate(rows) if row["expected"] is None} == set(failures)
+    assert len(expected) > 10
+    assert expected == found.select(list(expected[0])).rows(named=True)
+
+
+def spoke_of(row: Row) -> Spoke:
+    """A spoke with this cap for both sides, of which so much is used."""
+    cap, used = row["cap"], row["used"]
+    return Spoke(1, False, True, True, False, False, False, 7_500, 7_800, 900, cap, cap, used, used)
+
+
+TERMS: dict[str, Callable[[Row], tuple[Callable[[Mapping[str, list[object]]], pl.DataFrame], Row]]] = {
+    "peridot": lambda row: (peridot.project_pools, {"borrow_principal": None, "reward_token": "", **row["row"]}),
+    "slender": lambda row: (slender.project_pools, {"decimals": 7, **row["row"]}),
+    "xoxno": lambda row: (
+        xoxno.project_pools,
+        {"decimals": 7, "paused": False, "hub_active": True, "spokes": (spoke_of(row),), **row["row"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", TERMS)
+def test_amounts(protocol: str) -> None:
+    """What is available is the most that the contract's own checks let through; one base unit more is refused."""
+    rows = rows_of(protocol, "amounts")
+    for row in rows:
+        project, pool = TERMS[protocol](row)
+        found = published(project, pool, 1_800_000_000)
+        assert row["available"] == {name: found[f"available_to_{name}"] for name in row["available"]}, row
+
+    assert len(rows) > 10
