@@ -1,0 +1,207 @@
+"""The recorded markets of one protocol, standing still: a test changes parts of entries, and what calls give.
+
+    world = World("k2")
+    world.put(reserve_key(world.market, USDC), u128(0), "liquidity_index")
+    row = world.row("USDC")
+
+Tokens are known by their symbols, as pools of the recording are: ``XLM`` is ``native`` there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from exporter.deployments import Deployment, deployments_of
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import (
+    ContractData,
+    decode_contract_data,
+    decode_data_key,
+    encode_contract_data,
+    instance_key,
+    is_instance_key,
+)
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
+from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet.player import RecordedNetwork
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.compute import Tables, compute
+from tests.entries import name_of
+from tests.localnet.recorded import LISTED
+from tests.protocols.one_entry import OneChanged, Source
+
+Step = str | int | ScVal
+"""A name of a field or key, the place in a vector, or a whole key."""
+
+
+@cache
+def _network() -> RecordedNetwork:
+    return RecordedNetwork()
+
+
+@cache
+def token(symbol: str) -> str:
+    """The address of a recorded token."""
+    for key in _network().chain.known_keys():
+        if is_instance_key(key):
+            entry = decode_contract_data(_network().look(key) or b"")
+            for name, metadata in entry.value[1].storage or ():
+                if name_of(name) == "METADATA" and (scval.STRING, symbol.encode()) in dict(metadata[1]).values():
+                    return entry.contract
+    raise KeyError(symbol)
+
+
+def account(label: str) -> str:
+    """The strkey of an account with a label."""
+    return strkey.encode(strkey.ACCOUNT, hashlib.sha256(label.encode()).digest())
+
+
+def contract(label: str) -> str:
+    """The strkey of a contract that the recording does not have."""
+    return strkey.encode(strkey.CONTRACT, hashlib.sha256(label.encode()).digest())
+
+
+class LoggingSource(Source):
+    """A source that notes its requests, and gives the answers that were set: a value, or as a text an error."""
+
+    def __init__(self, chain: OneChanged, answers: dict[tuple[str, str], ScVal | str]) -> None:
+        super().__init__(chain)
+        self.answers = answers
+        self.waves: list[int] = []
+        self.calls: list[ContractCall] = []
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        self.waves.append(len(keys))
+        return await super().read_entries(keys)
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        self.calls.append(call)
+        given = self.answers.get((call.contract, call.function))
+        if given is None:
+            return await super().simulate(call)
+        result = None if isinstance(given, str) else encode_scval(given)
+        return SimulationAnswer(self.chain.latest, result, given if isinstance(given, str) else None, (), "set")
+
+
+class World:
+    """A protocol's recorded markets; ``market`` is the first that the lists have."""
+
+    def __init__(self, protocol: str) -> None:
+        self.protocol = protocol
+        self.chain = OneChanged(_network())
+        self.time = self.chain.close_time(self.chain.latest)
+        self.market = next(market for named, market in LISTED if named == protocol)
+        self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
+        self.answers: dict[tuple[str, str], ScVal | str] = {}
+        self.source = LoggingSource(self.chain, self.answers)
+
+    def value(self, key: bytes) -> ScVal | None:
+        """What is stored under a key."""
+        entry = self.chain.entry(key, self.chain.latest)
+        return None if entry is None else decode_contract_data(entry.data).value
+
+    def put(self, key: bytes, value: ScVal | None, *path: Step) -> None:
+        """Write a value under a key, or at a path into what is stored there; None takes it away."""
+        if path:
+            stored = self.value(key)
+            assert stored is not None
+            value = _with(stored, path, value)
+        if value is None:
+            assert self.value(key) is not None
+            self.chain.instead[key] = None
+            return
+        head = decode_data_key(key)
+        data = encode_contract_data(ContractData(head.contract, head.key, head.durability, value))
+        self.chain.instead[key] = RawEntry(data, self.chain.latest, self.chain.latest + 1)
+
+    def archive(self, key: bytes) -> None:
+        """Let an entry's life be over."""
+        entry = self.chain.entry(key, self.chain.latest)
+        assert entry is not None
+        self.chain.instead[key] = RawEntry(entry.data, entry.last_modified, 0)
+
+    def code(self, contract: str, wasm_hash: bytes) -> None:
+        """Let a contract run other code."""
+        stored = self.value(instance_key(contract))
+        assert stored is not None
+        self.put(instance_key(contract), (stored[0], stored[1]._replace(wasm_hash=wasm_hash)))
+
+    def candidates(self) -> list[Candidate]:
+        """The markets that the lists have."""
+        return [Candidate(self.protocol, market) for each in self.deployments for market in each.markets]
+
+    def read(self, named: Iterable[Candidate] | None = None) -> Reading[ProtocolReading]:
+        """Read the listed markets, or those that are named; ``source`` has the requests then."""
+        candidates = self.candidates() if named is None else list(named)
+        source = self.source = LoggingSource(self.chain, self.answers)
+        module = PROTOCOLS[self.protocol]
+        return asyncio.run(read_at_one_ledger(source, lambda view: module.read(view, candidates, self.deployments)))
+
+    def compute(self, named: Iterable[Candidate] | None = None) -> Tables:
+        """What is published."""
+        return compute([self.read(named).result], PROTOCOLS, self.chain.latest, self.time)
+
+    def row(self, symbol: str) -> dict[str, Any]:
+        """What is published of the market's pool of a token."""
+        rows = self.compute().pools.rows(named=True)
+        (found,) = (row for row in rows if (row["market"], row["symbol"]) == (self.market, symbol))
+        return found
+
+    def unread(self) -> dict[tuple[str, str | None], tuple[str, str]]:
+        """Reason and detail of what is not read, by market and pool."""
+        return {(item.market, item.pool): (item.reason, item.detail) for item in self.compute().unread}
+
+
+Change = Callable[[World], object]
+"""What a test does to the markets before they are read."""
+
+
+def put(key: bytes, value: ScVal | None, *path: Step) -> Change:
+    """See `World.put`."""
+    return lambda world: world.put(key, value, *path)
+
+
+def archive(key: bytes) -> Change:
+    """See `World.archive`."""
+    return lambda world: world.archive(key)
+
+
+def answer(contract: str, function: str, value: ScVal | str) -> Change:
+    """Let a function give a value, or fail with a text."""
+    return lambda world: world.answers.update({(contract, function): value})
+
+
+def demanded(protocol: str, market: str) -> Candidate:
+    """A market that the operator named."""
+    return Candidate(protocol, market, Origin.CONFIGURATION)
+
+
+def _with(value: ScVal, path: Sequence[Step], new: ScVal | None) -> ScVal:
+    """A value with another one at a path; a name that is not there is added."""
+    step, rest = path[0], path[1:]
+    kind, payload = value
+    if kind == scval.VEC:
+        assert isinstance(step, int)
+        items = list(payload)
+        items[step] = _with(items[step], rest, new) if rest else new
+        return kind, tuple(item for item in items if item is not None)
+    instance: ContractInstance | None = payload if kind == scval.CONTRACT_INSTANCE else None
+    pairs = dict((payload if instance is None else instance.storage) or ())
+    name: ScVal = next(
+        (key for key in pairs if step in (key, name_of(key))),
+        step if isinstance(step, tuple) else (scval.SYMBOL, step),
+    )
+    inner = _with(pairs[name], rest, new) if rest else new
+    if inner is None:
+        del pairs[name]
+    else:
+        pairs[name] = inner
+    kept = tuple(pairs.items())
+    return kind, kept if instance is None else instance._replace(storage=kept)
