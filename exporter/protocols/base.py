@@ -25,6 +25,7 @@ from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.accrual import AccrualRule
+from exporter.protocols.curves import RateModel, curves
 
 if TYPE_CHECKING:
     import polars as pl
@@ -358,6 +359,7 @@ class ProtocolModule(ABC):
     storage_rules: ClassVar[Sequence[Rule]] = ()
     market_names: ClassVar[frozenset[str]] = frozenset()
     needs_record: ClassVar[bool] = False
+    rate_model: ClassVar[RateModel | None] = None
 
     @abstractmethod
     async def read(
@@ -376,9 +378,7 @@ class ProtocolModule(ABC):
         """
 
     def rate_curves(
-        self,
-        pools: pl.DataFrame,  # noqa: ARG002
-        parameters: Sequence[Sequence[Parameter]],  # noqa: ARG002
+        self, pools: pl.DataFrame, parameters: Sequence[Sequence[Parameter]]
     ) -> Mapping[int, Sequence[tuple[int, int]]]:
         """The borrow rate over the utilization, by the position of each of these pools whose curve is known.
 
@@ -386,7 +386,9 @@ class ProtocolModule(ABC):
         is its knots, between which it is straight: utilizations, in the pool's ``utilization_decimals``, with the rates
         a year there, in its ``apr_decimals``.
         """
-        return {}
+        if self.rate_model is None:
+            return {}
+        return curves(self.rate_model, pools, [{item.name: item.value for item in own} for own in parameters])
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The contract code of this protocol's markets, and the version each is; empty where no source has the hash."""

@@ -207,11 +207,12 @@ def rate_curves(
             given = [parameters.get(key, ()) for key in own.select("market", "pool").iter_rows()]
             for position, points in modules[str(protocol)].rate_curves(own, given).items():
                 place, *scales = places[position]
-                found[place] = [RatePoint(*map(_bps, point, scales)) for point in points]
+                found[place] = [RatePoint(*map(basis_points, point, scales)) for point in points]
         yield from (found.get(place, []) for place in range(part.height))
 
 
-def _bps(value: int, decimals: int) -> int:
+def basis_points(value: int, decimals: int) -> int:
+    """A value in units of 10^-decimals in basis points, rounded down, at most what JSON has."""
     bps: int = value * 10_000 // 10**decimals
     return min(bps, exact.JSON_INTEGER_MAX)
 

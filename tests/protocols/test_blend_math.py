@@ -9,6 +9,7 @@ import pytest
 
 from exporter import exact
 from exporter.protocols.blend import math
+from exporter.protocols.curves import curves as curves_of
 from tests.protocols.judged import at, columnar, frame_of, one, projected
 
 Reserve = dict[str, Any]
@@ -379,7 +380,7 @@ def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:
         },
         schema={"accrued_utilization": pl.Int128, "rate_modifier": pl.Int128, "rate_modifier_decimals": pl.Int64},
     )
-    drawn = math.rate_curves(pools, curves)
+    drawn = curves_of(math.RATE_MODEL, pools, curves)
 
     assert {0, 1} == drawn.keys()
     for place, generation in enumerate(("v2", "v1")):

@@ -12,7 +12,7 @@ from typing import ClassVar
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.accrual import RULE
 from exporter.protocols.alula.layout import FROZEN
-from exporter.protocols.alula.math import project_pools
+from exporter.protocols.alula.math import RATE_MODEL, project_pools
 from exporter.protocols.alula.terms import POOL_STATUSES
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
@@ -54,3 +54,4 @@ class Alula(ProtocolModule):
     market_names = frozenset({"AllPools", "MarketStatus", "Oracle"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
+    rate_model = RATE_MODEL

@@ -22,6 +22,7 @@ from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.alula.layout import VERSION
 from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS, terms
+from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 
 BPS = 10_000
@@ -180,6 +181,16 @@ def kinked_apr(
 def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
     """The rate a year that borrowers pay: ceil(kinked × modifier / 10000)."""
     return exact.multiply_divide_ceil(kinked, modifier, BPS)
+
+
+RATE_MODEL = RateModel(
+    _CURVE,
+    BPS,
+    lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
+    lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
+    lambda pools: pools.select("rate_modifier").rows(),
+)
+"""The three slopes at the modifier now."""
 
 
 @exact.naming("supply APR")

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import polars as pl
-
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.protocols.base import Candidate, Coverage, Parameter, ProtocolModule, WithoutPrice
+from exporter.protocols.base import Candidate, Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import aggregator_rule, first_aggregator_rule, reader
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.liquidations import liquidations_in
-from exporter.protocols.blend.math import project_pools, rate_curves
+from exporter.protocols.blend.math import RATE_MODEL, project_pools
 from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, recorded_pool, with_factories
 from exporter.protocols.blend.terms import POOL_STATUSES
 from exporter.protocols.blend.views import BlendViews
@@ -63,6 +61,7 @@ class Blend(ProtocolModule):
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)
+    rate_model = RATE_MODEL
     complete = staticmethod(with_factories)
     publishes_liquidations = True
     liquidations_in = staticmethod(liquidations_in)
@@ -81,9 +80,3 @@ class Blend(ProtocolModule):
     def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
         """The pool that was deployed. Raises `DecodeError`."""
         return [pool_in(event)]
-
-    def rate_curves(
-        self, pools: pl.DataFrame, parameters: Sequence[Sequence[Parameter]]
-    ) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """The three slopes at the accrued rate modifier."""
-        return rate_curves(pools, [{item.name: item.value for item in own} for own in parameters])

@@ -15,7 +15,7 @@ its inputs are replaced by harmless ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
 import polars as pl
@@ -24,6 +24,7 @@ from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, Emission
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
+from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.tables import TERMS
 
@@ -251,43 +252,19 @@ def borrow_rate(
     return exact.add(rate, exact.select(third, sloped, 0))
 
 
-_CURVE = ("util", "r_base", "r_one", "r_two", "r_three")
+def _modifiers(pools: pl.DataFrame) -> list[tuple[int, int]]:
+    rows = pools.select("rate_modifier", "rate_modifier_decimals").iter_rows()
+    return [(modifier, 10**decimals) for modifier, decimals in rows]
 
 
-def rate_curves(pools: pl.DataFrame, parameters: Sequence[Mapping[str, int]]) -> dict[int, list[tuple[int, int]]]:
-    """`borrow_rate` at the knots of each pool's curve and at the utilization now, of pools as the pools frame has them.
-
-    It is at the modifier that the accrued rate is of. A pool for which the contract's own math has no result at full
-    utilization, or whose parameters are not given, has no curve.
-    """
-    rows = [
-        (place, util, modifier, 10**decimals, *(own[name] for name in _CURVE))
-        for place, (own, (now, modifier, decimals)) in enumerate(
-            zip(
-                parameters,
-                pools.select("accrued_utilization", "rate_modifier", "rate_modifier_decimals").iter_rows(),
-                strict=True,
-            )
-        )
-        if own.keys() >= set(_CURVE)
-        for util in sorted({0, min(own["util"], S7), _STEEP_UTILIZATION, S7, now})
-    ]
-    names = ("place", "util_now", "modifier", "modifier_scale", *_CURVE)
-    columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
-    frame = exact.frame(dict(columns), dict.fromkeys(names, pl.Int128())) if rows else pl.DataFrame()
-
-    def at_knots(knots: pl.DataFrame) -> pl.DataFrame:
-        rates = borrow_rate(*(knots[name] for name in names[1:]))
-        return knots.select("place", "util_now", rates.alias("rate"))
-
-    curves: dict[int, list[tuple[int, int]]] = {}
-    if rows:
-        drawn, failures = exact.set_aside_failures(frame, at_knots)
-        for place, utilization, rate in drawn.iter_rows():
-            curves.setdefault(place, []).append((utilization, rate))
-        for position in failures:
-            curves.pop(rows[position][0], None)
-    return curves
+RATE_MODEL = RateModel(
+    ("util", "r_base", "r_one", "r_two", "r_three"),
+    S7,
+    lambda own: (own["util"], _STEEP_UTILIZATION),
+    borrow_rate,
+    _modifiers,
+)
+"""The three slopes at the accrued rate modifier."""
 
 
 @exact.naming("supply rate")

@@ -11,7 +11,7 @@ from typing import ClassVar
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import oracle_rule, reader
 from exporter.protocols.k2.accrual import RULE
-from exporter.protocols.k2.math import project_pools
+from exporter.protocols.k2.math import RATE_MODEL, project_pools
 from exporter.protocols.k2.views import K2Views
 
 
@@ -57,3 +57,4 @@ class K2(ProtocolModule):
     market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
+    rate_model = RATE_MODEL

@@ -22,6 +22,7 @@ import polars as pl
 
 from exporter import exact
 from exporter.exact import failure
+from exporter.protocols.curves import RateModel
 from exporter.protocols.k2.layout import BITMAP_NUMBERS, MIN_FIRST_SUPPLY, RAY_DECIMALS, VERSION
 from exporter.protocols.k2.rewards import SIDES, of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
@@ -322,6 +323,9 @@ def variable_borrow_rate(
     part = ray_div(used, span)
     sloped = ray_mul(exact.select(above, slope2, slope1), part)
     return exact.add(exact.add(base, exact.select(above, slope1, 0)), sloped)
+
+
+RATE_MODEL = RateModel(_MODEL, RAY, lambda own: (own["optimal_utilization_rate"],), variable_borrow_rate)
 
 
 @exact.naming("liquidity rate")

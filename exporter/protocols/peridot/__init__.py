@@ -12,7 +12,7 @@ from typing import ClassVar
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader, vault_rule
 from exporter.protocols.peridot.accrual import RULE
-from exporter.protocols.peridot.math import project_pools
+from exporter.protocols.peridot.math import RATE_MODEL, project_pools
 from exporter.protocols.peridot.views import PeridotViews
 
 
@@ -70,3 +70,4 @@ class Peridot(ProtocolModule):
     market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
+    rate_model = RATE_MODEL

@@ -14,6 +14,7 @@ import polars as pl
 
 from exporter import exact
 from exporter.exact import failure
+from exporter.protocols.curves import RateModel
 from exporter.protocols.peridot.layout import PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.tree.values import RewardReason
@@ -354,6 +355,11 @@ def borrow_rate(
     above = exact.select(first, 0, exact.subtract(used, kink))
     slope = exact.add(base, exact.multiply_divide_floor(below, multiplier, SCALE))
     return exact.add(slope, exact.multiply_divide_floor(above, jump_multiplier, SCALE))
+
+
+RATE_MODEL = RateModel(
+    ("base_rate", "multiplier", "jump_multiplier", "kink"), SCALE, lambda own: (own["kink"],), borrow_rate
+)
 
 
 def accepted(rate: pl.Series) -> pl.Series:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.xoxno import aggregator_rule, events, oracle_rule, prices, reader
 from exporter.protocols.xoxno.accrual import RULE
-from exporter.protocols.xoxno.math import project_pools
+from exporter.protocols.xoxno.math import RATE_MODEL, project_pools
 from exporter.protocols.xoxno.views import XoxnoViews
 
 
@@ -50,6 +50,7 @@ class Xoxno(ProtocolModule):
     market_names = frozenset({"PositionLimits", "PriceAggregator", "SpokeAsset"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
+    rate_model = RATE_MODEL
     event_filters = staticmethod(events.event_filters)
     candidates_in = staticmethod(events.candidates_in)
     price_failure = staticmethod(prices.price_failure)

@@ -11,13 +11,14 @@ row: `exact.set_aside_failures` then computes the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import factorial
 from typing import NamedTuple
 
 import polars as pl
 
 from exporter import exact
+from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
 from exporter.protocols.xoxno.spokes import AccruedPool, terms_of
@@ -376,6 +377,36 @@ def borrow_rate(utilization: pl.Series, curve: Curve) -> pl.Series:
     rise = exact.multiply_divide_half_up(run, RAY, exact.subtract(end, start))
     rate = exact.add(exact.add(curve.base, below), rise)
     return exact.clamp(rate, exact.INT128_MIN, curve.highest)
+
+
+def _knots(own: Mapping[str, int]) -> Iterator[int]:
+    """Both knots, and where the highest rate is reached on the way to one."""
+    start, rate, highest = 0, own["base_borrow_rate"], own["max_borrow_rate"]
+    for end, slope in (
+        (own["mid_utilization"], own["slope1"]),
+        (own["optimal_utilization"], own["slope2"]),
+        (RAY, own["slope3"]),
+    ):
+        if rate < highest < rate + slope:
+            yield start + (highest - rate) * (end - start) // slope
+        yield end
+        start, rate = end, rate + slope
+
+
+RATE_MODEL = RateModel(
+    (
+        "base_borrow_rate",
+        "slope1",
+        "slope2",
+        "slope3",
+        "mid_utilization",
+        "optimal_utilization",
+        "max_borrow_rate",
+    ),
+    RAY,
+    _knots,
+    lambda used, *curve: borrow_rate(used, Curve(*curve)),
+)
 
 
 @exact.naming("supply rate")

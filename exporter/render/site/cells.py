@@ -62,26 +62,30 @@ def money(cents: int | None, reason: str = "", kind: str = "") -> str:
 
 def lend(pool: Mapping[str, Any]) -> str:
     """A cell with what lending earns, compounded daily: the sum, and below it the part that is a reward."""
-    total, reward = pool["total_supply_apy_bps"], pool["supply_reward_apr_bps"]
-    part = f"{percent(total - reward)} + {percent(reward)}" if reward else ""
-    return _yield_cell("supply", total, pool["supply_apy_bps"], part, pool["reward_symbol"])
+    return _yield_cell("supply", pool["total_supply_apy_bps"], pool)
 
 
 def debt(pool: Mapping[str, Any]) -> str:
     """A cell with what a loan costs, compounded daily, and below it the reward that borrowers get."""
-    reward = pool["borrow_reward_apr_bps"]
-    part = f"less {percent(reward)}" if reward else ""
-    return _yield_cell("borrow", pool["comparable_borrow_apy_bps"], pool["borrow_apy_bps"], part, pool["reward_symbol"])
+    return _yield_cell("borrow", pool["comparable_borrow_apy_bps"], pool)
 
 
-def _yield_cell(side: str, bps: int, own: int, part: str, reward_symbol: str | None) -> str:
-    """A yield on the common basis, with the protocol's own on hover; ``part`` says how much of it is the reward."""
-    symbol = escaped(cut(reward_symbol or "reward", SYMBOL_LENGTH))
-    below = f'<span class="worth">{part} {symbol}</span>' if part else ""
+def _yield_cell(side: str, bps: int, pool: Mapping[str, Any]) -> str:
+    """A yield on the common basis, with the protocol's own on hover."""
     return (
         f'<td class="number {side}" data-value="{bps}" title="{exact_percent(bps)}; the protocol shows '
-        f'{exact_percent(own)}">{percent(bps)}{below}</td>'
+        f'{exact_percent(pool[f"{side}_apy_bps"])}">{percent(bps)}{reward(pool, side)}</td>'
     )
+
+
+def reward(pool: Mapping[str, Any], side: str) -> str:
+    """Below a yield, how much of it is a reward (lending) or comes back as one (borrowing); nothing without one."""
+    part = pool[f"{side}_reward_apr_bps"]
+    if not part:
+        return ""
+    before = "less" if side == "borrow" else f"{percent(pool['total_supply_apy_bps'] - part)} +"
+    symbol = escaped(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
+    return f'<span class="worth">{before} {percent(part)} {symbol}</span>'
 
 
 def room(pool: Mapping[str, Any], side: str) -> str:

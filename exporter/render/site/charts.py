@@ -29,7 +29,6 @@ from exporter.render.site.text import (
     dollars,
     exact_dollars,
     exact_percent,
-    fixed_point,
     moment,
     percent,
 )
@@ -324,30 +323,26 @@ def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int
     )
 
 
-def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple[int, int]) -> Markup:
+def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     """Draw what borrowing costs at each utilization, and where the pool is.
 
     A last stretch that would flatten all others is only described, unless the pool is on it.
 
     Args:
-        points: the knots, at least two, ascending: utilizations and rates.
+        points: the knots, at least two, ascending: utilizations and rates, in basis points.
         now: the utilization and rate now.
-        scales: the decimals of utilizations and of rates.
     """
-    ones = 10 ** scales[0], 10 ** scales[1]
     beyond = ""
     if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:
         *points, last = points
-        full, most = (exact_percent(value * 10_000 // one) for value, one in zip(last, ones, strict=True))
-        beyond = f"<li>At {full} <b>{most}</b></li>"
+        beyond = f"<li>At {exact_percent(last[0])} <b>{exact_percent(last[1])}</b></li>"
     widest = points[-1][0]
-    top, step = _scale(max(rate for _, rate in (*points, now)) * 10_000 // ones[1])
+    top, step = _scale(max(rate for _, rate in (*points, now)))
 
     def place(utilization: int, rate: int) -> tuple[int, int]:
-        y = _BOTTOM - rate * 10_000 * (_BOTTOM - _TOP) // (ones[1] * top)
-        return _LEFT + utilization * (_RIGHT - _LEFT) // widest, y
+        return _LEFT + utilization * (_RIGHT - _LEFT) // widest, _BOTTOM - rate * (_BOTTOM - _TOP) // top
 
-    places, said = [place(*point) for point in points], [_costs(*point, *scales) for point in points]
+    places, said = [place(*point) for point in points], [_costs(*point) for point in points]
     path = "L".join([f"{x} {y}" for x, y in places])
     knots = "".join(
         [
@@ -355,30 +350,28 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int], scales: tuple
             for (x, y), described in zip(places, said, strict=True)
         ]
     )
-    (x, y), described = place(*now), _costs(*now, *scales)
-    shown = percent(now[0] * 10_000 // ones[0]), percent(now[1] * 10_000 // ones[1])
+    (x, y), described = place(*now), _costs(*now)
     return Markup(
         '<figure class="chart"><figcaption>Borrow rate by utilization</figcaption><ul class="legend">'
-        f'<li class="k2">Now <b>{shown[1]}</b> at <b>{shown[0]}</b></li>{beyond}</ul>'
+        f'<li class="k2">Now <b>{percent(now[1])}</b> at <b>{percent(now[0])}</b></li>{beyond}</ul>'
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
         '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
         f'<desc id="curve-d">{"; ".join(said)}. Now: {described}.</desc>'
-        f'{_value_axis(RATE, top, step)}{_use_axis(widest, ones[0])}<path class="line k3" d="M{path}"/>{knots}'
+        f'{_value_axis(RATE, top, step)}{_use_axis(widest)}<path class="line k3" d="M{path}"/>{knots}'
         f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{described}</title></circle></svg></figure>'
     )
 
 
 @lru_cache(maxsize=1 << 12)
-def _costs(utilization: int, rate: int, utilization_decimals: int, rate_decimals: int) -> str:
-    used, paid = fixed_point(utilization * 100, utilization_decimals), fixed_point(rate * 100, rate_decimals)
-    return f"at a utilization of {used}{_THIN}% borrowing costs {paid}{_THIN}% a year"
+def _costs(utilization: int, rate: int) -> str:
+    return f"at a utilization of {exact_percent(utilization)} borrowing costs {exact_percent(rate)} a year"
 
 
 @lru_cache(maxsize=1 << 8)
-def _use_axis(widest: int, one: int) -> str:
-    """The axis of utilizations from zero to the widest, in units of 1/``one``."""
-    parts = range(0, widest * 100 // one + 1, 25)
-    return _axis_labels([(_LEFT + part * one // 100 * (_RIGHT - _LEFT) // widest, f"{part}{_THIN}%") for part in parts])
+def _use_axis(widest: int) -> str:
+    """The axis of utilizations from zero to the widest, in basis points."""
+    parts = range(0, widest // 100 + 1, 25)
+    return _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{_THIN}%") for part in parts])
 
 
 def _scale(greatest: int) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables, pending_by_market
+from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site import pool_terms
 from exporter.render.site.cells import open_in
 from exporter.render.site.charts import (
@@ -338,18 +339,10 @@ class _Site:
 
 def _curves(pools: pl.DataFrame, parameters: Mapping[tuple[str, str], Sequence[Parameter]]) -> Iterator[Markup]:
     """The utilization curve of each pool, empty where the protocol gives none."""
-    drawn: dict[int, Markup] = {}
-    for (protocol,), own in pools.with_row_index("place").group_by("protocol", maintain_order=True):
-        module = PROTOCOLS.get(str(protocol))
-        if module is None:
-            continue
-        columns = ("place", "accrued_utilization", "accrued_borrow_apr", "utilization_decimals", "apr_decimals")
-        now = own.select(columns).rows()
-        given = [parameters.get(place, ()) for place in own.select("market", "pool").iter_rows()]
-        for position, points in module.rate_curves(own, given).items():
-            place, utilization, rate, *scales = now[position]
-            drawn[place] = curve(points, (utilization, rate), (scales[0], scales[1]))
-    return (drawn.get(place, Markup()) for place in range(pools.height))
+    columns = ("accrued_utilization", "utilization_decimals", "accrued_borrow_apr", "apr_decimals")
+    for row, points in zip(pools.select(columns).rows(), rate_curves(pools, parameters, PROTOCOLS), strict=True):
+        now = basis_points(*row[:2]), basis_points(*row[2:])
+        yield curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now) if points else Markup()
 
 
 def _pool_charts(trend: Trend) -> tuple[Markup, ...]:

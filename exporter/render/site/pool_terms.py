@@ -17,26 +17,26 @@ from exporter.tree.decoding import decode_json
 Row = Mapping[str, Any]
 
 _DOINGS = (
-    ("Supply", "can_supply", "available_to_supply", "no cap"),
-    ("Withdraw", "can_withdraw", "available_to_withdraw", ""),
-    ("Borrow", "can_borrow", "available_to_borrow", ""),
-    ("Repay", "can_repay", None, ""),
-    ("Liquidate a debt", "can_liquidate", None, ""),
+    ("Supply", "can_supply", "available_to_supply", "available_to_supply_usd_cents", "no cap"),
+    ("Withdraw", "can_withdraw", "available_to_withdraw", "available_usd_cents", ""),
+    ("Borrow", "can_borrow", "available_to_borrow", "available_to_borrow_usd_cents", ""),
+    ("Repay", "can_repay", None, None, ""),
+    ("Liquidate a debt", "can_liquidate", None, None, ""),
 )
 _UNKNOWN = "not known"
 _REASONS = {
-    "none": "none: the protocol pays none",
-    "no_emissions": "none: nothing is set up here",
-    "expired": "none: it is over or paused",
-    "not_funded": "promised, but cannot be claimed yet: the backstop has no BLND for it",
-    "nothing_supplied": "nobody is there to be paid",
-    "nothing_borrowed": "nobody is there to be paid",
+    "none": "none: this protocol pays no rewards",
+    "no_emissions": "none: no reward is set up for this pool",
+    "expired": "none: the reward ended or is paused",
+    "not_funded": "promised, but not claimable yet: the backstop has no BLND for it",
+    "nothing_supplied": "no suppliers",
+    "nothing_borrowed": "no borrowers",
     "no_backstop": "not known: the backstop could not be read",
-    "no_token_price": "the pool's token has no price to compare with",
-    "no_reward_price": "the reward token has no price",
-    "several_tokens": "several tokens are paid",
+    "no_token_price": "paid, but the pool's token has no price, so there is no rate",
+    "no_reward_price": "paid, but the reward token has no price, so there is no rate",
+    "several_tokens": "paid in several tokens, so there is no single rate",
     "unread": "not known: its entry could not be read",
-    "not_read": "not known: nobody looked",
+    "not_read": "not known: not read in this run",
 }
 """A `exporter.tree.values.RewardReason` other than valid, for people."""
 
@@ -53,7 +53,7 @@ def operations(row: Row) -> Markup:
 
 
 def _operations(row: Row) -> Iterator[str]:
-    for label, gate, room, unbounded in _DOINGS:
+    for label, gate, room, worth, unbounded in _DOINGS:
         if row[gate] is None:
             yield fact(label, f"{_UNKNOWN}: {text.cut(row['can_reason'] or 'the protocol does not say', 200)}")
         elif not row[gate]:
@@ -64,10 +64,11 @@ def _operations(row: Row) -> Iterator[str]:
         elif row[room] is None:
             yield fact(label, f"open, {unbounded}")
         else:
-            yield _amount(label, row, row[room], "open, up to " if row[room] else "open, but nothing is left: ")
+            before = "open, up to " if row[room] else "open, but nothing is left: "
+            yield _amount(label, row, row[room], before, row[worth] if worth else None)
     if row["min_first_supply"]:
         yield _amount("A first supply", row, row["min_first_supply"], "at least ")
-    if row["can_reason"] and not any(row[gate] is None for _, gate, _, _ in _DOINGS):
+    if row["can_reason"] and not any(row[gate] is None for _, gate, *_ in _DOINGS):
         yield fact("Closed because", text.cut(row["can_reason"], 200))
     module = PROTOCOLS.get(row["protocol"])
     for label, status, meanings in (
@@ -109,7 +110,7 @@ def _risk(row: Row) -> Iterator[str]:
     yield fact("Liquidation", kinds.get(row["liquidation_kind"], _UNKNOWN))
     for label, column in (("Supply cap", "supply_cap"), ("Borrow cap", "borrow_cap")):
         if row[column]:
-            yield _amount(label, row, row[column])
+            yield _amount(label, row, row[column], "", row[f"{column}_usd_cents"])
         else:
             yield fact(label, "no cap" if row[column] is None else "closed")
     most = row["max_utilization_bps"]
@@ -154,7 +155,7 @@ def _rewards(row: Row) -> Iterator[str]:
         if yearly and decimals is not None:
             until = f", until {text.moment(end)}" if end is not None and end < _LAST_TIME else ""
             shown = f"{text.amount(yearly, decimals)} {symbol} a year{until}"
-            yield fact("In all", shown, f"{text.exact_amount(yearly, decimals)} {symbol}")
+            yield fact("All of them together", shown, f"{text.exact_amount(yearly, decimals)} {symbol}")
     if row["reward_price_source"]:
         source = text.cut(row["reward_price_source"], 200)
         price = text.fixed_point(row["reward_price"], row["reward_price_decimals"])
@@ -193,17 +194,15 @@ def _backstop(row: Row) -> Iterator[str]:
     yield fact("Worth", text.dollars(row["value_usd_cents"]), text.exact_dollars(row["value_usd_cents"]))
     yield fact("Deposited", f"{text.amount(row['lp_tokens'], 7)} tokens", text.exact_amount(row["lp_tokens"], 7))
     if row["blnd"] is not None and row["usdc"] is not None:
-        yield fact("Behind them", f"{text.amount(row['blnd'], 7)} BLND and {text.amount(row['usdc'], 7)} USDC")
+        yield fact("They hold", f"{text.amount(row['blnd'], 7)} BLND and {text.amount(row['usdc'], 7)} USDC")
     if row["queued_part"] is not None:
         yield fact("Queued for withdrawal", f"{text.fixed_point(row['queued_part'] * 100, 7)} %")
     if row["threshold_met"] is not None:
-        part = row["threshold_product_bps"]
-        said = "met" if row["threshold_met"] else "not met"
-        yield fact(
-            "What the contract asks for", said if part is None else f"{said}, {text.percent(part)} of its product"
-        )
+        part, met = row["threshold_product_bps"], row["threshold_met"]
+        times = "" if part is None else f" ({f'{part // 10_000:,} times' if met else text.percent(part)})"
+        yield fact("Minimum of the contract", f"{'met' if met else 'not met'}{times}")
     if row["status_after_update"]:
-        yield fact("Anybody's call would make the market", text.words(row["status_after_update"]))
+        yield fact("Status after the next update", text.words(row["status_after_update"]))
     apr, reason, end = row["emission_apr_bps"], row["emission_reason"], row["emission_expiration"]
     if reason == "valid" and apr is not None:
         yield fact("Paid to depositors in BLND", f"{text.percent(apr)} a year", text.exact_percent(apr))
@@ -213,9 +212,7 @@ def _backstop(row: Row) -> Iterator[str]:
         yield fact("Emission ends", text.moment(end))
     if row["backfill_remaining"] is not None:
         left = row["backfill_remaining"]
-        yield fact(
-            "Left to promise before the emitter pays", f"{text.amount(left, 7)} BLND", text.exact_amount(left, 7)
-        )
+        yield fact("Left in the backfill", f"{text.amount(left, 7)} BLND", text.exact_amount(left, 7))
 
 
 _LAST_TIME = 253_402_300_800
@@ -232,10 +229,11 @@ def _percent(basis_points: int | None) -> str:
     return _UNKNOWN if basis_points is None else f"{text.fixed_point(basis_points, 2)}\N{NARROW NO-BREAK SPACE}%"
 
 
-def _amount(label: str, row: Row, units: int, before: str = "") -> str:
+def _amount(label: str, row: Row, units: int, before: str = "", cents: int | None = None) -> str:
     symbol = text.cut(row["symbol"], 14)
     exact = f"{text.exact_amount(units, row['decimals'])} {symbol}"
-    return fact(label, f"{before}{text.round_amount(units, row['decimals'])} {symbol}", exact)
+    worth = "" if not cents else f" ({text.dollars(cents)})"
+    return fact(label, f"{before}{text.round_amount(units, row['decimals'])} {symbol}{worth}", exact)
 
 
 def _lines(facts: Iterator[str]) -> Markup:

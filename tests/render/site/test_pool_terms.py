@@ -20,7 +20,9 @@ TERMS_OF_BLEND: dict[str, Any] = {
     "can_repay": True,
     "can_liquidate": True,
     "available_to_withdraw": 5 * 10**7,
+    "available_usd_cents": 512,
     "available_to_borrow": 0,
+    "available_to_borrow_usd_cents": 0,
     "risk_scope": "reserve",
     "collateral_factor_bps": 5000,
     "liquidation_threshold_bps": 5000,
@@ -47,7 +49,7 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
 
     assert {
         "Supply": "open, no cap",
-        "Withdraw": "open, up to 5 TOK0",
+        "Withdraw": "open, up to 5 TOK0 ($5.12)",
         "Borrow": "open, but nothing is left: 0 TOK0",
         "Repay": "open",
         "Liquidate a debt": "open",
@@ -80,11 +82,17 @@ def test_parameters_are_said_in_words() -> None:
     other = said(
         pool_terms.risk(
             row
-            | {"supply_cap": 0, "borrow_cap": 10**10, "can_be_collateral": False, "max_utilization_bps": None}
+            | {
+                "supply_cap": 0,
+                "borrow_cap": 10**10,
+                "borrow_cap_usd_cents": 123_400,
+                "can_be_collateral": False,
+                "max_utilization_bps": None,
+            }
             | {"liquidation_kind": "fixed", "liquidation_bonus_bps": 550}
         )
     )
-    assert ("closed", "1,000 TOK0", "no limit") == (
+    assert ("closed", "1,000 TOK0 ($1,234)", "no limit") == (
         other["Supply cap"],
         other["Borrow cap"],
         other["Borrowing stops at a utilization of"],
@@ -98,8 +106,11 @@ def test_parameters_are_said_in_words() -> None:
     ("changes", "expected"),
     [
         ({"supply_reward_apr_bps": 123, "supply_reward_reason": "valid"}, "1.23 % a year in BLND"),
-        ({"supply_reward_apr_bps": None, "supply_reward_reason": "no_reward_price"}, "the reward token has no price"),
-        ({"supply_reward_apr_bps": 0, "supply_reward_reason": "none"}, "none: the protocol pays none"),
+        (
+            {"supply_reward_apr_bps": None, "supply_reward_reason": "no_reward_price"},
+            "paid, but the reward token has no price, so there is no rate",
+        ),
+        ({"supply_reward_apr_bps": 0, "supply_reward_reason": "none"}, "none: this protocol pays no rewards"),
     ],
 )
 def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], expected: str) -> None:
@@ -130,18 +141,20 @@ def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
     assert {
         "Worth": "$1,235",
         "Deposited": "5 tokens",
-        "Behind them": "100 BLND and 10 USDC",
+        "They hold": "100 BLND and 10 USDC",
         "Queued for withdrawal": "0.80364 %",
-        "What the contract asks for": "not met, 50.0 % of its product",
-        "Anybody's call would make the market": "on ice",
+        "Minimum of the contract": "not met (50.0 %)",
+        "Status after the next update": "on ice",
         "Paid to depositors in BLND": "87.3 % a year",
         "Emission ends": "20 Jan 2025, 06:29 UTC",
     } == said(pool_terms.backstop(row | known))
     unfunded = {"emission_apr_bps": None, "emission_reason": "not_funded", "backfill_remaining": 5 * 10**13}
     assert {
-        "Paid to depositors in BLND": "promised, but cannot be claimed yet: the backstop has no BLND for it",
-        "Left to promise before the emitter pays": "5,000,000 BLND",
+        "Paid to depositors in BLND": "promised, but not claimable yet: the backstop has no BLND for it",
+        "Left in the backfill": "5,000,000 BLND",
     }.items() <= said(pool_terms.backstop(row | known | unfunded)).items()
+    enough = {"threshold_met": True, "threshold_product_bps": 110_196_200}
+    assert "met (11,019 times)" == said(pool_terms.backstop(row | known | enough))["Minimum of the contract"]
     tables = tables_of([pool_row(0, 0), pool_row(1, 1)])
     tables.backstops = pl.DataFrame([row | known], schema=BACKSTOPS, orient="row")
     site = site_of(tables)
@@ -168,10 +181,10 @@ def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
     tables.parameters[place] = tuple(Parameter(name, value, 7) for name, value in values.items())
     text = site_of(tables)[key].replace("\N{NARROW NO-BREAK SPACE}", " ")
 
-    assert "<title>at a utilization of 50 % borrowing costs 3.5 % a year</title>" in text
-    assert "<title>at a utilization of 75 % borrowing costs 5 % a year</title>" in text
+    assert "<title>at a utilization of 50.00 % borrowing costs 3.50 % a year</title>" in text
+    assert "<title>at a utilization of 75.00 % borrowing costs 5.00 % a year</title>" in text
     assert "<li>At 100.00 % <b>555.00 %</b></li>" in text
-    assert "borrowing costs 555 %" not in text
+    assert "borrowing costs 555" not in text
     tables.parameters[place] = ()
     assert "Borrow rate by utilization" not in site_of(tables)[key]
 
