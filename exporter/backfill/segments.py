@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from exporter.backfill.batch_projection import Modules, project_batch
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
@@ -135,7 +134,6 @@ def _replay(work: Segment) -> SegmentResult:
     named = EventNames(work.deployments, work.found)
     prover = Prover(work.entries)
     outcomes: dict[int, Outcome] = {}
-    read: list[tuple[int, int, list[ProtocolReading]]] = []
     unwatched = Watched()
     closes = read_ledgers(work.ledgers)
     pending = (LedgerChanges(ledger, *closes[ledger], changes) for ledger, changes in read_changes(work.changes))
@@ -158,10 +156,7 @@ def _replay(work: Segment) -> SegmentResult:
             unwatched |= missing
             outcomes[ledger] = Outcome(INCOMPLETE, ledger)
         else:
-            read.append((ledger, close_time, found.reading.result))
-    together = project_batch([(close_time, readings) for _, close_time, readings in read])
-    for (ledger, close_time, readings), modules in zip(read, together, strict=True):
-        outcomes[ledger] = _outcome(readings, modules, ledger, close_time, work.settings.passphrase)
+            outcomes[ledger] = _outcome(found.reading.result, ledger, close_time, work.settings.passphrase)
     return SegmentResult(tuple(sorted(outcomes.items())), unwatched, prover.finish())
 
 
@@ -247,11 +242,9 @@ def _ids(addresses: set[str]) -> set[bytes]:
     return {strkey.decode(address)[1] for address in addresses if address.startswith("C")}
 
 
-def _outcome(
-    readings: Sequence[ProtocolReading], modules: Modules, ledger: int, close_time: int, passphrase: str
-) -> Outcome:
+def _outcome(readings: Sequence[ProtocolReading], ledger: int, close_time: int, passphrase: str) -> Outcome:
     try:
-        tables = compute(readings, modules, ledger, close_time)
+        tables = compute(readings, PROTOCOLS, ledger, close_time)
         unread = tuple(item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread)
         if not tables.markets.height:
             return Outcome(EMPTY, ledger, unread=unread)
