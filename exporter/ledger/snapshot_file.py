@@ -3,8 +3,7 @@
 A file holds the state after one ledger, in either XDR-JSON convention, as pairs of key and entry or, from version 25 of
 the tool's library on, as ``{"entry", "live_until"}``. Contract data and contract code are kept;
 entries of other kinds, which no protocol here reads, are left out and counted. The files of that tool record no time
-to live: ``live_until`` is always 4294967295, and what was archived and evicted is absent. The files made here, from a
-history archive for one, have each entry's true last ledger.
+to live: ``live_until`` is always 4294967295, and what was archived and evicted is absent.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from dataclasses import fields as dataclass_fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +37,6 @@ _MAX_U32 = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class HostSettings:
-    """What the network sets and a contract host asks for: the reserve of an entry, and bounds on times to live."""
-
-    base_reserve: int
-    min_persistent_entry_ttl: int
-    min_temp_entry_ttl: int
-    max_entry_ttl: int
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
     """What a ledger snapshot file holds: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
@@ -56,7 +44,7 @@ class LedgerSnapshot:
     by LedgerKey XDR, with ``live_until`` as the file gives it. ``left_out`` counts the entries of other kinds by the
     name the file has for them. ``unreadable`` says, for each key whose entry is damaged or of a newer protocol, what is
     wrong with it; such an entry is in ``entries`` too, with data that fails to decode, so that it is never taken
-    for absent. ``settings`` is None where a file lacks them, as no reader needs them.
+    for absent.
     """
 
     protocol_version: int
@@ -66,7 +54,6 @@ class LedgerSnapshot:
     entries: Mapping[bytes, RawEntry]
     left_out: Mapping[str, int] = field(default_factory=dict)
     unreadable: Mapping[bytes, str] = field(default_factory=dict)
-    settings: HostSettings | None = None
 
     @classmethod
     def load(cls, path: Path, max_bytes: int = MAX_FILE_BYTES) -> LedgerSnapshot:
@@ -80,31 +67,6 @@ class LedgerSnapshot:
             return _snapshot(_document(content))
         except SnapshotFileError as error:
             raise SnapshotFileError(f"ledger snapshot file {name}: {error}") from None
-
-    def write(self, path: Path) -> None:
-        """Write the file, by ascending key, without holding it in memory.
-
-        Raises `DecodeError` where an entry cannot be decoded. The form is that of the tool's version 23 and later.
-        """
-        head = {
-            "protocol_version": self.protocol_version,
-            "sequence_number": self.ledger,
-            "timestamp": self.close_time,
-            "network_id": self.network_id,
-            **({} if self.settings is None else asdict(self.settings)),
-        }
-        with path.open("w", encoding="ascii") as file:
-            file.write(json.dumps(head)[:-1] + ', "ledger_entries": [')
-            for at, key in enumerate(sorted(self.entries)):
-                entry = self.entries[key]
-                document = {
-                    "last_modified_ledger_seq": entry.last_modified,
-                    "data": xdr_json.entry_data_to_json(entry.data),
-                    "ext": "v0",
-                }
-                file.write(",\n" if at else "\n")
-                json.dump([xdr_json.ledger_key_to_json(key), [document, entry.live_until]], file, separators=(",", ":"))
-            file.write("\n]}\n")
 
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
@@ -196,11 +158,7 @@ def _snapshot(document: dict[str, xdr_json.Json]) -> LedgerSnapshot:
         if unknown is not None:
             unreadable[key] = unknown
     protocol_version = _header(document, "protocol_version")
-    names = [setting.name for setting in dataclass_fields(HostSettings)]
-    settings = (
-        HostSettings(*(_header(document, name) for name in names)) if all(map(document.__contains__, names)) else None
-    )
-    return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable, settings)
+    return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable)
 
 
 def _header_field(document: dict[str, xdr_json.Json], name: str) -> xdr_json.Json:
@@ -226,14 +184,14 @@ def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | No
     if kind not in _KEY_FIELDS:
         return kind[:40], None, None, None
     try:
-        key = xdr_json.ledger_key_from_json(key_document)
+        key = xdr_json.xdr_from_json("LedgerKey", key_document)
     except DecodeError:  # nobody can ask for it
         return kind, None, None, None
     if not (isinstance(entry, dict) and entry.keys() == _ENTRY_FIELDS):
         raise DecodeError(f"{path}.entry: expected an object with the fields {', '.join(sorted(_ENTRY_FIELDS))}")
     unknown: str | None = None
     try:
-        data = xdr_json.entry_data_from_json(entry["data"])
+        data = xdr_json.xdr_from_json("LedgerEntryData", entry["data"])
     except DecodeError as error:
         unknown = f"{path}.data: {error}"
         data = _head(key) + _UNREADABLE_VALUE

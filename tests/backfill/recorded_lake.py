@@ -27,6 +27,7 @@ from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from tests.snapshot_files import write_snapshot
 
 
 @dataclass
@@ -87,7 +88,7 @@ def make_lake(
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     time = chain.close_time(first)
     snapshot = LedgerSnapshot(network.protocol_version, first, time, network_id(network.passphrase), entries)
-    snapshot.write(folder / "start.json")
+    write_snapshot(snapshot, folder / "start.json")
     lake = RecordedLake(folder / "lake", folder / "start.json", network, first)
     live = folder / "live"
     with LakeWriter(chain, network.passphrase, lake.folder, **writer), running(create_app(network, Behaviour())) as url:

@@ -27,15 +27,16 @@ from exporter.ledger.codec.entries import (
     instance_of,
 )
 from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
-from exporter.ledger.codec.xdr_json import scval_from_json, scval_to_json
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.xdr_json import xdr_from_json
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.host.blend_judge import Sample
 from tests.host.machine import LedgerInfo, Machine, Outcome
-from tests.past.archive.archive_snapshot import STATE_ARCHIVAL, snapshot_of
+from tests.past.archive.archive_snapshot import snapshot_of
+from tests.snapshot_files import to_json
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10047
@@ -89,13 +90,19 @@ class Step:
         return [self.function]
 
     def to_json(self) -> list[Any]:
-        arguments = [scval_to_json(argument) for argument in self.arguments]
+        arguments = [to_json("SCVal", encode_scval(argument)) for argument in self.arguments]
         return [self.seconds, self.ledgers, self.contract, self.function, arguments]
 
     @classmethod
     def from_json(cls, document: list[Any]) -> Step:
         seconds, ledgers, contract, function, arguments = document
-        return cls(seconds, ledgers, contract, function, tuple(scval_from_json(argument) for argument in arguments))
+        return cls(
+            seconds,
+            ledgers,
+            contract,
+            function,
+            tuple(decode_scval(xdr_from_json("SCVal", argument)) for argument in arguments),
+        )
 
 
 def real_state(archive: HistoryArchive) -> CheckpointState:
@@ -105,16 +112,10 @@ def real_state(archive: HistoryArchive) -> CheckpointState:
 
 def start_machine(machine: Machine, state: CheckpointState) -> None:
     """Give a host the whole state of a checkpoint, and let it stand in that ledger."""
-    assert STATE_ARCHIVAL in state.others
     snapshot = snapshot_of(state)
-    assert snapshot.settings is not None
     machine.put(snapshot.entries)
     machine.put_others(state.others.values())
-    machine.at(
-        LedgerInfo(
-            snapshot.ledger, snapshot.close_time, snapshot.network_id, snapshot.protocol_version, snapshot.settings
-        )
-    )
+    machine.at(LedgerInfo(snapshot.ledger, snapshot.close_time, snapshot.network_id, snapshot.protocol_version))
 
 
 class World:

@@ -13,7 +13,7 @@ from exporter.localnet.chain import Chain, Change, LedgerState
 from exporter.localnet.network import LocalNetwork
 from exporter.protocols import storage_answers
 from tests.host.blend_world import Player, World
-from tests.host.machine import USUAL_SETTINGS, LedgerInfo, Machine, Outcome
+from tests.host.machine import LedgerInfo, Machine, Outcome
 
 _RESOURCES = struct.pack(
     ">IIIq", 1_000_000, 1_000, 0, 50_000
@@ -65,8 +65,7 @@ def load_snapshot(machine: Machine, snapshot: LedgerSnapshot) -> None:
     cost; those that were built for a later one are refused when they are called.
     """
     machine.put({key: entry for key, entry in snapshot.entries.items() if key not in snapshot.unreadable})
-    settings = snapshot.settings or USUAL_SETTINGS
-    machine.at(LedgerInfo(snapshot.ledger, snapshot.close_time, snapshot.network_id, machine.protocol, settings))
+    machine.at(LedgerInfo(snapshot.ledger, snapshot.close_time, snapshot.network_id, machine.protocol))
 
 
 class HostSource(SnapshotSource):

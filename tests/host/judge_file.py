@@ -24,6 +24,7 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import archive_snapshot
+from tests.snapshot_files import write_snapshot
 
 
 class HostedLedger(StoredLedger):
@@ -70,5 +71,5 @@ if __name__ == "__main__":
         sys.exit()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"checkpoint-{archive.newest()}.json"
-        archive_snapshot(archive, archive.newest()).write(path)
+        write_snapshot(archive_snapshot(archive, archive.newest()), path)
         judge(path, more)

@@ -25,14 +25,16 @@ from typing import Any
 
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval
-from exporter.ledger.snapshot_file import HostSettings
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.bucket_entries import BucketEntry
 
-USUAL_SETTINGS = HostSettings(
-    base_reserve=5_000_000, min_persistent_entry_ttl=2_073_600, min_temp_entry_ttl=17_280, max_entry_ttl=3_110_400
-)
-"""Mainnet's, for a snapshot that does not say its network's."""
+SETTINGS = {
+    "base_reserve": 5_000_000,
+    "min_persistent_entry_ttl": 2_073_600,
+    "min_temp_entry_ttl": 17_280,
+    "max_entry_ttl": 3_110_400,
+}
+"""Mainnet's: the reserve of an entry, and bounds on times to live."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,6 @@ class LedgerInfo:
     close_time: int
     network_id: str
     protocol_version: int
-    settings: HostSettings = USUAL_SETTINGS
 
     def after(self, seconds: int, ledgers: int | None = None) -> LedgerInfo:
         """A later ledger; without ``ledgers`` one every five seconds, and one at least."""
@@ -151,10 +152,7 @@ class Machine:
             ledger=info.ledger,
             close_time=info.close_time,
             network_id=info.network_id,
-            base_reserve=info.settings.base_reserve,
-            min_temp_entry_ttl=info.settings.min_temp_entry_ttl,
-            min_persistent_entry_ttl=info.settings.min_persistent_entry_ttl,
-            max_entry_ttl=info.settings.max_entry_ttl,
+            **SETTINGS,
         )
 
     def mark(self, name: str = "start") -> None:

@@ -33,6 +33,7 @@ from tests.host.blend_world import POOL
 from tests.host.host_network import simulated
 from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import snapshot_of
+from tests.snapshot_files import write_snapshot
 
 PASSPHRASE = NETWORKS["testnet"].passphrase
 ENDED = "Error(Storage, MissingValue)"
@@ -63,7 +64,6 @@ def cut(untouched: Machine, state: CheckpointState, key: bytes, last: int) -> Le
         snapshot.close_time,
         snapshot.network_id,
         {**snapshot.entries, key: shortened},
-        settings=snapshot.settings,
     )
 
 
@@ -168,7 +168,7 @@ def test_the_ends_in_the_archive_are_those_that_the_host_needs(
 ) -> None:
     """The archive's true ends of life go through a snapshot file, and decide from which ledger on the pool sleeps."""
     snapshot = snapshot_of(archive_state)
-    snapshot.write(tmp_path / "snapshot.json")
+    write_snapshot(snapshot, tmp_path / "snapshot.json")
     ends = {key: entry.live_until for key, entry in LedgerSnapshot.load(tmp_path / "snapshot.json").entries.items()}
     code = next(instance.wasm_hash for contract, instance in snapshot.contract_instances() if contract == POOL)
     assert code is not None

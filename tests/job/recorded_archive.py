@@ -14,6 +14,7 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.bucket_entries import LIVE
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.snapshot_files import write_snapshot
 
 CHECKPOINT = 65_000_063
 ORGANISATIONS = validators(4)
@@ -35,7 +36,7 @@ def recorded_archive(
         change(entries)
     closed = chain.close_time(chain.latest) + 300
     snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
-    snapshot.write(folder / "snapshot.json")
+    write_snapshot(snapshot, folder / "snapshot.json")
     records = []
     for key, entry in sorted(entries.items()):
         records.append(LIVE + struct.pack(">I", entry.last_modified) + entry.data + bytes(4))

@@ -22,6 +22,7 @@ from tests.job.recorded_archive import CHECKPOINT, ORGANISATIONS, recorded_archi
 from tests.jobs import run, settings_for
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.snapshot_files import write_snapshot
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,8 @@ def test_the_real_testnet_pool_is_published_from_the_archive_alone(
     settings = settings_for(network__name="testnet")
     by_archive, by_file = MemoryStore(), MemoryStore()
     _, facts = run(settings, by_archive, archive=FromArchive((str(folder),), ledger, None, tmp_path / "kept"))
-    archive_snapshot(Archives.open([str(folder)], tmp_path).each[0], ledger).write(tmp_path / "snapshot.json")
+    snapshot = archive_snapshot(Archives.open([str(folder)], tmp_path).each[0], ledger)
+    write_snapshot(snapshot, tmp_path / "snapshot.json")
     run(settings, by_file, snapshot=tmp_path / "snapshot.json")
     pages = [[item.key for item in store.list("v1/assets/")] for store in (by_archive, by_file)]
 

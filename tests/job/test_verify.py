@@ -38,6 +38,7 @@ from tests.jobs import run
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import trust_document, validators
 from tests.past.archive.test_checkpoint import POOL
+from tests.snapshot_files import write_snapshot
 
 
 class Signed(SignedNetwork):
@@ -277,7 +278,7 @@ def test_the_real_testnet_pool(real_data: Path, tmp_path: Path, ledger: int) -> 
     archive = real_data / "archive-testnet"
     if not archive.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    archive_snapshot(HistoryArchive(FolderFiles(archive)), ledger).write(tmp_path / "snapshot.json")
+    write_snapshot(archive_snapshot(HistoryArchive(FolderFiles(archive)), ledger), tmp_path / "snapshot.json")
     values = {
         "network.name": "testnet",
         "discovery.enabled": False,

@@ -16,10 +16,10 @@ from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec import entries, scval
 from exporter.ledger.codec.entries import is_temporary, seen_at
 from exporter.ledger.codec.scval_encode import address, string, symbol, u64
-from exporter.ledger.codec.xdr_json import entry_data_to_json, ledger_key_to_json
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry
 from exporter.protocols import storage_answers
+from tests.snapshot_files import to_json
 
 POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
@@ -34,10 +34,10 @@ def item(name: str = "a", live_until: Any = FOREVER, durability: int = entries.P
     key = entries.data_key(POOL, symbol(name), durability)
     document = {
         "last_modified_ledger_seq": 900,
-        "data": entry_data_to_json(entries.encode_contract_data(data)),
+        "data": to_json("LedgerEntryData", entries.encode_contract_data(data)),
         "ext": "v0",
     }
-    return [ledger_key_to_json(key), [document | entry, live_until]]
+    return [to_json("LedgerKey", key), [document | entry, live_until]]
 
 
 def without_key(item: list[Any]) -> dict[str, Any]:

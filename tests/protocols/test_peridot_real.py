@@ -23,7 +23,7 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, data_key, decode_contract_data, variant_key
 from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
-from exporter.ledger.codec.xdr_json import entry_data_from_json
+from exporter.ledger.codec.xdr_json import xdr_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.balances import balance_key, decode_balance
@@ -100,7 +100,7 @@ def read_snapshots(folder: Path) -> list[Snapshot]:
         for item in document["ledger"]["ledger_entries"]:
             data, live_until = (item["entry"], item["live_until"]) if isinstance(item, dict) else item[1]
             if "contract_data" in data["data"]:
-                raw = entry_data_from_json(data["data"])
+                raw = xdr_from_json("LedgerEntryData", data["data"])
                 decoded = decode_contract_data(raw)
                 key = data_key(decoded.contract, decoded.key, decoded.durability)
                 snapshot.entries[key] = Entry(key, RawEntry(raw, data["last_modified_ledger_seq"], live_until))

@@ -17,9 +17,9 @@ import pytest
 
 from exporter.deployments import deployments_of
 from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
-from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import struct_map, symbol, u64, vec
-from exporter.ledger.codec.xdr_json import scval_from_json
+from exporter.ledger.codec.xdr_json import xdr_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.xoxno import layout
@@ -97,7 +97,7 @@ def test_parameters_that_ran(xoxno_repository: Path) -> None:
     """Parameters of hub markets that were made on testnet decode to their numbers."""
     count = 0
     for operation in operations(xoxno_repository, "create_liquidity_pool"):
-        hub, token, parameters = (scval_from_json(item) for item in operation["args"])
+        hub, token, parameters = (decode_scval(xdr_from_json("SCVal", item)) for item in operation["args"])
         key = layout.parameters_key(contract("pool"), HubAsset(hub[1], token[1]))
         data = ContractData(
             contract("pool"), vec(symbol("Params"), HubAsset(hub[1], token[1]).value()), PERSISTENT, parameters

@@ -12,8 +12,6 @@ from functools import reduce
 from typing import Any, Final, TypeAlias
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import encode_scval
 
 Json: TypeAlias = Any
 """What a JSON parser gives: dict, list, str, int, float, bool or None."""
@@ -25,44 +23,11 @@ _WIDE: Final = {"u128": _PARTS_128, "i128": _PARTS_128, "u256": _PARTS_256, "i25
 """The parts of wide integers in version 1, 64 bits each, the highest first."""
 
 
-def scval_from_json(document: Json) -> ScVal:
-    """The ScVal of its XDR-JSON. Raises `DecodeError`."""
-    return decode_scval(_read("SCVal", document))
-
-
-def scval_to_json(value: ScVal) -> Json:
-    """The XDR-JSON of a ScVal. Raises `DecodeError`."""
-    return _written("SCVal", encode_scval(value))
-
-
-def ledger_key_from_json(document: Json) -> bytes:
-    """The LedgerKey XDR of its XDR-JSON. Raises `DecodeError`."""
-    return _read("LedgerKey", document)
-
-
-def entry_data_from_json(document: Json) -> bytes:
-    """The LedgerEntryData XDR of its XDR-JSON. Raises `DecodeError`."""
-    return _read("LedgerEntryData", document)
-
-
-def ledger_key_to_json(key: bytes) -> Json:
-    """The XDR-JSON of a LedgerKey. Raises `DecodeError`."""
-    return _written("LedgerKey", key)
-
-
-def entry_data_to_json(data: bytes) -> Json:
-    """The XDR-JSON of a LedgerEntryData. Raises `DecodeError`."""
-    return _written("LedgerEntryData", data)
-
-
-def _type(name: str) -> Any:
+def xdr_from_json(name: str, document: Json) -> bytes:
+    """The XDR of a type, such as LedgerKey, LedgerEntryData or SCVal, from its XDR-JSON. Raises `DecodeError`."""
     from stellar_sdk import xdr  # half a second, which runs without a file need not take
 
-    return getattr(xdr, name)
-
-
-def _read(name: str, document: Json) -> bytes:
-    kind = _type(name)
+    kind: Any = getattr(xdr, name)
     try:
         wanted = _second_convention(document)
         data: bytes = kind.from_json_dict(wanted).to_xdr_bytes()
@@ -72,13 +37,6 @@ def _read(name: str, document: Json) -> bytes:
     except Exception as error:  # the SDK has no base for what it raises: ValueError, KeyError, TypeError, XdrError, ...
         raise DecodeError(f"not XDR-JSON of a known kind: {_shortened(error)}") from None
     return data
-
-
-def _written(name: str, data: bytes) -> Json:
-    try:
-        return _type(name).from_xdr_bytes(data).to_json_dict()
-    except Exception as error:  # as in _read
-        raise DecodeError(f"no XDR-JSON for these bytes: {_shortened(error)}") from None
 
 
 def _text(document: Json) -> str:

@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import entries, strkey
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.xdr_json import (
-    entry_data_from_json,
-    entry_data_to_json,
-    ledger_key_from_json,
-    ledger_key_to_json,
-    scval_from_json,
-)
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.xdr_json import xdr_from_json
 from tests.ledger.codec.scval_cases import contracts, has_absent_container, scvals, to_sdk
+from tests.snapshot_files import to_json
 
 CONTRACT = strkey.encode_contract(bytes(range(32)))
 WIDE_KINDS = {"u128": 128, "i128": 128, "u256": 256, "i256": 256}
@@ -51,8 +46,8 @@ def test_both_conventions_read_as_the_same_value(value: ScVal) -> None:
     assume(not has_absent_container(value))
     document = json.loads(to_sdk(value).to_json())
 
-    assert value == scval_from_json(document)
-    assert value == scval_from_json(first_convention(document))
+    assert value == decode_scval(xdr_from_json("SCVal", document))
+    assert value == decode_scval(xdr_from_json("SCVal", first_convention(document)))
 
 
 @given(contracts, scvals, st.sampled_from((entries.TEMPORARY, entries.PERSISTENT)), scvals)
@@ -62,10 +57,9 @@ def test_contract_data(contract: str, key: ScVal, durability: int, value: ScVal)
     ledger_key = entries.data_key(contract, key, durability)
     data = entries.encode_contract_data(entries.ContractData(contract, key, durability, value))
 
-    assert ledger_key == ledger_key_from_json(ledger_key_to_json(ledger_key))
-    assert ledger_key == ledger_key_from_json(first_convention(ledger_key_to_json(ledger_key)))
-    assert data == entry_data_from_json(entry_data_to_json(data))
-    assert data == entry_data_from_json(first_convention(entry_data_to_json(data)))
+    for kind, xdr in (("LedgerKey", ledger_key), ("LedgerEntryData", data)):
+        assert xdr == xdr_from_json(kind, to_json(kind, xdr))
+        assert xdr == xdr_from_json(kind, first_convention(to_json(kind, xdr)))
 
 
 def test_every_entry_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
@@ -75,8 +69,8 @@ def test_every_entry_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> Non
         if "contract_data" not in key_document:
             continue
         read += 1
-        key, data = ledger_key_from_json(key_document), entry_data_from_json(entry_document["data"])
-        assert entry_document["data"] == first_convention(entry_data_to_json(data))
+        key, data = xdr_from_json("LedgerKey", key_document), xdr_from_json("LedgerEntryData", entry_document["data"])
+        assert entry_document["data"] == first_convention(to_json("LedgerEntryData", data))
         assert key == data[:4] + data[8 : 8 + len(key) - 4]
     assert 822 == read
 
@@ -123,7 +117,7 @@ def test_every_entry_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> Non
 def test_other_values_are_refused(document: Any) -> None:
     """Wrong types, ranges, fields and spellings, and kinds that nobody knows, raise DecodeError with a short text."""
     with pytest.raises(DecodeError) as caught:
-        scval_from_json(document)
+        decode_scval(xdr_from_json("SCVal", document))
     assert len(str(caught.value)) < 300
 
 
@@ -134,11 +128,4 @@ def test_values_nested_too_deeply() -> None:
         document = {"vec": [document]}
 
     with pytest.raises(DecodeError):
-        scval_from_json(document)
-
-
-@pytest.mark.parametrize("data", [b"", b"\0\0\0\x06", b"\0\0\0\x63" + bytes(60)])
-def test_bytes_that_are_no_entry(data: bytes) -> None:
-    """What is not an entry, or ends inside one, is not written."""
-    with pytest.raises(DecodeError):
-        entry_data_to_json(data)
+        xdr_from_json("SCVal", document)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
-from typing import Final
 
 from exporter.deployments.networks import network_id
 from exporter.errors import ArchiveError
-from exporter.ledger.codec.entries import CONFIG_SETTING
-from exporter.ledger.snapshot_file import HostSettings, LedgerSnapshot
+from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
-
-STATE_ARCHIVAL: Final = CONFIG_SETTING.to_bytes(4, "big") + (10).to_bytes(4, "big")
-"""The key of the config setting that bounds times to live; its entry begins with the longest and the shortest ones."""
 
 
 def snapshot_of(state: CheckpointState, passphrase: str | None = None) -> LedgerSnapshot:
@@ -27,18 +21,12 @@ def snapshot_of(state: CheckpointState, passphrase: str | None = None) -> Ledger
     known = named or passphrase
     if known is None:
         raise ArchiveError("the archive does not name its network; give the network's passphrase")
-    archival = state.others.get(STATE_ARCHIVAL)
-    settings = None
-    if archival is not None:
-        max_ttl, min_temporary, min_persistent = struct.unpack_from(">3I", archival.data, 8)
-        settings = HostSettings(header.base_reserve, min_persistent, min_temporary, max_ttl)
     return LedgerSnapshot(
         header.protocol_version,
         header.ledger,
         header.close_time,
         network_id(known),
         dict(state.entries),
-        settings=settings,
     )
 
 
@@ -46,4 +34,4 @@ def archive_snapshot(
     archive: HistoryArchive, ledger: int, contracts: Collection[str] | None = None, passphrase: str | None = None
 ) -> LedgerSnapshot:
     """The contracts' entries at a checkpoint, with the code they run, and when each entry's life ends."""
-    return snapshot_of(archive.entries(archive.checkpoint(ledger), contracts, [STATE_ARCHIVAL]), passphrase)
+    return snapshot_of(archive.entries(archive.checkpoint(ledger), contracts), passphrase)
