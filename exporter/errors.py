@@ -21,6 +21,7 @@ EXIT_PUBLISHED_CHECK = 6
 EXIT_UNREAD = 7
 EXIT_REFUTED = 8
 EXIT_UNPROVEN = 9
+EXIT_STORE = 10
 
 
 class ExporterError(Exception):
@@ -128,7 +129,9 @@ class RefutedError(ExporterError):
 
 
 class StoreError(ExporterError):
-    """A folder or bucket refused an operation; the message names the key."""
+    """A folder or bucket refused an operation, or what is in it is damaged; the message names the key."""
+
+    exit_code = EXIT_STORE
 
 
 class ImmutableKeyError(StoreError):

@@ -96,7 +96,7 @@ def test_every_test_file_is_collected(project_root: Path) -> None:
 def test_every_exit_code_is_documented(project_root: Path) -> None:
     """docs/failures.md says of each code that a command can end with what it means and what to do."""
     text = (project_root / "docs" / "failures.md").read_text(encoding="utf-8")
-    listed = {int(code) for code in re.findall(r"^(\d) \|", text, flags=re.MULTILINE)}
+    listed = {int(code) for code in re.findall(r"^(\d+) \|", text, flags=re.MULTILINE)}
 
     assert {value for name, value in vars(errors).items() if name.startswith("EXIT_")} == listed
 

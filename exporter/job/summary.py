@@ -31,6 +31,7 @@ OUTCOMES = {
     errors.EXIT_UNREAD: "published, but not everything could be read or priced",
     errors.EXIT_REFUTED: "a published run is not what the network's validators signed",
     errors.EXIT_UNPROVEN: "not contradicted, but not all of it is proven",
+    errors.EXIT_STORE: "the output refuses a write, or is damaged; the last run stays",
 }
 
 

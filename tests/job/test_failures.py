@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,11 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter.errors import EXIT_PUBLISHED_CHECK, ExporterError
-from exporter.localnet.player import RecordedNetwork
+from exporter.errors import EXIT_PUBLISHED_CHECK, EXIT_UNREAD, ExporterError
+from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores import open_store
+from exporter.stores.folder import write_file
 from tests.jobs import NOW, run, settings_for
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
@@ -24,7 +28,7 @@ from tests.s3.wire_bucket import WireBucket
 PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text()
 DRILL = {
     name: (int(code), message)
-    for name, code, message in re.findall(r"^([^|\n]+) \| (\d) \| `([^`]+)`$", PAGE.partition("## The drill")[2], re.M)
+    for name, code, message in re.findall(r"^([^|\n]+) \| (\d+) \| `([^`]+)`$", PAGE.partition("## The drill")[2], re.M)
 }
 POINTER = "v1/system/status.json"
 
@@ -40,9 +44,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
 
 
 def attempt(out: Path | str, url: str, *, days: int = 0, **flags: Any) -> tuple[int, str]:
-    """The exit code and the message of a run."""
+    """The exit code of a run, and its message or what it said."""
+    said, now = io.StringIO(), NOW + timedelta(days=days)
     try:
-        return run(settings_for(None, url, output__uri=str(out), **flags), now=NOW + timedelta(days=days))[0], ""
+        return run(settings_for(None, url, output__uri=str(out), **flags), now=now, said=said)[0], said.getvalue()
     except ExporterError as error:
         return error.exit_code, str(error)
 
@@ -64,6 +69,28 @@ def below(out: Path, url: str) -> tuple[int, str]:
 def unfinished(out: Path, url: str) -> tuple[int, str]:
     edited(out / "v1/system/intent.json", observed_ledger=4_000_000_000)
     return attempt(out, url)
+
+
+def stale(out: Path, _: str) -> tuple[int, str]:
+    """A day after its prices were written, the network closes a ledger without new ones."""
+    network = RecordedNetwork(start_ledger=DEFAULT_START_LEDGER + 20, close_seconds=86_400)
+    network.close()
+    with running(create_app(network)) as later:
+        return attempt(out, later)
+
+
+def full(out: Path, url: str) -> tuple[int, str]:
+    """The disk has room for some files of the run."""
+    left = iter(range(20))
+
+    def write(name: str, data: bytes, folder: int) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_file(name, data, folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("exporter.stores.folder.write_file", write)
+        return attempt(out, url)
 
 
 def damaged(name: str) -> Callable[[Path, str], tuple[int, str]]:
@@ -95,6 +122,8 @@ FAILURES: dict[str, Callable[[Path, str], tuple[int, str]]] = {
     "the history's manifest is damaged": damaged("v1/history.json"),
     "the history's manifest is missing": without("v1/history.json"),
     "a Parquet file of the history is missing": without("history/pools/**/*.parquet"),
+    "all oracles are stale": stale,
+    "the disk is full": full,
 }
 
 
@@ -107,7 +136,7 @@ def test_a_failure_ends_as_the_page_says(name: str, published: tuple[str, Path],
     code, message = FAILURES[name](tmp_path / "out", url)
 
     assert (DRILL[name][0], True) == (code, DRILL[name][1] in message), message
-    if code != EXIT_PUBLISHED_CHECK and "pointer" not in name and name != "the RPC is behind":
+    if code not in (EXIT_PUBLISHED_CHECK, EXIT_UNREAD) and "pointer" not in name and name != "the RPC is behind":
         assert before == (tmp_path / "out" / POINTER).read_bytes()
 
 
@@ -116,16 +145,17 @@ def test_a_failure_ends_as_the_page_says(name: str, published: tuple[str, Path],
     [
         ("the bucket denies writing", 403, "AccessDenied"),
         ("the bucket is gone", 404, "NoSuchBucket"),
+        ("the bucket is full", 403, "QuotaExceeded"),
     ],
 )
 def test_a_bucket_that_fails(
     name: str, status: int, code: str, published: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bucket that refuses every request is named with what it said, before the network is read."""
+    """A bucket that refuses is named with what it said, before the network is read."""
     with WireBucket() as bucket:
         for key, value in bucket.environment("drill").items():
             monkeypatch.setenv(key, value)
-        bucket.disturb("drill", 0, Answer(status, code), more=200)
+        bucket.disturb("drill", 0, Answer(status, code, writes=code == "QuotaExceeded"), more=200)
         ended, message = attempt("s3://bucket/live", published[0])
 
     assert (DRILL[name][0], True) == (ended, DRILL[name][1] in message), message
@@ -133,4 +163,4 @@ def test_a_bucket_that_fails(
 
 def test_the_drill_has_every_failure() -> None:
     """The page lists the failures that are tested here, and no others."""
-    assert {*FAILURES, "the bucket denies writing", "the bucket is gone"} == set(DRILL)
+    assert {*FAILURES, *(f"the bucket {what}" for what in ("denies writing", "is gone", "is full"))} == set(DRILL)
