@@ -73,7 +73,7 @@ def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
         if not path.is_file():
             pytest.fail(f"{SNAPSHOT_VARIABLE} names {path}, which is not a file")
         return path
-    path = (_named_folder(pytestconfig) or real.BESIDE).resolve().parent / "mainnet-55261759.json"
+    path = (_named_folder(pytestconfig) or real.DEFAULT_FOLDER).resolve().parent / "mainnet-55261759.json"
     if not path.is_file():
         pytest.skip(f"the mainnet ledger snapshot is not at {path}; set {SNAPSHOT_VARIABLE} to its path")
     return path
@@ -82,7 +82,7 @@ def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def real_data(pytestconfig: pytest.Config) -> Path:
     """The folder of real ledger data; skips where there is none. A test skips itself when its file is not in there."""
-    folder = _named_folder(pytestconfig) or real.BESIDE
+    folder = _named_folder(pytestconfig) or real.DEFAULT_FOLDER
     if not folder.is_dir():
         pytest.skip(
             f"the real ledger data is not at {folder}; name its folder with --real-data=FOLDER or {real.VARIABLE}, "

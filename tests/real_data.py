@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
-BESIDE = PROJECT_ROOT.parent / "shared" / "data" / "real"
+DEFAULT_FOLDER = PROJECT_ROOT.parent / "shared" / "data" / "real"
 VARIABLE = "EXPORTER_REAL_DATA"
 LIST = Path(__file__).with_suffix(".txt")
 RAW_FILES = "https://raw.githubusercontent.com"

@@ -46,7 +46,7 @@ def names(root: Path = ROOT) -> list[str]:
 
 
 def install(name: str) -> None:
-    """Install what a suite needs from Debian's packages; what cannot be installed is told by the suite itself."""
+    """Install what a suite needs from Debian's packages; the suite itself reports what is missing."""
     if packages := PACKAGES.get(name):
         root = [] if os.geteuid() == 0 else ["sudo"]
         subprocess.run([*root, "apt-get", "update", "--quiet", "--quiet"], check=False)
@@ -71,7 +71,7 @@ def run(name: str) -> int:
         outcome = FAILED if counts["run"] else DIED
     else:
         outcome = PASSED if counts["run"] else NOT_RUN
-    told = {
+    result = {
         "suite": name,
         "outcome": outcome,
         "tests": counts["run"],
@@ -80,7 +80,7 @@ def run(name: str) -> int:
         "skipped": dict(skipped.most_common()),
         "found": found_in(report),
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1))
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1))
     return code
 
 
@@ -126,13 +126,13 @@ def summary(root: Path = ROOT) -> tuple[str, bool]:
             lines.append(f"| {name} | **{DIED}** | | its machine left no result |")
             well = False
             continue
-        told = json.loads(path.read_text())
-        well = well and told["outcome"] in (PASSED, NOT_RUN)
-        outcome = told["outcome"] if told["outcome"] == PASSED else f"**{told['outcome']}**"
-        failed = f", {told['failed']} failed" if told["failed"] else ""
-        left = [f"{count} tests: {reason}" for reason, count in told["skipped"].items()]
-        cell = "<br>".join(_one_line(text) for text in [told["why"], *left] if text)
-        lines.append(f"| {name} | {outcome} | {told['tests']}{failed} | {cell} |")
+        result = json.loads(path.read_text())
+        well = well and result["outcome"] in (PASSED, NOT_RUN)
+        outcome = result["outcome"] if result["outcome"] == PASSED else f"**{result['outcome']}**"
+        failed = f", {result['failed']} failed" if result["failed"] else ""
+        left = [f"{count} tests: {reason}" for reason, count in result["skipped"].items()]
+        cell = "<br>".join(_one_line(text) for text in [result["why"], *left] if text)
+        lines.append(f"| {name} | {outcome} | {result['tests']}{failed} | {cell} |")
     return "\n".join(lines) + "\n", well
 
 
@@ -150,8 +150,8 @@ def main(arguments: list[str]) -> int:
             (RESULTS / FOUND).unlink(missing_ok=True)
             if not well:
                 write_found(table)
-            if told := os.environ.get("GITHUB_STEP_SUMMARY"):
-                with Path(told).open("a") as file:
+            if result := os.environ.get("GITHUB_STEP_SUMMARY"):
+                with Path(result).open("a") as file:
                     file.write(table)
             return 0 if well else 1
         case ["--install", name] if name in names():

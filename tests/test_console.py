@@ -129,7 +129,7 @@ def test_quiet_says_what_is_wrong_and_no_more() -> None:
 def test_own_command_can_be_typed(
     started: str, path: str, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next command is told as the program was started, and by its bare name only where the PATH leads to it."""
+    """The next command is printed as the program was started, and by its bare name only where the PATH leads to it."""
     for name in (".venv/bin", "other place", "."):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / name / "exporter").write_text("#!/bin/sh\n")

@@ -30,5 +30,5 @@ def test_one_is_no_plural() -> None:
     ],
 )
 def test_a_time_has_two_units_at_most(seconds: int, words: str) -> None:
-    """A time is told in its two largest units, and one second above a limit is not the limit."""
+    """A time is given in its two largest units, and one second above a limit is not the limit."""
     assert words == lasting(seconds)

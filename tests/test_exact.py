@@ -111,7 +111,7 @@ def agree(columnar: Columnar, operation: Integer, rows: Sequence[Row], arity: in
 def test_operations_equal_python_integers(name: str, data: st.DataObject) -> None:
     """Every operation gives what Python's integers give, or names exactly the rows whose result does not fit.
 
-    A Python integer in place of a column stands for a column of that value.
+    A Python integer in place of a column means a column of that value.
     """
     columnar, operation, arity = OPERATIONS[name]
     rows = data.draw(rows_of(arity))

@@ -22,7 +22,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "library.md"
 
 
 def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example runs as it stands against a network, and what it gives is of one ledger throughout."""
+    """The example runs as it is against a network, and what it gives is of one ledger throughout."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EXPORTER_NETWORK", "local")

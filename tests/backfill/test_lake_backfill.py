@@ -224,7 +224,7 @@ class FullAfter(MemoryStore):
 
 
 def test_a_full_disk_is_named_and_gone_on_from(lake: RecordedLake, whole: MemoryStore) -> None:
-    """What was extracted before the disk was full stands, and the job goes on from there."""
+    """What was extracted before the disk was full is kept, and the job goes on from there."""
     store, changes = MemoryStore(), FullAfter()
     changes.left = 3
     with pytest.raises(StoreError, match="No space left"):
@@ -302,7 +302,7 @@ def test_faulty_objects_are_gaps(
 
 @pytest.mark.slow
 def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
-    """The job stops and names the ledger; told to go on, it refuses every row behind; repaired, it gives all."""
+    """The job stops and names the ledger; with --on-gap skip it refuses every row behind; repaired, it gives all."""
     at = lake.first + 80
     broken, store, changes = damaged(lake, tmp_path, at, None), MemoryStore(), MemoryStore()
 

@@ -32,7 +32,7 @@ _REAL = {51_000_294: "ledgers/ledger-51000294*", 57_500_008: "ledgers/ledger-575
 
 def run(quick: bool = False) -> list[Row]:
     """All of it; without real ledgers only what the embedded network shows."""
-    root = Path(os.environ.get(real_data.VARIABLE) or real_data.BESIDE)
+    root = Path(os.environ.get(real_data.VARIABLE) or real_data.DEFAULT_FOLDER)
     found = {ledger: sorted(root.glob(name)) for ledger, name in _REAL.items()}
     rows = [_real(ledger, paths[0], quick) for ledger, paths in found.items() if paths]
     with tempfile.TemporaryDirectory() as folder:

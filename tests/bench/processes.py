@@ -43,10 +43,10 @@ def _environment() -> dict[str, str]:
 def run_alone(command: list[str], timeout: float = 900.0) -> Cost:
     """Run a command in the project's root. Raises RuntimeError with its output if it fails."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "cost.json"
-        own = [sys.executable, "-m", "tests.bench.processes", str(told), str(timeout), *command]
+        report = Path(folder) / "cost.json"
+        own = [sys.executable, "-m", "tests.bench.processes", str(report), str(timeout), *command]
         subprocess.run(own, cwd=PROJECT_ROOT, env=_environment(), timeout=timeout + 30, check=True)
-        cost = Cost(**json.loads(told.read_text()))
+        cost = Cost(**json.loads(report.read_text()))
     if cost.exit_code:
         raise RuntimeError(
             f"{' '.join(command)} ended with {cost.exit_code} after {cost.seconds:.0f} s:\n{cost.output}"
@@ -76,7 +76,7 @@ def localnet(pools: int, *options: str) -> Iterator[str]:
             process.wait()
 
 
-def _main(told: str, timeout: str, *command: str) -> None:
+def _main(report: str, timeout: str, *command: str) -> None:
     with tempfile.TemporaryFile() as output:
         began = perf_counter()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
@@ -90,7 +90,7 @@ def _main(told: str, timeout: str, *command: str) -> None:
         text = output.read().decode(errors="replace")
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cost = Cost(process.returncode, seconds, usage.ru_utime + usage.ru_stime, peak, text)
-    Path(told).write_text(json.dumps(asdict(cost)))
+    Path(report).write_text(json.dumps(asdict(cost)))
 
 
 if __name__ == "__main__":

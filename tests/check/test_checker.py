@@ -1,6 +1,6 @@
 """Checking a tree: a good one passes, and each single fault is named.
 
-Where a test breaks one file, what it shows stands beside the case.
+Where a test breaks one file, what it shows is next to the case.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def first(files: Files, start: str, end: str = ".json") -> str:
 
 
 def market_with_pools(files: Files, least: int = 1) -> str:
-    """The key of a market document with at least so many pools listed."""
+    """The key of a market document with at least this many pools listed."""
     return next(key for key in summaries(files) if len(json.loads(files[key])["pools"]) >= least)
 
 
@@ -107,7 +107,7 @@ class TestMissingAndDamaged:
     """Files that are not there, or not what was written."""
 
     def test_nothing(self) -> None:
-        """No file at all is no good tree."""
+        """A folder without files fails."""
         with pytest.raises(CheckError, match=r"status\.json is missing"):
             check({})
         with pytest.raises(CheckError, match="not one file"):
@@ -230,7 +230,7 @@ class TestStatus:
         assert any(said in fault for fault in faults(files)), faults(files)
 
     def test_field_at_its_bound(self) -> None:
-        """A yield at the largest number is named, and is no fault."""
+        """A yield at the largest number is named, and not a fault."""
         network = RecordedNetwork()
         (reserve, *_) = pools_of(network, BLEND_V2)
         network.close(with_number(network, 2**32 - 1, reserve_config_key(BLEND_V2, reserve.token), "r_base"))
@@ -281,11 +281,11 @@ class TestConsistentLies:
             lies.setdefault(place if isinstance(place, str) else place(files), []).append((edit, said))
         while lies := {key: left for key, left in lies.items() if left}:
             files = good_tree()
-            told = {key: left.pop() for key, left in lies.items()}
-            for key, (edit, _) in told.items():
+            extra = {key: left.pop() for key, left in lies.items()}
+            for key, (edit, _) in extra.items():
                 change(files, key, edit)
             seal(files)
-            for key, (_, said) in told.items():
+            for key, (_, said) in extra.items():
                 assert_named(files, key, said)
 
     def test_broken_link_in_the_web_page(self, files: Files) -> None:
@@ -320,7 +320,7 @@ class TestConsistentLies:
 
 
 class TestPriorities:
-    """How faults are told."""
+    """How faults are reported."""
 
     def test_unfinished_run(self, files: Files) -> None:
         """Where a later run died while it replaced documents, the check says so."""
@@ -382,7 +382,7 @@ def test_the_place_is_named() -> None:
     ],
 )
 def test_unknown_schemas_are_refused(schema: dict[str, Any]) -> None:
-    """What is no schema, or refers to what is not in the document, is refused; nothing is fetched for it."""
+    """What is not a schema, or refers to what is not in the document, is refused; nothing is fetched for it."""
     with pytest.raises(CheckError, match="Thing"):
         Schemas({"Thing": schema})
 

@@ -68,7 +68,7 @@ def tell(uri: str, after: timedelta, bounds: Bounds | None = None, log_format: s
 
 
 def test_a_fresh_run(tmp_path: Path) -> None:
-    """A fresh run is told in one line, with exit code 0 and nothing on standard error."""
+    """A fresh run is reported in one line, with exit code 0 and nothing on standard error."""
     code, said, complaints = tell(write(tmp_path, pointer()), timedelta(minutes=10))
 
     assert (0, "") == (code, complaints)
@@ -89,7 +89,7 @@ def test_a_fresh_run(tmp_path: Path) -> None:
     ],
 )
 def test_how_long_a_run_is_fresh(tmp_path: Path, bounds: Bounds, seconds: int) -> None:
-    """A run is fresh up to the second at which a newer one should stand, and stale from the next one on."""
+    """A run is fresh up to the second at which a newer one should be published, and stale from the next one on."""
     uri = write(tmp_path, pointer())
     last, too_late = (tell(uri, timedelta(seconds=after), bounds) for after in (seconds, seconds + 1))
 
@@ -98,7 +98,7 @@ def test_how_long_a_run_is_fresh(tmp_path: Path, bounds: Bounds, seconds: int) -
 
 
 def test_a_stale_run_is_still_told(tmp_path: Path) -> None:
-    """As JSON, the answer has every fact beside the verdict, and the reasons."""
+    """As JSON, the answer has every fact next to the verdict, and the reasons."""
     code, said, _ = tell(write(tmp_path, pointer()), timedelta(hours=3), log_format="json")
     answer = json.loads(said)
 
@@ -111,7 +111,7 @@ def test_a_stale_run_is_still_told(tmp_path: Path) -> None:
 
 
 def test_an_rpc_that_lags(tmp_path: Path) -> None:
-    """A run published just now is no good when its ledger was old already."""
+    """A run published just now is stale when its ledger was old already."""
     uri = write(tmp_path, pointer(ledger_close_time="2026-11-21T10:59:59Z"))
 
     code, _, complaints = tell(uri, timedelta(0))
@@ -121,7 +121,7 @@ def test_an_rpc_that_lags(tmp_path: Path) -> None:
 
 
 def test_a_run_from_the_future(tmp_path: Path) -> None:
-    """A clock that is minutes off is tolerated; more is told, because staleness could not be."""
+    """A clock that is minutes off is tolerated; more is reported, because staleness could not be."""
     uri = write(tmp_path, pointer())
 
     assert (0, 3) == (tell(uri, -timedelta(minutes=5))[0], tell(uri, -timedelta(minutes=6))[0])
@@ -156,7 +156,7 @@ def test_a_run_that_promises_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_no_status_document(tmp_path: Path, content: Mapping[str, Any] | bytes) -> None:
-    """Whatever else stands in its place ends with the error of a source, which names the file."""
+    """Anything else in its place ends with the error of a source, which names the file."""
     with pytest.raises(SourceError, match=POINTER_KEY) as caught:
         tell(write(tmp_path, content), timedelta(0))
     assert 3 == caught.value.exit_code
@@ -170,7 +170,7 @@ def test_nothing_published(tmp_path: Path) -> None:
 
 
 def test_times_at_the_end_of_the_calendar(tmp_path: Path) -> None:
-    """A promise beyond the last year is kept for ever, and is no crash."""
+    """A promise beyond the last year is kept for ever, without a crash."""
     uri = write(tmp_path, pointer(next_expected_at="9999-12-31T23:59:59Z"))
 
     assert 0 == tell(uri, timedelta(days=10))[0]

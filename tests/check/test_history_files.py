@@ -46,7 +46,7 @@ def rewrite(files: Files, position: int, how: Callable[[pa.Table], pa.Table]) ->
 
 
 class TestTables:
-    """What stands beside the manifest for analysts."""
+    """The files next to the manifest for analysts."""
 
     def test_the_newest_run_and_the_package(self, files: Files) -> None:
         """The lasting name has the newest run's bytes; the package has every file once, and the file's own columns."""
@@ -160,7 +160,7 @@ def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
 
 
 class TestParquet:
-    """What stands in the files themselves."""
+    """The content of the files themselves."""
 
     def test_no_parquet(self, files: Files) -> None:
         """Bytes that are no Parquet are named even where every digest fits."""

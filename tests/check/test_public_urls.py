@@ -258,7 +258,7 @@ def test_public_urls() -> None:
 
     listed = {"v1/assets/limit/1.json", "v1/assets/limit/2.json", "v1/assets/limit/5.json"}
     assert ["v1/assets", "v1/assets/index.json"] == list(public_urls("v1/assets/index.json", [1, 2, 5], listed))
-    assert [  # the index stands for the limits that are left out
+    assert [  # the index serves the limits that are left out
         f"v1/assets?token={market}",
         f"v1/assets?token={market}&limit=2",
         f"v1/assets?token={market}&limit=4",

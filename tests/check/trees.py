@@ -40,7 +40,7 @@ Change = Callable[[Any], object]
 
 
 def tree_of(network: RecordedNetwork, *names: str, runs: int = 1) -> Files:
-    """The files that so many runs over some markets leave of a network, which moves on after each; see `only`."""
+    """The files that some runs leave of a network, which moves on after each; see `only`."""
     store = MemoryStore()
     with running(create_app(network)) as url:
         for number in range(runs):

@@ -141,7 +141,7 @@ def test_foreign_events() -> None:
 
 
 def test_undecodable_events() -> None:
-    """Events that could not be decoded are told of."""
+    """Events that could not be decoded are reported."""
     found = follow(Scripted(EventsPage((), 1_000, None, 1_000, undecodable=3)), {STREAM: 600})
 
     assert ["events were ignored: 3 events of ledgers up to 1000 cannot be decoded"] == found.notices

@@ -312,8 +312,8 @@ def test_other_code_is_said_once() -> None:
         reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
 
     notices = [notice for part in reading.result for notice in part.notices if "contract code" in notice]
-    told = {market: sum(market in notice for notice in notices) for market in listed}
-    assert dict.fromkeys(listed, 1) == told
+    counts = {market: sum(market in notice for notice in notices) for market in listed}
+    assert dict.fromkeys(listed, 1) == counts
     assert len(listed) == len(notices)
     assert [] == [item for part in reading.result for item in part.unread]
 

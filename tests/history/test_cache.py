@@ -1,4 +1,4 @@
-"""What is kept of the histories between runs: it is used when it fits the manifest, and made again when it does not."""
+"""What is kept of the histories between runs: it is used when it fits the manifest, and recomputed when it does not."""
 
 from __future__ import annotations
 

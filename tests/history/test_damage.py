@@ -133,19 +133,19 @@ def test_a_manifest_that_lies_is_not_carried_on() -> None:
         store = MemoryStore()
         job = Job(store, url, network)
         assert [0, 0, 0] == [job.run() for _ in range(3)]
-        told, state, before = store.get(HISTORY_MANIFEST_KEY), store.get(STATE_KEY), job.ledger()
-        assert told is not None
+        named, state, before = store.get(HISTORY_MANIFEST_KEY), store.get(STATE_KEY), job.ledger()
+        assert named is not None
         assert state is not None
         for changes, message in lies:
-            manifest = json.loads(told.data)
+            manifest = json.loads(named.data)
             for number, change in changes.items():
                 manifest["files"][number] |= change
             store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(manifest))
-            standing = store.get(HISTORY_MANIFEST_KEY)
+            newest = store.get(HISTORY_MANIFEST_KEY)
             for _ in range(2):
                 with pytest.raises(StoreError, match=message):
                     job.run()
-                assert (standing, before) == (store.get(HISTORY_MANIFEST_KEY), job.ledger()), changes
+                assert (newest, before) == (store.get(HISTORY_MANIFEST_KEY), job.ledger()), changes
                 store.delete([STATE_KEY])
             store.put(STATE_KEY, state.data)
 

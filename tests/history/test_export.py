@@ -49,7 +49,7 @@ def exported(store: FolderStore, target: Path, *arguments: str) -> pl.DataFrame:
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
 def test_every_format_is_exact(store: FolderStore, tmp_path: Path, ending: str) -> None:
-    """All rows stand in the file with every digit, whichever format was asked for."""
+    """All rows are in the file with every digit, whichever format was asked for."""
     target = tmp_path / f"out.{ending}"
     result = run("export", store.uri, "--out", str(target))
     assert 0 == result.exit_code, result.output
@@ -180,7 +180,7 @@ def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
 
 
 def test_list(store: FolderStore) -> None:
-    """Each file stands with its ledgers, rows and bytes; as JSON, one object a line."""
+    """Each file is listed with its ledgers, rows and bytes; as JSON, one object a line."""
     result = run("list", store.uri)
     lines = result.stdout.splitlines()
     assert 4 + 2 == len(lines)

@@ -70,7 +70,7 @@ def test_a_ledger_is_written_once(other: HistoryFile) -> None:
 
 
 def test_reading() -> None:
-    """The manifest that stands is read whole, an absent one is None."""
+    """The published manifest is read whole, an absent one is None."""
     store = MemoryStore()
     assert None is read_history_manifest(store)
     manifest = extend_history(None, entry(100))
@@ -119,7 +119,7 @@ def test_a_damaged_manifest(data: bytes) -> None:
 
 
 def test_a_lost_manifest() -> None:
-    """Without a manifest, files besides the run's own mean that it was lost."""
+    """Without a manifest, files other than the run's own mean that it was lost."""
     store = MemoryStore()
     refuse_lost_manifest(store, entry(101).key)
     store.put(entry(101).key, b"")
@@ -145,5 +145,5 @@ def test_a_lost_manifest() -> None:
     ],
 )
 def test_ledgers_of_a_key(key: str, ledgers: tuple[int, int] | None) -> None:
-    """The key of a run's file and that of a compacted one tell their ledgers; no other key does."""
+    """The key of a run's file and that of a compacted one have their ledgers; no other key has."""
     assert ledgers == file_ledgers(key)

@@ -212,7 +212,7 @@ def test_what_goes_in_comes_out(rows: list[dict[str, object]]) -> None:
 
 @given(st.lists(st.tuples(I128, st.none() | I128, I64), min_size=1, max_size=12))
 def test_exactly_the_rows_that_do_not_fit(values: list[tuple[int, int | None, int]]) -> None:
-    """The error names all rows that do not fit and no other, wherever they stand."""
+    """The error names all rows that do not fit and no other, wherever they are."""
     rows = [
         {"total_supplied": supplied, "oracle_price": price, "last_accrual_time": accrued}
         for supplied, price, accrued in values

@@ -116,7 +116,7 @@ class PublishedTree(RuleBasedStateMachine):
 
     @invariant()
     def everything_served_leads_on(self) -> None:
-        """Every document as it stands, of the published run or of one that died, leads to the end of one run."""
+        """Every document as it is, of the published run or of one that died, leads to the end of one run."""
         assert_every_head_leads_to_its_end(self.store)
 
     @invariant()

@@ -229,7 +229,7 @@ def test_rows_that_came_into_the_past() -> None:
 
 
 def test_other_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a version that had other columns are made again, at the next bucket that closes."""
+    """Files of a version that had other columns are rewritten, at the next bucket that closes."""
     store = MemoryStore()
     with monkeypatch.context() as patch:
         patch.setattr(

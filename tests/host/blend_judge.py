@@ -43,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which we and the deployed code disagree; None stands for no result."""
+    """A field in which we and the deployed code disagree; None means no result."""
 
     where: str
     field: str

@@ -111,7 +111,7 @@ def real_state(archive: HistoryArchive) -> CheckpointState:
 
 
 def start_machine(machine: Machine, state: CheckpointState) -> None:
-    """Give a host the whole state of a checkpoint, and let it stand in that ledger."""
+    """Give a host the whole state of a checkpoint, and put it at that ledger."""
     snapshot = snapshot_of(state)
     machine.put(snapshot.entries)
     machine.put_others(state.others.values())

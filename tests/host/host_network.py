@@ -59,7 +59,7 @@ def simulated(machine: Machine, call: ContractCall) -> HostSimulation:
 
 
 def load_snapshot(machine: Machine, snapshot: LedgerSnapshot) -> None:
-    """Give a host what a snapshot file holds, and let it stand in the file's ledger.
+    """Give a host what a snapshot file holds, and put it at the file's ledger.
 
     The ledger's protocol is taken for the host's, whatever it is. Contracts run alike in all, except for what they
     cost; those that were built for a later one are refused when they are called.

@@ -69,7 +69,7 @@ def test_reserves_are_what_the_contract_says_later_on(
 def test_the_pool_is_what_the_contract_says(
     untouched: Machine, archive_state: CheckpointState, assets: list[str], count: Callable[[str, int], None]
 ) -> None:
-    """Configuration, list of reserves, administrator and users' positions stand in the entries that we read."""
+    """Configuration, list of reserves, administrator and users' positions are in the entries that we read."""
     instance = decode_instance(entry_of(archive_state, instance_key(POOL)))
     config = Fields.of(untouched.call(POOL, "get_config").given(), "get_config")
 
@@ -100,7 +100,7 @@ def positions(state: CheckpointState) -> list[tuple[str, ScVal]]:
 def test_the_backstop_is_what_the_contract_says(
     untouched: Machine, archive_state: CheckpointState, count: Callable[[str, int], None]
 ) -> None:
-    """Its reward zone, token, balances of the pool and of its depositor stand in the entries that we read."""
+    """Its reward zone, token, balances of the pool and of its depositor are in the entries that we read."""
     instance = decode_instance(entry_of(archive_state, instance_key(POOL)))
     backstop = {key[1]: value for key, value in instance.storage}["Backstop"][1]
     zone = untouched.call(backstop, "reward_zone").given()

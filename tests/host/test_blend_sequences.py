@@ -52,7 +52,7 @@ def repeatable(differences: list[Difference], seed: int, steps: list[Step], fold
 
 
 def bounds(sample: Sample) -> Iterator[str]:
-    """Which bounds a reserve stands at."""
+    """Which bounds a reserve is at."""
     if sample.answer is None:
         return
     data = Fields.of(sample.answer, "get_reserve").struct("data")

@@ -47,7 +47,7 @@ MUTATIONS = (
     ("distribute_gain", "exact.subtract(gain, credit)", "gain"),
     ("distribute_gain", "exact.select(gains, risen, b_rate)", "exact.select(b_supply != 0, risen, b_rate)"),
 )
-"""(function, what stands in it, what is put in its place), in the form that `ast.unparse` gives the source."""
+"""(function, what it has, what is put in its place), in the form that `ast.unparse` gives the source."""
 
 
 def mutant(function: str, old: str, new: str) -> Project:

@@ -185,6 +185,6 @@ def test_report_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) ->
         result = invoke(*arguments)
 
     assert 10 == result.exit_code
-    told = [json.loads(line) for line in result.stderr.splitlines()]
-    assert ["v1/pages: no space left on device"] == [line["message"] for line in told if line["event"] == "error"]
-    assert any("output.report" in line["message"] for line in told if line["event"] == "warning")
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert ["v1/pages: no space left on device"] == [line["message"] for line in lines if line["event"] == "error"]
+    assert any("output.report" in line["message"] for line in lines if line["event"] == "warning")

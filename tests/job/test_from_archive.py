@@ -73,7 +73,7 @@ def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, From
     other_trust.write_bytes(trust_document(ORGANISATIONS))
     with pytest.raises(NetworkMismatchError, match="the archive is of the network 'another', but the run is"):
         run(
-            settings_for(network__passphrase="a made network"),
+            settings_for(network__passphrase="a simulated network"),
             MemoryStore(),
             archive=FromArchive((str(other.archive.folder),), 127, other_trust, tmp_path),
         )

@@ -42,7 +42,7 @@ def memory_of(*markets: KnownMarket, network: str = NETWORK) -> Memory:
 
 
 def content(store: MemoryStore) -> dict[str, Any]:
-    """What stands in the store."""
+    """The file in the store."""
     stored = store.get(MEMORY_KEY)
     assert stored is not None
     document: dict[str, Any] = json.loads(stored.data)

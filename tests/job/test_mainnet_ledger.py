@@ -312,7 +312,7 @@ def test_everything_else_is_named(tables: Tables) -> None:
         (item.market, item.pool, item.reason) for item in tables.unpriced
     ]
     assert sorted(known - {FIXED}) == [item.market for item in tables.absent]
-    # blend.md, "Discovery": the reward zone of v1 at this ledger has these four besides the one that is there.
+    # blend.md, "Discovery": the reward zone of v1 at this ledger has these four and the one that is there.
     assert 1 == len(tables.notices)
     assert tables.notices[0].startswith(
         "in what was read there is no contract of 4 markets that reward zones list: CAQF5KNO"

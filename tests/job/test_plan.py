@@ -50,7 +50,7 @@ def listed(protocol: str) -> int:
 
 
 def test_settings_are_told_as_they_are_written(tmp_path: Path) -> None:
-    """Every setting stands in the plan as a configuration file would have it; one without a value is not set."""
+    """Every setting is in the plan as a configuration file would have it; one without a value is not set."""
     lines = plan(tmp_path, markets=[{"protocol": "blend", "address": contract("A")}])
     settings = lines[1 : lines.index("reads")]
     written = [line.partition("   #")[0] for line in settings if not line.endswith(" = not set")]
@@ -74,7 +74,7 @@ def test_nothing_remembered(tmp_path: Path) -> None:
 
 
 def test_where_more_is_looked_for(tmp_path: Path) -> None:
-    """Zones, events and pools that no contract lists are told, unless only the operator's own markets are read."""
+    """Zones, events and pools that no contract lists are printed, unless only the operator's own markets are read."""
     more = ["blend: more from events that its contracts publish", "xoxno: 31 known pools that no contract lists"]
 
     assert set(more) <= set(plan(tmp_path))

@@ -113,7 +113,7 @@ def test_another_admin_is_a_change(protocol: str, name: str, role: str) -> None:
 
 
 def test_an_admin_of_another_form_is_not_compared() -> None:
-    """A value that is no address costs the note of it, not the market, and is not reported as a change."""
+    """A value that is not an address costs the note of it, not the market, and is not reported as a change."""
     found = changes_of("xoxno", instance_with(MARKET["xoxno"], {"Owner": (scval.U32, 7)}))
 
     assert [] == found

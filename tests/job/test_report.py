@@ -22,7 +22,7 @@ def test_begins_incomplete(tmp_path: Path) -> None:
 
 
 def test_a_step_that_fails_is_in_the_report(tmp_path: Path) -> None:
-    """A step that was begun and not ended stands there as incomplete, with its time."""
+    """A step that was begun and not ended is incomplete in the report, with its time."""
     path = tmp_path / "report.json"
     report = RunReport(path)
 
@@ -62,7 +62,7 @@ def test_path_of_no_file(tmp_path: Path, name: str) -> None:
 
 
 def test_report_that_fails_later(tmp_path: Path) -> None:
-    """A report that can no longer be written costs the run nothing; what is wrong with it is told at the end."""
+    """A report that can no longer be written costs the run nothing; its error is reported at the end."""
     path = tmp_path / "there" / "report.json"
     path.parent.mkdir()
     report = RunReport(path)

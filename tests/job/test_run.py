@@ -80,7 +80,7 @@ class TestEmbeddedNetwork:
     @pytest.mark.parametrize("dry_run", [False, True])
     @pytest.mark.parametrize("key", ["v1/system/status.json", "v1/system/intent.json", "v1/history.json"])
     def test_a_tree_that_cannot_be_carried_on_costs_no_reading(self, tmp_path: Path, key: str, dry_run: bool) -> None:
-        """What stands in the output and cannot be understood is said before the network is asked."""
+        """Output that cannot be understood is reported before the network is asked."""
         (tmp_path / "out" / key).parent.mkdir(parents=True)
         (tmp_path / "out" / key).write_bytes(b'{"x":' + b"[" * 200_000)
         report = RunReport(None)
@@ -168,7 +168,7 @@ class TestEmbeddedNetwork:
         assert check_files(str(damaged)).files
 
     def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
-        """It is refused with exit code 3; where it stands already, --replace-ledger gives the tree back, whole."""
+        """It is refused with exit code 3; once published, --replace-ledger gives the tree back, whole."""
         out, far = tmp_path / "out", 1_005_000
         time = 1_764_000_000
         with running(create_app(RecordedNetwork(start_ledger=5_000, start_time=time))) as url:

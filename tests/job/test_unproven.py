@@ -27,7 +27,7 @@ def test_exit_code_0_means_that_every_reason_is_empty_or_allowed() -> None:
 
 
 def test_names_are_bounded_and_counts_are_not() -> None:
-    """Of a million names the first are kept, each in one short line; the number of all is told with them."""
+    """Of a million names the first are kept, each in one short line; the number of all comes with them."""
     unproven, more = Unproven(), Unproven()
     unproven.add(Reason.CHANGED, (f"entry {at}" for at in range(1_000_000)))
     more.add(Reason.CHANGED, ["x\n" * 1000])
@@ -54,9 +54,11 @@ def test_what_is_allowed_is_repeated() -> None:
 
     none, some = CliRunner().invoke(command), CliRunner().invoke(command, ["--allow-unproven", "calls, changed"])
     unknown = CliRunner().invoke(command, ["--allow-unproven", "calls,everything"])
-    told = [json.loads(line) for line in some.stdout.splitlines()]
+    answers = [json.loads(line) for line in some.stdout.splitlines()]
 
     assert [EXIT_UNPROVEN, EXIT_DONE, EXIT_CONFIG] == [none.exit_code, some.exit_code, unknown.exit_code]
-    assert ["calls", "changed"] == told[0]["allowed"]
-    assert ("calls", 1, ["C.price"], True) == tuple(told[1][name] for name in ("reason", "count", "names", "allowed"))
+    assert ["calls", "changed"] == answers[0]["allowed"]
+    assert ("calls", 1, ["C.price"], True) == tuple(
+        answers[1][name] for name in ("reason", "count", "names", "allowed")
+    )
     assert "unknown reason 'everything'; expected some of calls, changed, not_looked_up" in unknown.stderr

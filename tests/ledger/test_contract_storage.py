@@ -34,7 +34,7 @@ def token(wasm_hash: bytes | None = UNKNOWN_CODE) -> Stored:
 
 
 def test_a_token_says_what_it_is() -> None:
-    """Symbol, decimals and name stand in the token's instance."""
+    """Symbol, decimals and name are in the token's instance."""
     stored = token()
 
     assert [string("TOK"), u32(7), string("A Token")] == [
@@ -154,7 +154,7 @@ def _scrambled(value: ScVal, junk: ScVal, random: Random) -> ScVal:
 
 
 def test_damaged_entries_cost_a_call_at_most() -> None:
-    """Whatever stands in the place of what a call looks at, there is an answer or an error, and no rule breaks."""
+    """Whatever is in the place of what a call looks at, there is an answer or an error, and no rule breaks."""
     network = RecordedNetwork()
     ledger = network.chain.latest
     now, state = network.chain.close_time(ledger), network.chain.state(ledger)

@@ -150,7 +150,7 @@ class TestCallObservation:
         assert Interval(ledger, ledger) == CallObservation(answer(ledger, footprint)).interval(keys)
 
     def test_must_repeat(self) -> None:
-        """A call is made again where what it looked at changed after it, or where reading more cannot widen it."""
+        """A call is repeated where what it looked at changed after it, or where reading more cannot widen it."""
         keys = {b"a": KeyObservation(present(90), 120), b"gone": KeyObservation(None, 120)}
 
         assert CallObservation(answer(80, (b"a",))).must_repeat(keys)

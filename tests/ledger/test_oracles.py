@@ -105,7 +105,7 @@ def test_one_bad_asset_costs_only_itself() -> None:
 
 
 def test_one_bad_oracle_costs_only_itself() -> None:
-    """An oracle without decimals has no prices; another one's stand."""
+    """An oracle without decimals has no prices; another one keeps its own."""
     ledger = oracle(u32(7), price_data(3, NOW))
     ledger.set_lastprice("P", "T", price_data(4, NOW))
     quotes, _ = quotes_of(ledger, ("P", "T"), ("O", "T"))

@@ -86,7 +86,7 @@ def quotes_of(source: Asked, router: Router | None, limits: ViewLimits | None = 
 
 
 def failures_of(network: OracleNetwork) -> int:
-    """How many feeds trap, so that their calls fail in a bundle and are made again alone."""
+    """How many feeds trap, so that their calls fail in a bundle and are repeated alone."""
     return sum(feed.kind is FeedKind.UNKNOWN for feed in network.feeds)
 
 
@@ -293,7 +293,7 @@ class TestFallingBack:
         assert len(source.alone) == len(set(source.alone))
 
     def test_other_code(self, still: OracleNetwork, plain: Quotes) -> None:
-        """A router with other code than the list has is not used, and that is told."""
+        """A router with other code than the list has is not used, and a notice says so."""
         source, router = Asked(still), Router(ROUTER, "00" * 32)
 
         assert plain == quotes_of(source, router).result
@@ -315,10 +315,10 @@ def lie_about(liars: Callable[[int], bool]) -> Tamper:
 
 
 class TestLying:
-    """A router that gives something else than the contracts themselves is caught, and nothing of it stands."""
+    """A router that gives something else than the contracts themselves is caught, and nothing of it is kept."""
 
     def test_about_everything(self, still: OracleNetwork, plain: Quotes) -> None:
-        """The first sample of a price shows it: every price is asked for without the router, and that is told."""
+        """The first sample of a price shows it: every price is asked for without the router, and a notice says so."""
         source = Asked(still, tamper=lie_about(lambda _: True))
         router = made_router(choose=lambda calls: calls[-1])
 
@@ -349,7 +349,7 @@ class TestLying:
         assert router.lied
 
     def test_found_by_another_part(self, still: OracleNetwork) -> None:
-        """While one part of a program waits, another finds the router out: nothing that the first was given stands."""
+        """While one part of a program waits, another finds the router out: nothing that the first was given is kept."""
         router = made_router(choose=first)
         one = SimulationAnswer(100, encode_scval(i128(1)), None, (), "here", shared=True)
 

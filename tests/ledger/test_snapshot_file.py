@@ -154,7 +154,7 @@ def test_states_that_contracts_left_behind(real_data: Path, tmp_path: Path) -> N
 
 
 def test_other_kinds_of_entries_are_counted_unread(tmp_path: Path) -> None:
-    """Whatever stands in an entry of a kind that is not kept, it is left out and counted, unknown kinds as well."""
+    """Whatever is in an entry of a kind that is not kept, it is left out and counted, unknown kinds as well."""
     settings: list[Any] = [{"config_setting": {"config_setting_id": "x"}}, [{}, None]]
     unknown = [{"dragon": {"anything": [1, 2]}}, [{"data": None}, 5]]
 

@@ -145,7 +145,7 @@ class TestFunctions:
         ],
     )
     def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
-        """METADATA of another form is passed over for the functions; where those fail both reasons are told."""
+        """METADATA of another form is passed over for the functions; where those fail both reasons are reported."""
         ledger = BlendLedger()
         ledger.replace(token_instance("T", changes=metadata))
         failed = tokens_of(ledger, "T")[0]["T"]

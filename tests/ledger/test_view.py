@@ -37,7 +37,7 @@ def true_state(chain: Chain, keys: Mapping[bytes, object], ledger: int) -> State
     return state
 
 
-def standing(*keys: bytes) -> Chain:
+def quiet_chain(*keys: bytes) -> Chain:
     """A chain that has these keys, and one ledger more than its first."""
     chain = Chain()
     for key in keys:
@@ -74,8 +74,8 @@ class TestFinishing:
     """The transaction ends in few rounds where it can."""
 
     def test_quiet_chain_takes_one_round(self) -> None:
-        """On a chain that stands still everything is read once, 200 keys a request."""
-        source = ChainSource(standing(*QUIET))
+        """On a chain that does not move everything is read once, 200 keys a request."""
+        source = ChainSource(quiet_chain(*QUIET))
         reading = asyncio.run(read_at_one_ledger(source, states_of(QUIET)))
 
         assert dict.fromkeys(QUIET, (b"value", False)) == reading.result
@@ -258,7 +258,7 @@ class TestPartsTogether:
 
     def test_one_request(self) -> None:
         """Six parts that ask for ten keys each, some of them nested in further tasks, cost one request a wave."""
-        source = ChainSource(standing(*QUIET))
+        source = ChainSource(quiet_chain(*QUIET))
 
         async def part(view: LedgerView, number: int) -> int:
             first = await view.read(QUIET[10 * number : 10 * number + 10])
@@ -275,7 +275,7 @@ class TestPartsTogether:
 
     def test_known_keys_wait_for_nothing(self) -> None:
         """A part whose keys are known goes on at once."""
-        source = ChainSource(standing(*QUIET))
+        source = ChainSource(quiet_chain(*QUIET))
 
         async def program(view: LedgerView) -> int:
             await view.read(QUIET[:5])
@@ -308,13 +308,13 @@ class TestPartsTogether:
             raise SourceError("all parts failed")
 
         with pytest.raises(SourceError, match="all parts failed"):
-            asyncio.run(read_at_one_ledger(Failing(standing(*QUIET)), program))
+            asyncio.run(read_at_one_ledger(Failing(quiet_chain(*QUIET)), program))
 
         assert ["down"] * 4 == seen
 
     def test_cancelled_part(self) -> None:
         """A part that is cancelled costs the others nothing; when all are, the request is not sent."""
-        source = ChainSource(standing(*QUIET))
+        source = ChainSource(quiet_chain(*QUIET))
 
         async def program(view: LedgerView) -> list[int]:
             parts = [asyncio.create_task(view.read([key])) for key in QUIET[:3]]
@@ -337,7 +337,7 @@ class TestPartsTogether:
     @settings(max_examples=60, deadline=None)
     def test_bound(self, parts: list[list[list[int]]], seed: int) -> None:
         """Any parts of any waves see the true state, in at most ceil(keys / 200) requests and one a wave."""
-        chain = standing(*QUIET)
+        chain = quiet_chain(*QUIET)
         source = ChainSource(chain, seed=seed)
 
         async def part(view: LedgerView, waves: list[list[int]]) -> State:

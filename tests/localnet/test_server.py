@@ -16,7 +16,7 @@ LATEST = DEFAULT_START_LEDGER
 
 @pytest.fixture(scope="module")
 def rpc() -> LocalRpc:
-    """A server over a small network that stands still."""
+    """A server over a small network that does not move."""
     return LocalRpc(RecordedNetwork())
 
 

@@ -126,7 +126,7 @@ def pool_config(take_rate_bps: Raw | int = 1_000, /, **changes: Raw) -> ScVal:
 def pool(market: str, asset: str, under: str | None = None, /, **changes: Any) -> Written:
     """A ``Pool`` entry with changes.
 
-    ``under`` is the label of the address under which it stands, when that is another than the asset's.
+    ``under`` is the label of the address under which it is, when that is another than the asset's.
     """
     fields = _amounts(STATE) | {
         "config": pool_config(),

@@ -81,7 +81,7 @@ class State:
         return list(_calls_in(self.answers[part]))
 
     def entry(self, key: bytes) -> RawEntry | None:
-        """What stands under a key, as a reader at the ledger sees it."""
+        """The entry of a key, as a reader at the ledger sees it."""
         stored = self.snapshot.entries.get(key)
         return None if stored is None else seen_at(key, stored, self.snapshot.ledger)
 

@@ -229,15 +229,15 @@ class MadeLedger:
         self.reading: ProtocolReading | None = None
 
     def replace(self, *written: Written) -> None:
-        """Write entries, over those that stand under their keys."""
+        """Write entries, over those of their keys."""
         self.entries |= {key: (data, None) for key, data in written}
 
     def remove(self, written: Written) -> None:
-        """Take away what stands under an entry's key."""
+        """Take away the entry of an entry's key."""
         del self.entries[written[0]]
 
     def archive(self, written: Written) -> None:
-        """Archive what stands under an entry's key."""
+        """Archive the entry of an entry's key."""
         self.entries[written[0]] = (self.entries[written[0]][0], 1)
 
     def set_decimals(self, oracle: str, result: ScVal | bytes | str) -> None:

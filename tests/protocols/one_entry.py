@@ -56,7 +56,7 @@ _MORE = (symbol("zz_a_later_field"), u32(1))
 
 
 class OneChanged(Chain):
-    """A chain that stands still, and of which one entry can be exchanged."""
+    """A chain that does not move, and of which one entry can be exchanged."""
 
     def __init__(self, network: LocalNetwork) -> None:
         latest = network.chain.latest
@@ -165,7 +165,7 @@ def mutants(
 
 
 def others_of(key: bytes, values: Mapping[bytes, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Values of other entries that could stand in this one's place: of entries of the same name, or of lists.
+    """Values of other entries that could be in this one's place: of entries of the same name, or of lists.
 
     Not the beginning of a list: with that the contract itself has no other pools. The next run reports those that left.
     """
@@ -356,8 +356,8 @@ def sweep(network: LocalNetwork, protocol: str, *, every: bool) -> Swept:
             if place in (same if tables is None else computed) and not different:
                 fate = "same"
             elif place not in computed:
-                told = any(place[0] in notice for notice in after.notices)
-                fate = "unread" if place in unread or (place[0], None) in unread else "noticed" if told else "lost"
+                noticed = any(place[0] in notice for notice in after.notices)
+                fate = "unread" if place in unread or (place[0], None) in unread else "noticed" if noticed else "lost"
             elif different <= PRICE_COLUMNS | without_price and computed[place]["oracle_price"] is None:
                 fate = "unpriced"
             elif different <= TERM_COLUMNS | REWARD_COLUMNS and untold(

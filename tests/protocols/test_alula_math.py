@@ -183,7 +183,7 @@ amounts = st.just(0) | st.integers(0, 36).flatmap(lambda digits: st.integers(0, 
 
 @st.composite
 def common_pools(draw: st.DrawFn) -> Pool:
-    """Pools as they stand on the chain, of tokens with up to 18 decimals, also under the older, laxer validation."""
+    """Pools as they are on the chain, of tokens with up to 18 decimals, also under the older, laxer validation."""
     supplied = draw(amounts)
     lent = draw(st.just(0) | st.just(supplied) | st.integers(0, supplied))
     kink1, kink2 = sorted(draw(st.lists(st.integers(0, 10_000), min_size=2, max_size=2)))

@@ -82,7 +82,7 @@ def state_before(states: Sequence[Mapping[str, Any]], ledger: int) -> Mapping[st
 
 @pytest.mark.parametrize("checkpoint", [575, 895, 959, 10047])
 def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[str, Any], checkpoint: int) -> None:
-    """Every reserve, with each number of its state and its configuration, is what stood there at the checkpoint."""
+    """Every reserve, with each number of its state and its configuration, is that of the checkpoint."""
     reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
     rows = pl.DataFrame(reading.columns).rows(named=True)
 
@@ -127,7 +127,7 @@ def test_interest_as_the_deployed_contract_stored_it(
     assert close_time == stored["last_time"] > published["last_accrual_time"]
     assert {name: stored[name] for name in STORED_AS} == {name: published[of] for name, of in STORED_AS.items()}
     moved = {name for name in STORED_AS if stored[name] != before_it[name]}
-    assert moved >= {"b_rate", "d_rate", "backstop_credit"}  # the modifier of native stood at its target
+    assert moved >= {"b_rate", "d_rate", "backstop_credit"}  # the modifier of native was at its target
 
 
 def test_backstop(archive: HistoryArchive, facts: dict[str, Any]) -> None:

@@ -395,7 +395,7 @@ class TestReading:
         assert "valid" == rewards_of(tables, A)["supply_reward_reason"]  # v1 promises what the emitter minted
 
     def test_a_pool_that_never_paid(self) -> None:
-        """Without a plan nothing was ever paid, whatever else stands there, and nothing more is asked for."""
+        """Without a plan nothing was ever paid, whatever else is there, and nothing more is asked for."""
         ledger = rewarded()
         ledger.remove(plan("A"))
         tables = computed(ledger)

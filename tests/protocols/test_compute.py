@@ -57,7 +57,7 @@ def by_symbol(tables: Tables, name: str) -> Mapping[str, object]:
 
 
 class TestPrices:
-    """Every price stands alone."""
+    """Every price is decided alone."""
 
     @pytest.mark.parametrize(
         ("price", "reason"),
@@ -146,7 +146,7 @@ class TestBounds:
     """One field never costs a row."""
 
     def test_yield_that_no_json_number_holds(self) -> None:
-        """A borrow yield beyond all JSON integers stands at the largest, named; totals and other yields are exact."""
+        """A borrow yield beyond all JSON integers is the largest, named; totals and other yields are exact."""
         ledger = ledger_of(A=["XLM", "USDC"])
         before = tables_of(ledger).pools
         ledger.replace(reserve_config("A", "XLM", "v2", r_base=2**32 - 1), reserve_data("A", "XLM", "v2", ir_mod=10**8))
@@ -180,7 +180,7 @@ class TestBounds:
         assert [("utilization_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
 
     def test_number_of_39_digits_beside_the_totals(self) -> None:
-        """A credit or a time beyond the history's types stands at its bound, and is named; the totals are exact."""
+        """A credit or a time beyond the history's types is at its bound, and is named; the totals are exact."""
         ledger = ledger_of(A=["XLM"])
         ledger.replace(
             reserve_data(
@@ -393,7 +393,7 @@ class TestSeveralProtocols:
 
 
 class TestTerms:
-    """What a protocol may say besides: gates, amounts and risk."""
+    """What a protocol may also say: gates, amounts and risk."""
 
     def row(self, **terms: object) -> dict[str, object]:
         """The first pool of the other protocol, which says this."""
@@ -411,7 +411,7 @@ class TestTerms:
     @pytest.mark.parametrize(("is_open", "expected"), [(True, 5), (False, 0), (None, None)])
     @pytest.mark.parametrize(("gate", "amount"), GATES.items())
     def test_amounts_behind_gates(self, gate: str, amount: str, is_open: bool | None, expected: int | None) -> None:
-        """An amount stands where its gate is open; it is 0 where that is closed, and null where nobody knows."""
+        """An amount is given where its gate is open; it is 0 where that is closed, and null where nobody knows."""
         assert expected == self.row(**{gate: is_open, amount: 5})[amount]
 
     @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ class TestTerms:
         assert (False, None) == (row["can_borrow"], row["can_reason"])
 
     def test_numbers_out_of_bounds(self) -> None:
-        """A cap or factor below zero is 0; one beyond where it is published stands at its bound, and is named."""
+        """A cap or factor below zero is 0; one beyond where it is published is at its bound, and is named."""
         given = {"supply_cap": -1, "borrow_cap": 10**38, "reserve_factor_bps": -5, "collateral_factor_bps": 2**60}
         given |= {"can_withdraw": True, "available_to_withdraw": -7}
         modules: Any = {"other": TwoPools(**given)}

@@ -100,8 +100,8 @@ def test_k2_fields(k2: list[State], every: int) -> None:
         for reserve, row, views in reserves(state):
             units = 10 ** int(reserve["dec"])
             ceiling = numbers(views[router, "get_reserve_debt_ceiling"].value)
-            told = Fields.of(views[router, "get_reserve_data"].value or (scval.VOID, None), "get_reserve_data")
-            high = int((told.struct("configuration").get("data_high") or (0, 0))[1])
+            answered = Fields.of(views[router, "get_reserve_data"].value or (scval.VOID, None), "get_reserve_data")
+            high = int((answered.struct("configuration").get("data_high") or (0, 0))[1])
             borrow_cap, supply_cap = high & 2**64 - 1, high >> 64
             caps = [cap * units for cap in (borrow_cap, ceiling) if cap]
             expected = {
@@ -109,9 +109,9 @@ def test_k2_fields(k2: list[State], every: int) -> None:
                 "borrow_index": numbers(views[router, "get_current_var_borrow_idx"].value),
                 "total_supplied": numbers(views[reserve["a"], "total_supply"].value),
                 "total_borrowed": numbers(views[reserve["d"], "total_supply"].value),
-                "stored_supply_apr": told.u128("current_liquidity_rate"),
-                "stored_borrow_apr": told.u128("current_variable_borrow_rate"),
-                "last_accrual_time": told.u64("last_update_timestamp"),
+                "stored_supply_apr": answered.u128("current_liquidity_rate"),
+                "stored_borrow_apr": answered.u128("current_variable_borrow_rate"),
+                "last_accrual_time": answered.u64("last_update_timestamp"),
                 "decimals": reserve["dec"],
                 "supply_cap": supply_cap * units or None,
                 "borrow_cap": min(caps, default=None),
@@ -125,7 +125,7 @@ def test_k2_fields(k2: list[State], every: int) -> None:
 @pytest.mark.parametrize("protocol", ["k2", "xoxno"])
 def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> None:
     """What the rules of known contracts say of tokens and K2's prices is what the contracts answered."""
-    told = 0
+    answered = 0
     for state in states(real_data, protocol, every):
         answers = storage_answers(state.entry, state.snapshot.ledger, state.snapshot.close_time)
         for each in state.calls("calls"):
@@ -133,8 +133,8 @@ def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> Non
             if answer.error is None or not answer.error.startswith(NOT_FROM_STORAGE):
                 assert each.value is not None, (state, each)
                 assert encode_scval(each.value) == answer.result, (state, each)
-                told += 1
-    assert told > 0
+                answered += 1
+    assert answered > 0
 
 
 @EVERY

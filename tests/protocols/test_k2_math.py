@@ -122,7 +122,7 @@ OPEN: Reserve = RESERVE | {
 }
 
 
-def told(reserve: Reserve) -> dict[str, Any]:
+def row_of(reserve: Reserve) -> dict[str, Any]:
     """What is published of one reserve, with who may do what."""
     return published(math.project_pools, {**reserve, "supply_emissions": (), "borrow_emissions": ()}, NOW)
 
@@ -145,20 +145,20 @@ def test_terms() -> None:
         "available_to_borrow": SUPPLY - DEBT,
         "available_to_supply": None,
     }
-    row = told(OPEN)
+    row = row_of(OPEN)
     assert expected == {name: row[name] for name in expected}
 
-    capped = told(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
+    capped = row_of(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
     assert (7 * 10**7, 5 * 10**7, False) == (capped["supply_cap"], capped["borrow_cap"], capped["can_be_collateral"])
     assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
-    assert 6 * 10**7 == told(OPEN | {"borrow_cap": 6})["borrow_cap"]
+    assert 6 * 10**7 == row_of(OPEN | {"borrow_cap": 6})["borrow_cap"]
 
 
 @pytest.mark.parametrize("limit", ["supply_cap", "borrow_cap", "debt_ceiling"])
 def test_limits_that_the_contract_cannot_compute_with(limit: str) -> None:
     """A limit of more than 128 bits in base units fails what it limits (checked_mul); of 128 bits it is one."""
     amount = "available_to_supply" if limit == "supply_cap" else "available_to_borrow"
-    below, above = (told(OPEN | {limit: tokens, "decimals": 38}) for tokens in (3, 4))
+    below, above = (row_of(OPEN | {limit: tokens, "decimals": 38}) for tokens in (3, 4))
 
     assert 0 < below[amount]
     assert 0 == above[amount]
@@ -177,7 +177,7 @@ def test_limits_that_the_contract_cannot_compute_with(limit: str) -> None:
 )
 def test_gates(changes: Reserve, status: str, gates: str) -> None:
     """What each flag closes (kinetic-router/src/validation.rs)."""
-    row = told(OPEN | changes)
+    row = row_of(OPEN | changes)
 
     assert (status, gates) == (row["pool_status"], closed(row))
 
@@ -198,12 +198,12 @@ P, Q = contract("P"), contract("Q")
     ],
 )
 def test_rewards_at_a_time(emissions: Emissions, expected: rewards.Reward) -> None:
-    """What has not ended counts, to the second before its end; of several tokens no sum is told."""
+    """What has not ended counts, to the second before its end; of several tokens no sum is given."""
     assert expected == rewards.at(emissions, NOW)
 
 
 def test_rewards_of_two_tokens() -> None:
-    """A pool has one reward token: where its sides are paid in two, neither is told."""
+    """A pool has one reward token: where its sides are paid in two, neither is given."""
     row = rewards.of_reserve((Emission(P, 5, 0),), (Emission(Q, 6, 0),), NOW)
     assert {None, "several_tokens", 0} == set(row.values())
 

@@ -80,7 +80,7 @@ def test_native_lumens_are_asked_for_by_symbol() -> None:
     put_asset(stored, stellar(TOKEN))
 
     assert vec(price(100, LAST)) == stored.value(K2, PLAIN, vec(XLM))
-    # No fallback is set, which stands there as void, and the contract reads it as an address.
+    # No fallback is set, which is there as void, and the contract reads it as an address.
     assert "HostError: Error(WasmVm, InvalidAction)" == stored.error(K2, PLAIN, vec(stellar(TOKEN)))
 
 
@@ -189,6 +189,6 @@ def test_an_asset_that_has_no_price(settings: dict[str, ScVal], expected: str) -
 
 
 def test_a_paused_oracle_has_no_prices() -> None:
-    """While it is paused, every call is refused, and an unknown asset is otherwise."""
+    """While it is paused, every call is refused, and otherwise an unknown asset is."""
     assert refused(9) == with_reflector(Paused=(scval.BOOL, True)).error(K2, PLAIN, vec(BTC))
     assert refused(7) == with_reflector().error(K2, PLAIN, vec(other("ETH")))

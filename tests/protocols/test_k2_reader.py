@@ -91,7 +91,7 @@ class TestReading:
         assert 2 + 3 == [keys for _, keys, _ in ledger.source.log][2]
 
     def test_no_total_supply_is_ever_called(self) -> None:
-        """A reserve's own tokens are never called: their totals stand in their instances."""
+        """A reserve's own tokens are never called: their totals are in their instances."""
         ledger = market_a()
         ledger.replace(bare_token("XLM"))
         ledger.read([candidate("A")])

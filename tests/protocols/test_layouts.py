@@ -82,7 +82,7 @@ def test_keys(key: bytes, expected: str) -> None:
 
 
 def test_keys_of_a_reserve_of_blend() -> None:
-    """Configuration and state stand under keys that differ by the symbol alone."""
+    """Configuration and state have keys that differ by the symbol alone."""
     data, config = (key(BLEND, USDC) for key in (blend_layout.reserve_data_key, blend_layout.reserve_config_key))
 
     assert config == data.replace(b"\0\0\0\x07ResData\0", b"\0\0\0\x09ResConfig\0\0\0")

@@ -206,7 +206,7 @@ class TestBoosted:
         assert 10**9 + 500 * 10**7 == row["total_supplied"]
 
     def test_nothing_available(self) -> None:
-        """With nothing to pay out, what suppliers own is asked for; if that is not told either, it is unread."""
+        """With nothing to pay out, what suppliers own is asked for; if that is not known either, it is unread."""
         ledger = market()
         ledger.boost("XLM", u128(0))
         ledger.replace(stored("XLM vault", "ManagedCash", u128(10**7)))

@@ -185,7 +185,7 @@ class Accrual:
 def accruals(snapshots: list[Snapshot]) -> Iterator[Accrual]:
     """The last accrual of every vault whose index has grown.
 
-    The debt and the index before it stand with the one borrower. The contracts' tests let one period pass, or two
+    The debt and the index before it are those of the one borrower. The contracts' tests let one period pass, or two
     alike.
     """
     for snapshot in snapshots:

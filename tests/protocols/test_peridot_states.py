@@ -85,7 +85,7 @@ def test_gates_and_risk(peridot: list[State]) -> None:
 
 
 def test_prices(peridot: list[State]) -> None:
-    """A price that is published is the controller's; where it has none, none is. It may have a cached one besides."""
+    """A price that is published is the controller's; where it has none, none is. It may also have a cached one."""
     priced = 0
     for state in peridot:
         for row, views in vaults(state, "stored"):

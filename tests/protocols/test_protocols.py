@@ -179,10 +179,10 @@ def test_decimals_are_the_markets(name: str) -> None:
     tables = computed(name, ledger)
 
     assert {7} == set(tables.pools["decimals"])
-    told = (
+    reported = (
         f"market {contract('A')} computes with 7 decimals of token {contract('XLM')}, which itself says that it has 9"
     )
-    assert [told] == [notice.split(";")[0] for notice in tables.notices if "computes with" in notice]
+    assert [reported] == [notice.split(";")[0] for notice in tables.notices if "computes with" in notice]
 
 
 @EVERY
@@ -195,9 +195,9 @@ def test_code_other_than_listed(name: str) -> None:
     assert ledger.reading is not None
 
     (market,) = ledger.reading.markets
-    told = [notice for notice in tables.notices if "runs contract code" in notice]
+    reported = [notice for notice in tables.notices if "runs contract code" in notice]
     assert [f"market {contract('A')} runs contract code {market.wasm_hash}, which is not known for {name}"] == [
-        notice.split(";")[0] for notice in told
+        notice.split(";")[0] for notice in reported
     ]
     assert {contract("A")} == ledger.reading.unknown_code
     assert (2, []) == (tables.pools.height, tables.unread)
@@ -279,5 +279,5 @@ def test_age_of_a_price(name: str, most: int, future: bool) -> None:
     ],
 )
 def test_order_of_the_price_rule(quote: Quote, reason: str) -> None:
-    """What the oracle said stands as the reason, then that the price is not above zero, then its age."""
+    """What the oracle said is the reason, then that the price is not above zero, then its age."""
     assert [reason] * 5 == [PROTOCOLS[name].price_failure(quote, NOW) for name in PROTOCOLS if name != "xoxno"]

@@ -127,7 +127,7 @@ def test_a_pool_of_which_nothing_is_said() -> None:
 
 
 def test_what_is_too_large_stands_at_its_bound() -> None:
-    """A pace that no token can have is published as the largest number that can stand there."""
+    """A pace that no token can have is published as the largest possible number."""
     row = computed({"supply_reward_per_second": 10**38, "reward_decimals": 0})
 
     assert (MAX_DECIMAL, JSON_INTEGER_MAX) == (row["supply_reward_per_year"], row["supply_reward_apr_bps"])

@@ -71,7 +71,7 @@ def test_numbers_that_do_not_fit() -> None:
 def test_numbers_are_shown_and_the_rest_is_left_out() -> None:
     """Numbers and yes or no are taken in the given order with their scale; what is missing or no number is left out.
 
-    The largest number of a kind is told to be no limit.
+    The largest number of a kind is marked as no limit.
     """
     fields = Fields(
         (

@@ -41,7 +41,7 @@ STORED_AS = {
     "Pause": "PauseInfo",
     "PoolConfig": "PoolConfig",
 }
-"""The structs by the key they stand under (contracts/pool/src/storage.rs); all other values are plain."""
+"""The structs by their key (contracts/pool/src/storage.rs); all other values are plain."""
 
 PLAIN = {
     "Admin": scval.ADDRESS,

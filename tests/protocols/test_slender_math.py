@@ -147,7 +147,7 @@ TERMS = {
 }
 
 
-def told(reserve: Reserve) -> dict[str, Any]:
+def computed(reserve: Reserve) -> dict[str, Any]:
     """What is published of one reserve, with who may do what."""
     return published(math.project_pools, reserve | {"decimals": 7}, NOW)
 
@@ -164,7 +164,7 @@ def told(reserve: Reserve) -> dict[str, Any]:
 )
 def test_gates(changes: Reserve, status: str, gates: str) -> None:
     """What a pause, its grace until the second at which it ends, and a reserve's flags close."""
-    row = told(PLAIN | TERMS | changes)
+    row = computed(PLAIN | TERMS | changes)
 
     assert (status, gates) == (row["pool_status"], closed(row))
 

@@ -246,7 +246,7 @@ SPOKE = Spoke(
 )
 
 
-def told(
+def row_of(
     pool: Pool, spokes: tuple[Spoke, ...] | None, *, paused: bool = False, hub_active: bool = True
 ) -> dict[str, Any]:
     """What is published of one hub market."""
@@ -270,7 +270,7 @@ def told(
 )
 def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
     """A gate is open where one spoke opens it; controller and hub close what is new, and exits never."""
-    row = told(JUDGED, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
+    row = row_of(JUDGED, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
 
     assert (expected, status) == (closed(row), row["pool_status"])
 
@@ -283,7 +283,7 @@ def test_terms_of_several_spokes() -> None:
         replace(SPOKE, number=3, is_collateralizable=False, borrow_cap=5, loan_to_value=9_000),
         replace(SPOKE, number=4, deprecated=True, supply_cap=7, loan_to_value=9_500),
     )
-    row = told(JUDGED, spokes)
+    row = row_of(JUDGED, spokes)
     expected = {
         "risk_scope": "spoke",
         "liquidation_kind": "range",
@@ -306,12 +306,12 @@ def test_terms_of_several_spokes() -> None:
     assert [1, 2, 3, 4] == [spoke.spoke for spoke in shown]
     assert [True, True, False, False] == [spoke.can_supply for spoke in shown]
     assert ["10000000000", "10000000000", "5", "10000000000"] == [spoke.borrow_cap for spoke in shown]
-    assert None is told(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
+    assert None is row_of(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
 
 
 def test_what_cannot_be_told() -> None:
     """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
-    row = told(JUDGED, None)
+    row = row_of(JUDGED, None)
 
     assert 5 * [None] == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]
     assert (None, None, math.UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
@@ -320,7 +320,7 @@ def test_what_cannot_be_told() -> None:
 
 def test_an_insolvent_market_takes_no_supply() -> None:
     """What suppliers are owed may not be more than cash and debt (contracts/pool/src/guards.rs)."""
-    row = told(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
+    row = row_of(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
 
     (spoke,) = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
 
@@ -336,4 +336,4 @@ def test_debts_of_any_size_bound_what_is_withdrawn(most: int) -> None:
     pool |= {"supplied": 2 * debt, "borrowed": debt, "cash": 10**17, "max_utilization": most, "asset_decimals": 7}
 
     expected = {RAY: 10**17, 95 * RAY // 100: (2 * debt - debt * 100 // 95) // 10**20, 1: 0}[most]
-    assert expected == told(pool, (SPOKE,))["available_to_withdraw"]
+    assert expected == row_of(pool, (SPOKE,))["available_to_withdraw"]

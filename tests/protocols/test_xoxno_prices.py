@@ -116,7 +116,7 @@ def test_an_unknown_token() -> None:
 
 
 def test_a_call_that_fails() -> None:
-    """A call that fails as a whole, as one beyond the budget, is made again for each token alone."""
+    """A call that fails as a whole, as one beyond the budget, is repeated for each token alone."""
     found, source = ask(market_of({"USDC": quote(WAD), "BAD": TRAP, "XLM": quote(WAD // 4)}), ["USDC", "BAD", "XLM"])
 
     assert (WAD, None, WAD // 4) == tuple(found[token].price for token in ("USDC", "BAD", "XLM"))

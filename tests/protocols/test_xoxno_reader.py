@@ -184,7 +184,7 @@ class TestSpokes:
         ],
     )
     def test_spokes_that_are_not_read(self, storage: dict[str, Any], notice: str) -> None:
-        """Where their number is not told, or above the bound, the pools are read and nothing is said of spokes."""
+        """Where their number is not known, or above the bound, the pools are read and nothing is said of spokes."""
         ledger = three_pools()
         ledger.replace(controller("A", storage=storage))
         tables = compute(ledger)

@@ -205,7 +205,7 @@ def test_a_pool_source_has_no_rule() -> None:
 
 
 def test_the_answers_are_in_the_order_of_the_host() -> None:
-    """The map of several keys has symbols before tokens, as the host sorts them; each key stands once."""
+    """The map of several keys has symbols before tokens, as the host sorts them; each key is there once."""
     stored = deployed(Stored())
     answer = stored.value(AGGREGATOR, "quotes", vec(KEY, QUOTE, KEY))
 

@@ -1,8 +1,8 @@
 """Small made-up runs in the key layout of the API, and a reader who checks the promises of a published tree.
 
 A run has two head documents of all pools (page sizes 2 and 1) and of each market, and the pages behind them; of a
-market with one pool the first stands for the second, as the renderer has it. Its rows name their ledger, so a reader
-can tell a mixture. Only what publishing cares for is realistic.
+market with one pool the first is also the second, as the renderer has it. Its rows name their ledger, so a reader
+notices a mixture. Only what publishing cares for is realistic.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def assert_whole(store: Store, run: MadeRun) -> None:
 
 
 def assert_every_head_leads_to_its_end(store: Store) -> None:
-    """Check that every walk from the documents as they stand is complete and of one ledger, and every limit is kept."""
+    """Check that every walk from the current documents is complete and of one ledger, and every limit is kept."""
     for info in store.list("v1/assets/"):
         stored = store.get(info.key)
         assert stored is not None

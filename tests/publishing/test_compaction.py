@@ -328,7 +328,7 @@ class TestReaders:
         assert all(store.get(key) for key in keys_of(store))
 
     def test_the_buckets_go_on(self) -> None:
-        """The state of the buckets stays of use after a compaction, and without it they are made again, the same."""
+        """The state of the buckets stays of use after a compaction, and without it they are recomputed, the same."""
         times = [FIRST_DAY + 3600 * hour for hour in range(60)]
         store = MemoryStore()
         record(store, times)

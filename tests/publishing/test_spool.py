@@ -45,7 +45,7 @@ def test_a_spool_that_was_cut_short(lost: int) -> None:
 
 
 def test_what_a_file_stands_for() -> None:
-    """Each key that a file stands for comes with its bytes, and files that stand for nothing are passed over."""
+    """Each key of a file comes with its bytes, and files without a key are passed over."""
     files = [
         RenderedFile("a/index.json", b"1", FileKind.DOCUMENT, stands_for=("limit/2.json", "limit/5.json")),
         RenderedFile("b/index.json", b"2", FileKind.DOCUMENT),

@@ -91,7 +91,7 @@ def test_a_run_that_stood_for_long_is_retained_from_its_end() -> None:
 
 
 def test_a_limit_that_is_left_out_from_now_on() -> None:
-    """Where a listing shrank, what stood under a limit has the bytes of its index at once, and is swept; also later."""
+    """Where a listing shrank, what was under a limit has the bytes of its index at once, and is swept; also later."""
     limit, index = "v1/assets/market/CAAA/limit/1.json", "v1/assets/market/CAAA/index.json"
     store = MemoryStore(clock=TestClock())
 

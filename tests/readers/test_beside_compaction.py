@@ -30,7 +30,7 @@ Facts = tuple[int, int, int]
 
 
 def taken(folder: Path) -> list[str]:
-    """The files of the manifest as it stands now."""
+    """The files of the current manifest."""
     manifest = json.loads((folder / "v1" / "history.json").read_bytes())
     return [str(folder / file["key"]) for file in manifest["files"]]
 

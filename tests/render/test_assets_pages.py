@@ -134,7 +134,7 @@ def test_any_symbol_is_rendered_as_msgspec_does(symbol: str) -> None:
 
 
 def test_empty_frame_has_its_pages() -> None:
-    """Without pools the listing is an empty page, which stands for every limit."""
+    """Without pools the listing is an empty page, for every limit."""
     keys = {f"v1/assets/{name}.json" for name in ("index", "empty")}
 
     assert dict.fromkeys(keys, page([])) == rendered(pools_frame([]))

@@ -44,7 +44,7 @@ Row = Mapping[str, Any]
 def tables(
     ledger: int, pools: list[Row], markets: Mapping[str, Row] | None = None, unread: list[Unread] | None = None
 ) -> Tables:
-    """A run with these pools; markets are theirs, with what is otherwise in them."""
+    """A run with these pools; markets are theirs, with what differs in them."""
     usual = {
         "protocol": "blend",
         "version": "v2",
@@ -223,7 +223,7 @@ def test_a_first_run_changes_nothing() -> None:
 
 
 def test_another_version_may_count_other_configuration() -> None:
-    """After an upgrade a digest may be of other fields, so nobody is told that a configuration changed."""
+    """After an upgrade a digest may be of other fields, so no change of a configuration is reported."""
     before = msgspec.structs.replace(change_list(tables(1, [pool()]), None, "made"), exporter_version="0.0.1")
 
     assert [] == change_list(tables(2, [pool()], {A: {"config_hash": "1" * 16}}), before, "made").data
@@ -314,7 +314,7 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
 
 
 def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the highest value have lines, in the order of the pools, and the number of the others is told."""
+    """Those of the highest value have lines, in the order of the pools, and the number of the others is given."""
     monkeypatch.setattr(exporter.render.metrics, "MOST_POOLS", 3)
     worth = {A: 5, B: 9, X: None, Y: None, contract(30): None}
     rows = [pool(market, market, tvl_usd_cents=value) for market, value in sorted(worth.items())]
@@ -362,7 +362,7 @@ def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
 
 
 def test_the_job_tells_what_changed() -> None:
-    """Two runs of the job: a pool that cannot be read any more and a market that came are told, and nothing else."""
+    """Two runs of the job: a pool that cannot be read any more and a market that came are changes, and nothing else."""
     store = MemoryStore()
     gone = pools_of(RecordedNetwork(), BLEND_V2)[0]
     networks = RecordedNetwork(), RecordedNetwork(archived=[gone.key])

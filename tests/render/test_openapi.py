@@ -134,7 +134,7 @@ def test_it_can_refuse(tree: Path) -> None:
 
 
 def test_every_problem_has_its_example() -> None:
-    """Each problem of each route has an example, of the status it stands under, which validates."""
+    """Each problem of each route has an example, of its status, which validates."""
     seen = set()
     for path, item in description()["paths"].items():
         for status, response in item["get"]["responses"].items():
@@ -178,7 +178,7 @@ def test_problems_that_are_answered_are_described(tree: Path, url: str, path: st
 
 
 def allowed_by(schema: dict[str, Any]) -> st.SearchStrategy[str]:
-    """Values of a parameter that its schema allows, as they stand in a URL."""
+    """Values of a parameter that its schema allows, as they are in a URL."""
     if schema["type"] == "integer":
         return st.integers(schema["minimum"], schema["maximum"]).map(str)
     return st.sampled_from(schema["enum"]) if "enum" in schema else st.from_regex(schema["pattern"], fullmatch=True)

@@ -151,7 +151,7 @@ def test_tokens() -> None:
         "issuer": None,
     } == documents[f"v1/tokens/{X}.json"]
     assert documents[f"v1/tokens/{Y}.json"]["issuer"] == ISSUER
-    # The pool's own decimals stand in for those that the contract does not give.
+    # The pool's own decimals replace those that the contract does not give.
     assert ("EURC", 7) == tuple(documents[f"v1/tokens/{Y}.json"][name] for name in ("symbol", "decimals"))
     assert f"v1/tokens/{contract(99)}.json" not in documents
 
@@ -606,7 +606,7 @@ def test_versions_of_the_contracts() -> None:
 
 
 def test_known_contracts_with_their_source() -> None:
-    """Every address that was known beforehand stands with its role, and where and when it was taken."""
+    """Every address that was known beforehand has its role, and where and when it was taken."""
     known = KnownContract(A, "backstop", "a list", date(2026, 11, 18))
 
     document = coverage(tables_of(), Deployment("blend", "v2", (known,)))

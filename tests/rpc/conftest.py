@@ -1,4 +1,4 @@
-"""An unmodified stellar-rpc over the state of the real testnet archive (`tests.rpc.core` stands in for its core)."""
+"""An unmodified stellar-rpc over the state of the real testnet archive (`tests.rpc.core` plays its core)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG_SETTINGS = [(8).to_bytes(4, "big") + number.to_bytes(4, "big") for number in range(32)]
 
 StartServer = Callable[[float, int], str]
-"""Starts a server whose ledgers close in so many seconds, up to a last ledger (0: without end); gives its URL."""
+"""Starts a server whose ledgers close after some seconds, up to a last ledger (0: without end); gives its URL."""
 
 
 @pytest.fixture(scope="session")

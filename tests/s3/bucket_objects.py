@@ -171,8 +171,8 @@ class Objects:
         for key in keys:
             self.by_key.pop(key, None)
         quiet = any(element.tag.endswith("Quiet") and element.text == "true" for element in root.iter())
-        told = "" if quiet else "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
-        return Reply(200, _xml(), f"{_XML}<DeleteResult{_NAMESPACE}>{told}</DeleteResult>".encode())
+        listed = "" if quiet else "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+        return Reply(200, _xml(), f"{_XML}<DeleteResult{_NAMESPACE}>{listed}</DeleteResult>".encode())
 
     def _list(self, query: Mapping[str, str]) -> Reply:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")

@@ -30,7 +30,7 @@ EXIT_BUG = 70
 """Something was raised that is not an ExporterError."""
 
 KILLED = (-9, 255)
-"""What the exit code of a killed process may be: once in some hundred times the fork server cannot tell the signal."""
+"""What the exit code of a killed process may be: sometimes the fork server does not know the signal."""
 
 LONGEST = 60.0
 """Seconds that a publisher may take; after them it is ended, and its test fails."""
@@ -49,7 +49,7 @@ class Job:
     ahead: float = 0.0
     """Seconds by which its clock is ahead of the real time, as that of a simulated bucket may be."""
     messages: str | None = None
-    """A file that is told what the job ended with."""
+    """A file that gets what the job ended with."""
 
     def run(self) -> int:
         """Do it in this process; gives the exit code."""

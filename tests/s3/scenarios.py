@@ -37,7 +37,7 @@ RETENTION = 60.0
 
 
 @dataclass
-class Told:
+class Observed:
     """What came of it all."""
 
     exit_codes: Counter[int] = field(default_factory=Counter)
@@ -57,8 +57,8 @@ def published_ledger_of(place: Place) -> int:
 
 
 @contextmanager
-def readers(place: WirePlace | RealPlace, told: Told, count: int) -> Iterator[None]:
-    """Let readers walk everything while a block runs, and tell what they saw."""
+def readers(place: WirePlace | RealPlace, observed: Observed, count: int) -> Iterator[None]:
+    """Let readers walk everything while a block runs, and record what they saw."""
     until = threading.Event()
     made = [Reader(place.fetch, grace=RETENTION / 2) for _ in range(count)]
 
@@ -80,10 +80,10 @@ def readers(place: WirePlace | RealPlace, told: Told, count: int) -> Iterator[No
         until.set()
         for thread in threads:
             thread.join(LONGEST)
-        told.broken += [text for reader in made for text in reader.broken]
-        told.walks += sum(reader.walks for reader in made)
-        told.files += sum(reader.files for reader in made)
-        told.rounds += sum(reader.rounds for reader in made)
+        observed.broken += [text for reader in made for text in reader.broken]
+        observed.walks += sum(reader.walks for reader in made)
+        observed.files += sum(reader.files for reader in made)
+        observed.rounds += sum(reader.rounds for reader in made)
 
 
 def two_at_once(place: Place, first: int, second: int) -> tuple[int, int]:
@@ -109,33 +109,33 @@ def races(place: Place, rounds: int) -> Counter[tuple[int, int]]:
     return seen
 
 
-def killed_at_random(place: Place, random: Random, deaths: int, longest: float) -> Told:
+def killed_at_random(place: Place, random: Random, deaths: int, longest: float) -> Observed:
     """Kill publishers at random moments; after each, a later run repairs and completes, and is whole."""
-    told = Told()
+    observed = Observed()
     ledger = 100
     assert 0 == run_job(Job(place.uri, place.environment("first"), ledger))
-    while told.killed < deaths:
+    while observed.killed < deaths:
         ledger += 1
         publisher = Publisher(Job(place.uri, place.environment("victim"), ledger, options=SHORT_LEASE)).start()
         time.sleep(random.uniform(0.0, longest))
         publisher.kill()
         code = publisher.join()
-        told.exit_codes[code] += 1
-        told.killed += code < 0
+        observed.exit_codes[code] += 1
+        observed.killed += code < 0
         assert published_ledger_of(place) in (ledger - 1, ledger)
         ledger += 1
-        publish_until_done(place, ledger, told)
+        publish_until_done(place, ledger, observed)
         assert_settled(place, ledger)
-    told.newest = ledger
-    return told
+    observed.newest = ledger
+    return observed
 
 
-def publish_until_done(place: Place, ledger: int, told: Told, seconds: float = 40.0) -> None:
+def publish_until_done(place: Place, ledger: int, observed: Observed, seconds: float = 40.0) -> None:
     """Publish a ledger, waiting for the hold of one that died to lapse."""
     deadline = time.monotonic() + seconds
     while True:
         code = run_job(Job(place.uri, place.environment("next"), ledger))
-        told.exit_codes[code] += 1
+        observed.exit_codes[code] += 1
         if code == 0:
             return
         assert EXIT_LOST_RACE == code
@@ -143,9 +143,9 @@ def publish_until_done(place: Place, ledger: int, told: Told, seconds: float = 4
         time.sleep(0.2)
 
 
-def sweep_now(place: Place, told: Told, retention: float = RETENTION, ahead: float = 0.0) -> None:
+def sweep_now(place: Place, observed: Observed, retention: float = RETENTION, ahead: float = 0.0) -> None:
     """Sweep in a process of its own, whose clock may be ahead of the real time."""
     environment = place.environment("sweeper")
     code = run_job(Job(place.uri, environment, 0, retention=retention, ahead=ahead))
     assert code in (0, EXIT_SWEEP_REFUSED), code
-    told.swept += code == 0
+    observed.swept += code == 0

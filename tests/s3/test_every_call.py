@@ -144,15 +144,15 @@ def lasting(scene: Scene, name: str, position: int) -> None:
         assert isinstance(outcome.error, StoreError | LostRaceError)
         assert outcome.error.__cause__ is not None or isinstance(outcome.error, LostRaceError)
 
-    standing = assert_readable(scene.place, OLD, NEW)
-    assert outcome.error is not None or standing == NEW
+    published = assert_readable(scene.place, OLD, NEW)
+    assert outcome.error is not None or published == NEW
     scene.clock.advance(AFTER_ITS_LEASE)
     publish_ledger(scene.store("later"), LATER)
     assert_settled(scene.place, LATER)
 
 
 def test_something_passes_by(scene: Scene) -> None:
-    """A call that is refused, lost or cut off once is made again, and the run is published as if nothing had been."""
+    """A call that is refused, lost or cut off once is repeated, and the run is published as if nothing had been."""
     calls = scene.calls()
     for number, name in enumerate(PASSING):
         if "no answer" not in name:
@@ -197,18 +197,18 @@ def killed(scene: Scene, position: int, *, after: bool) -> bool:
     assert publisher.start().join() in KILLED
     scene.bucket.quiesce()
     assert len(scene.bucket.calls_of(client)) - position in (1, 2)  # a listing may have been under way next to it
-    standing = assert_readable(scene.place, OLD, NEW)
+    published = assert_readable(scene.place, OLD, NEW)
 
     if b'"holder":"' in scene.place.objects()[LEASE_KEY]:
         with pytest.raises(LostRaceError):  # it may still be at work, for all the others can know
             publish_ledger(scene.store("hasty"), LATER)
     scene.clock.advance(AFTER_ITS_LEASE)
-    if standing == OLD and position % 2:
+    if published == OLD and position % 2:
         publish_ledger(scene.store("again"), NEW)
         assert_settled(scene.place, NEW)
     publish_ledger(scene.store("later"), LATER)
     assert_settled(scene.place, LATER)
-    return standing == NEW
+    return published == NEW
 
 
 def test_killed(scene: Scene) -> None:
@@ -220,7 +220,7 @@ def test_killed(scene: Scene) -> None:
 
 @pytest.mark.slow
 def test_killed_at_every_call() -> None:
-    """As above: at each call, before and after it took effect; from the swap of the pointer on, the new run stands."""
+    """As above: at each call, before and after it took effect; the swap of the pointer publishes the new run."""
     with Scene() as scene:
         calls = scene.calls()
     became: dict[int, bool] = {}

@@ -1,4 +1,4 @@
-"""Publishers that meet: two at once, one that stood still and goes on late, and readers all the while."""
+"""Publishers that meet: two at once, one that paused and goes on late, and readers all the while."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.s3.places import (
     open_place,
     publish_ledger,
 )
-from tests.s3.scenarios import Told, killed_at_random, publish_until_done, races, readers, sweep_now, two_at_once
+from tests.s3.scenarios import Observed, killed_at_random, publish_until_done, races, readers, sweep_now, two_at_once
 from tests.s3.wire_bucket import Call, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
@@ -66,7 +66,7 @@ def test_two_processes_at_once(place: WirePlace) -> None:
 
 
 def test_older_and_newer_at_once(place: WirePlace) -> None:
-    """Of two processes with different ledgers, the newer one's documents stand if it published, and one always does."""
+    """Of two processes with different ledgers, the newer one's documents remain if it published; one always does."""
     for ledger in (100, 110, 120):
         codes = two_at_once(place, ledger, ledger + 2)
 
@@ -90,7 +90,7 @@ def test_many_threads_at_once(place: WirePlace) -> None:
         store.close()
 
 
-# -- one that stands still --------------------------------------------------------------------------------------------
+# -- one that pauses -------------------------------------------------------------------------------------------------
 
 
 def calls_of_publish() -> list[Call]:
@@ -104,7 +104,7 @@ def calls_of_publish() -> list[Call]:
 
 
 def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = False) -> Stall:
-    """Let a client stand still at a call: this one and all that follow it wait, those of its other threads, too."""
+    """Let a client pause at a call: this one and all that follow it wait, those of its other threads, too."""
     until = threading.Event()
     stall = Stall(until, after=after)
     bucket.disturb(client, position + 1, Stall(until), more=10_000)
@@ -113,15 +113,15 @@ def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = Fal
 
 
 def begins_to_stand(stall: Stall) -> None:
-    """Wait until a client stands still."""
+    """Wait until a client pauses."""
     assert stall.reached.wait(20)
     time.sleep(0.05)  # a call of another thread may just have begun
 
 
 def stand_still(position: int, *, after: bool) -> Outcome:
-    """An older run stands still at a call until its hold is over and a newer run is published, and then goes on.
+    """An older run pauses at a call until its hold is over and a newer run is published, and then goes on.
 
-    Its own clock stood still as well, so it believes in its hold: only the conditions of its writes can stop it.
+    Its own clock paused as well, so it believes in its hold: only the conditions of its writes can stop it.
     """
     clock = JumpingClock()
     with WireBucket(clock) as bucket, ThreadPoolExecutor(1) as pool:
@@ -149,7 +149,7 @@ def stand_still(position: int, *, after: bool) -> Outcome:
 
 @pytest.mark.slow
 def test_stands_still_and_goes_on() -> None:
-    """Whatever call it stood still at, the older run changes nothing of the newer one, and says that it lost."""
+    """Whatever call it paused at, the older run changes nothing of the newer one, and says that it lost."""
     calls = calls_of_publish()
     cases = [(position, bool(position % 2)) for position in range(2, len(calls), 9)]
     # Before a listing is the worst moment: what it says then is of the newer run.
@@ -199,7 +199,7 @@ def test_call_arrives_after_its_client_is_gone(place: WirePlace, clock: JumpingC
 
 
 def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list[float]) -> str | None:
-    """Let a sweep stand still at a call until a newer run is published; gives why it refused."""
+    """Let a sweep pause at a call until a newer run is published; gives why it refused."""
     for ledger in (OLD, NEW, LATER):  # the third market comes with the second and vanishes with the last
         publish_in(place, str(ledger), ledger)
     stall = hold_up(place.bucket, "sweeper", position)
@@ -215,7 +215,7 @@ def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list
 
 @pytest.mark.slow
 def test_sweep_that_stood_still_removes_nothing() -> None:
-    """A sweep that stood still beyond its hold notices, and leaves what a newer run names."""
+    """A sweep that paused beyond its hold notices, and leaves what a newer run names."""
     position, deletes = 4, 0
     while not deletes:
         clock = JumpingClock()
@@ -256,28 +256,28 @@ def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: Jump
 @pytest.mark.slow
 def test_readers_walk_all_the_time(place: WirePlace) -> None:
     """Two readers see nothing broken while runs are published, killed and swept."""
-    told = Told()
+    observed = Observed()
     publish_in(place, "first", 99)
-    with readers(place, told, 2):
+    with readers(place, observed, 2):
         for ledger in range(100, 106):
-            publish_until_done(place, ledger, told)
+            publish_until_done(place, ledger, observed)
             if ledger % 2:
-                sweep_now(place, told, retention=5.0)
+                sweep_now(place, observed, retention=5.0)
 
-    assert [] == told.broken
-    assert 3 == told.swept
-    assert told.walks > 10
+    assert [] == observed.broken
+    assert 3 == observed.swept
+    assert observed.walks > 10
     assert_settled(place, 105)
 
 
 @pytest.mark.slow
 def test_readers_while_publishers_are_killed(place: WirePlace) -> None:
     """Three readers see nothing broken while publishers are killed at random moments."""
-    told = Told()
-    with readers(place, told, 3):
+    observed = Observed()
+    with readers(place, observed, 3):
         outcome = killed_at_random(place, Random(1), 12, 0.6)
 
-    assert [] == told.broken
+    assert [] == observed.broken
     assert 12 == outcome.killed
-    assert told.rounds > 3
+    assert observed.rounds > 3
     assert_settled(place, outcome.newest)

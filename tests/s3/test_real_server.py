@@ -15,7 +15,7 @@ from tests.s3.bucket_objects import BUCKET
 from tests.s3.places import RealPlace, assert_settled, open_place, publish_ledger
 from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
 from tests.s3.scenarios import (
-    Told,
+    Observed,
     killed_at_random,
     publish_until_done,
     races,
@@ -72,8 +72,8 @@ def test_many_objects(place: RealPlace) -> None:
     """Hundreds of objects at once arrive with their bytes, and are not sent a second time."""
     files = [(f"v1/pages/{number}.json", str(number).encode() * 100) for number in range(300)]
     with closing(open_place(place, "")) as store:
-        assert (300, 0) == ((told := store.put_new_many(files)).written, told.unchanged)
-        assert (0, 300) == ((told := store.put_new_many(files)).written, told.unchanged)
+        assert (300, 0) == ((observed := store.put_new_many(files)).written, observed.unchanged)
+        assert (0, 300) == ((observed := store.put_new_many(files)).written, observed.unchanged)
 
     there = place.objects()
     assert {key: etag_of(data) for key, data in files} == {key: etag_of(data) for key, data in there.items()}
@@ -81,14 +81,14 @@ def test_many_objects(place: RealPlace) -> None:
 
 def test_publish_and_sweep(place: RealPlace) -> None:
     """Runs follow each other and are swept; what is published is whole, and its aliases are equal to its documents."""
-    told = Told()
+    observed = Observed()
     with closing(open_place(place, "")) as store:
         for ledger in (100, 102, 103, 105):
             publish_ledger(store, ledger)
             assert_settled(place, ledger)
-    sweep_now(place, told)
+    sweep_now(place, observed)
 
-    assert 1 == told.swept
+    assert 1 == observed.swept
     assert_settled(place, 105)
 
 
@@ -102,25 +102,25 @@ def test_two_processes_at_once(place: RealPlace) -> None:
 
 def test_killed_processes_and_readers(place: RealPlace) -> None:
     """Processes killed at random moments leave the old run whole; three readers see nothing broken all the while."""
-    told = Told()
-    with readers(place, told, 3):
+    observed = Observed()
+    with readers(place, observed, 3):
         outcome = killed_at_random(place, Random(2), 4, 0.5)
 
-    assert [] == told.broken
+    assert [] == observed.broken
     assert 4 == outcome.killed
-    assert told.rounds > 3
+    assert observed.rounds > 3
 
 
 def test_readers_walk_all_the_time(place: RealPlace) -> None:
     """Three readers see nothing broken while runs are published and swept."""
-    told = Told()
-    publish_until_done(place, 99, told)
-    with readers(place, told, 3):
+    observed = Observed()
+    publish_until_done(place, 99, observed)
+    with readers(place, observed, 3):
         for ledger in range(100, 108):
-            publish_until_done(place, ledger, told)
+            publish_until_done(place, ledger, observed)
             if ledger % 3 == 0:
-                sweep_now(place, told, retention=10.0)
+                sweep_now(place, observed, retention=10.0)
 
-    assert [] == told.broken
-    assert told.walks > 10
+    assert [] == observed.broken
+    assert observed.walks > 10
     assert_settled(place, 107)

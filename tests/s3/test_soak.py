@@ -15,7 +15,7 @@ from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
 from tests.s3.faults import Answer, Cut, Fault, Hang, Kill, Reset
 from tests.s3.places import JumpingClock, WirePlace, assert_settled
 from tests.s3.publishers import Job, Publisher
-from tests.s3.scenarios import SHORT_LEASE, Told, publish_until_done, published_ledger_of, readers, sweep_now
+from tests.s3.scenarios import SHORT_LEASE, Observed, publish_until_done, published_ledger_of, readers, sweep_now
 from tests.s3.wire_bucket import WireBucket
 
 PUBLISHES = 30
@@ -37,11 +37,11 @@ FAULTS: tuple[Fault, ...] = (
 @pytest.mark.slow
 def test_no_promise_is_broken() -> None:
     """Whatever fails, dies or races, readers see whole runs that only go forward, and the last publish settles it."""
-    random, clock, told = Random(1), JumpingClock(), Told()
+    random, clock, observed = Random(1), JumpingClock(), Observed()
     done, ledger = 0, 100
     with WireBucket(clock) as bucket, closing(WirePlace(bucket)) as place:
-        publish_until_done(place, 99, told)
-        with readers(place, told, READERS):
+        publish_until_done(place, 99, observed)
+        with readers(place, observed, READERS):
             while done < PUBLISHES:
                 before = published_ledger_of(place)
                 count = random.choice((1, 1, 1, 2))
@@ -54,20 +54,20 @@ def test_no_promise_is_broken() -> None:
                     disturb(bucket, name, publisher, random)
                     publishers.append(publisher.start())
                 codes = [publisher.join() for publisher in publishers]
-                told.exit_codes.update(codes)
+                observed.exit_codes.update(codes)
                 done += count
                 assert before <= published_ledger_of(place)
                 if done // SWEPT_EVERY != (done - count) // SWEPT_EVERY:
-                    sweep_now(place, told, RETENTION, clock.ahead)
+                    sweep_now(place, observed, RETENTION, clock.ahead)
                 if not {0, EXIT_SOURCE, EXIT_LOST_RACE}.issuperset(codes):
                     clock.advance(SHORT_LEASE.lease_seconds + 3)  # the hold of one that died lapses
                 ledger += random.choice((1, 1, 2, 3))
-            publish_until_done(place, ledger + 1, told)
+            publish_until_done(place, ledger + 1, observed)
         assert_settled(place, ledger + 1)
 
-    assert [] == told.broken
-    assert told.walks > 0
-    assert len(told.exit_codes) > 2  # some were published, some were not
+    assert [] == observed.broken
+    assert observed.walks > 0
+    assert len(observed.exit_codes) > 2  # some were published, some were not
 
 
 def disturb(bucket: WireBucket, name: str, publisher: Publisher, random: Random) -> None:

@@ -83,7 +83,7 @@ def listed(answer: Json) -> list[tuple[str, str]]:
 
 
 def by_value(rows: list[Json], column: str, sign: int = -1) -> list[tuple[str, str]]:
-    """The largest first; what has no value last; else as they stand."""
+    """The largest first; what has no value last; else in the given order."""
     return names(sorted(rows, key=lambda row: (row[column] is None, sign * (row[column] or 0))))
 
 

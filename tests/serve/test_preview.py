@@ -197,19 +197,19 @@ def test_connections_send_at_once() -> None:
 
 
 def test_run_server_says_its_address_and_ends_on_interrupt(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller is told the bound address before requests are served, and an interrupt ends the server quietly."""
-    told: list[tuple[str, int]] = []
+    """The caller gets the bound address before requests are served, and an interrupt ends the server quietly."""
+    addresses: list[tuple[str, int]] = []
 
     class Interrupted:
         def run(self, sockets: list[socket.socket]) -> None:
-            assert told == [sockets[0].getsockname()]
+            assert addresses == [sockets[0].getsockname()]
             raise KeyboardInterrupt
 
     monkeypatch.setattr("exporter.serve.preview.make_server", lambda _: Interrupted())
-    run_server(root, "127.0.0.1", 0, lambda host, port: told.append((host, port)))
+    run_server(root, "127.0.0.1", 0, lambda host, port: addresses.append((host, port)))
 
-    assert "127.0.0.1" == told[0][0]
-    assert told[0][1] > 0
+    assert "127.0.0.1" == addresses[0][0]
+    assert addresses[0][1] > 0
 
 
 def test_an_address_that_cannot_be_had_is_a_configuration_error(root: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A store for tests that logs every operation and can die or fail at any one of them.
 
-It implements ``exporter.stores.store.Store`` over another store (one in memory unless told otherwise)::
+It implements ``exporter.stores.store.Store`` over another store (by default one in memory)::
 
     bucket = BucketSimulator()
     publish(bucket, ...)

@@ -4,7 +4,7 @@
 
     server = simulated()                  # or real_server(), which skips the test where there is none
     store = server.store()                # below a prefix of its own; its bounds suit tests
-    server.client.list_objects_v2(...)    # what really stands there
+    server.client.list_objects_v2(...)    # what is really there
     server.keys(store)                    # and under which keys
 
 ``scripts/radosgw run COMMAND`` starts a real server and runs a command with it.
@@ -60,7 +60,7 @@ class S3Server:
 
     @property
     def client(self) -> BotoClient:
-        """A client that looks at what really stands there."""
+        """A client that looks at what is really there."""
         return _client(self.session, self.endpoint)
 
     def store(self, prefix: str | None = None, **more: Any) -> S3Store:
@@ -98,7 +98,7 @@ def sent(bucket: WireBucket, operation: str = "PUT") -> list[str]:
 
 
 def data_in(bucket: WireBucket) -> dict[str, bytes]:
-    """What stands in the bucket, lease aside."""
+    """What is in the bucket, but for the lease."""
     return {key.removeprefix("p/"): stored.data for key, stored in bucket.objects.items() if ".exporter" not in key}
 
 

@@ -121,7 +121,7 @@ def test_the_root_may_be_a_link(tmp_path: Path) -> None:
 
 
 def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
-    """A key below a file and a key that is a folder cannot be written, and the error says what stands in the way."""
+    """A key below a file and a key that is a folder cannot be written, and the error says what is in the way."""
     store = FolderStore(tmp_path)
     store.put("v1/a", b"1")
     store.put("v1/b/c", b"1")
@@ -201,14 +201,14 @@ def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: p
 def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No file gets its name before its bytes are on the disk, and all names are on the disk at the end."""
     durable: set[str] = set()
-    told: set[Path] = set()
+    notified: set[Path] = set()
     changed: set[Path] = set()
     """Folders with names that are not on the disk yet."""
     named: list[str] = []
 
     def note(files: Collection[str], folders: Collection[str]) -> None:
         durable.update(Path(file).name for file in files)
-        told.update(map(Path, folders))
+        notified.update(map(Path, folders))
         changed.difference_update(map(Path, folders))
 
     def noting(step: Callable[..., None]) -> Callable[..., None]:
@@ -228,11 +228,11 @@ def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest
     FolderStore(tmp_path).put_many((f"v1/{number % 3}/{number}", b"1") for number in range(10))
 
     assert 10 == len(named)
-    assert {tmp_path, tmp_path / "v1", *(tmp_path / "v1" / str(number) for number in range(3))} == told
+    assert {tmp_path, tmp_path / "v1", *(tmp_path / "v1" / str(number) for number in range(3))} == notified
     assert set() == changed
     FolderStore(tmp_path).put_new_many((f"v1/p/{number}", b"1") for number in range(10))
     assert 20 == len(named)
-    assert tmp_path / "v1" / "p" in told
+    assert tmp_path / "v1" / "p" in notified
     assert set() == changed
 
 

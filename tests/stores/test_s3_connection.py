@@ -119,7 +119,7 @@ def test_no_credentials() -> None:
 
 @pytest.mark.parametrize("secret", ["AWS_SECRET_ACCESS_KEY", None])
 def test_half_credentials(monkeypatch: pytest.MonkeyPatch, secret: str | None) -> None:
-    """Half a pair of keys and a profile that is not there are told from none at all."""
+    """Half a pair of keys and a profile that is not there are distinguished from none at all."""
     if secret is None:
         monkeypatch.setenv("AWS_PROFILE", "nobody")
     else:

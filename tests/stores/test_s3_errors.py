@@ -183,7 +183,7 @@ def test_time_is_bounded(bucket: WireBucket) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_errors_of_boto3(error: Exception, code: str, *, passing: bool) -> None:
-    """Each error of boto3 is told by what it means for the request."""
+    """Each error of boto3 is classified by what it means for the request."""
     refused = refusal_of(error)
 
     assert refused is not None

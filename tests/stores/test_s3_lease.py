@@ -82,7 +82,7 @@ def acquire(bucket: WireBucket, clocks: Clocks, name: str) -> Lease:
 
 
 def test_another_publisher_is_refused_at_once(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
-    """While one publisher works another is refused, and told until when; afterwards it need not wait."""
+    """While one publisher works another is refused, and learns until when; afterwards it need not wait."""
     alice, bob = publisher("alice"), publisher("bob")
     with alice.exclusive():
         began = time.monotonic()
@@ -239,12 +239,12 @@ def test_a_lease_that_cannot_be_understood(bucket: WireBucket, clocks: Clocks, t
     acquire(bucket, clocks, "bob").check()
 
 
-@pytest.mark.parametrize("standing", ["nothing", "released", "expired"])
-def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, standing: str) -> None:
-    """Of sixteen publishers that begin together one gets hold, whatever stood there."""
-    if standing != "nothing":
+@pytest.mark.parametrize("found", ["nothing", "released", "expired"])
+def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, found: str) -> None:
+    """Of sixteen publishers that begin together one gets hold, whatever was there before."""
+    if found != "nothing":
         earlier = acquire(bucket, clocks, "carol")
-        if standing == "released":
+        if found == "released":
             earlier.release()
         clocks.advance(SECONDS + 2)
     client = client_of(bucket, "everybody")

@@ -135,7 +135,7 @@ def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3St
 
 
 def test_an_alias_that_an_earlier_publisher_wrote_late(bucket: WireBucket, alice: S3Store) -> None:
-    """Where an older alias came between, the publisher whose pointer stands writes its own over it."""
+    """Where an older alias came between, the publisher of the current pointer writes its own over it."""
     first = alice.swap(POINTER_KEY, b"0", None)
     go_on = threading.Event()
     stall = Stall(go_on)
@@ -180,7 +180,7 @@ def test_a_server_that_wants_etags_without_quotes(
 def test_a_server_that_refuses_every_condition(
     bucket: WireBucket, alice: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that takes neither form is told from a lost race."""
+    """A server that takes neither form is distinguished from a lost race."""
     monkeypatch.setattr(bucket_objects, "_names", lambda *_: False)
     first = alice.swap("a", b"1", None)
     with pytest.raises(StoreError, match="does not implement conditional writes"):

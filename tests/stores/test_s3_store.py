@@ -63,7 +63,7 @@ def test_headers(server: S3Server) -> None:
 
 
 def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
-    """A document of those few also stands under its path; the copy is hidden, kept up, repaired, deleted with it."""
+    """A document of those few is also under its path; the copy is hidden, kept up, repaired, deleted with it."""
     alice.put_many([("v1/markets.json", b"1"), (f"v1/markets/{MARKET}.json", b"2"), ("index.html", b"3")])
     alice.put("v1/assets/index.json", b"4")
     assert {

@@ -28,7 +28,7 @@ def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """Where a file stands in place of the folder, or of one above it, the error names the output."""
+    """Where a file is in place of the folder, or of one above it, the error names the output."""
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "public"):
         with pytest.raises(StoreError, match=f"cannot write into {path}"):

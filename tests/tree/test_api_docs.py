@@ -32,7 +32,7 @@ def test_every_route_is_documented() -> None:
 
 
 def test_every_parameter_is_documented() -> None:
-    """Each query parameter stands with its route."""
+    """Each query parameter is documented with its route."""
     described = dict(zip(column("Documents"), column("Documents", 1), strict=True))
     for path, _, operation in OPERATIONS:
         for name in operation.parameters:

@@ -1,4 +1,4 @@
-"""JSON out of a store: whatever bytes stand there, an error says what is wrong, and nothing else comes out."""
+"""JSON out of a store: whatever the bytes are, an error says what is wrong, and nothing else comes out."""
 
 from __future__ import annotations
 

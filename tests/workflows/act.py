@@ -65,7 +65,7 @@ class Act:
         scratch: a folder of this machine's own. What an action was given to keep is under ``kept`` in it.
         path: folders that come first on the PATH.
         environment: what the machine gives to every step, next to PATH and HOME.
-        actions: for an action's name without its version, the shell lines that its stand-in runs besides.
+        actions: for an action's name without its version, the shell lines that its stand-in also runs.
         workflows: the folder that holds the workflows to run.
         repositories: for actions that run as they are, the folder of each by its name and version.
     """
@@ -191,7 +191,7 @@ def commit_all(folder: Path, *, remote: str | None = None) -> None:
 
 
 def copy_repository(root: Path, target: Path) -> Path:
-    """What a checkout of the repository, as it stands now, would be."""
+    """What a checkout of the repository, as it is now, would be."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=root, capture_output=True, timeout=60, check=True).stdout.decode()
     for name in filter(None, names.split("\0")):

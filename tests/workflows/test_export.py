@@ -28,8 +28,8 @@ def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str,
         timeout=120,
         check=False,
     )
-    told = [path.read_text() if path.is_file() else "" for path in files.values()]
-    return ran.returncode, ran.stdout + ran.stderr, told[1], told[0]
+    written = [path.read_text() if path.is_file() else "" for path in files.values()]
+    return ran.returncode, ran.stdout + ran.stderr, written[1], written[0]
 
 
 def test_a_run_is_published_and_told(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
             jobs = machine.run("export")
             assert "success" == jobs["export"].result, jobs["export"].printed
             pointers.append(json.loads(bucket.objects["live/v1/system/status.json"].data))
-        told = subprocess.run(
+        verified = subprocess.run(
             [sys.executable, "-m", "exporter", "status", f"s3://{BUCKET}/live", "--max-lag", "30000000"],
             cwd=checkout,
             env={**keys, "AWS_ENDPOINT_URL_S3": bucket.endpoint},
@@ -99,7 +99,9 @@ def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
         )
 
     assert [pointers[0]["run_id"]] == [pointers[1]["previous_run_id"]]
-    assert (0, True) == (told.returncode, told.stdout.startswith(f"run {pointers[1]['run_id']}: ")), told.stderr
+    assert (0, True) == (verified.returncode, verified.stdout.startswith(f"run {pointers[1]['run_id']}: ")), (
+        verified.stderr
+    )
     asked = [inputs for action, inputs in jobs["export"].actions if action == role]
     assert [("arn:aws:iam::123456789012:role/exporter", "eu-central-1")] == [
         (inputs["role-to-assume"], inputs["aws-region"]) for inputs in asked

@@ -225,7 +225,7 @@ def test_the_instance_of_an_entry() -> None:
 
 
 def test_every_entry_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
-    """Every real entry decodes to what stellar-sdk reads, encodes to the same bytes, and stands under its key."""
+    """Every real entry decodes to what stellar-sdk reads, encodes to the same bytes, and has its key."""
     snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
 
     for key, raw in snapshot.entries.items():

@@ -61,7 +61,7 @@ class TestFields:
             inner.u32("shallow")
 
     def test_order_does_not_matter(self) -> None:
-        """Fields are taken by name, wherever they stand in the map."""
+        """Fields are taken by name, wherever they are in the map."""
         backwards: ScVal = (scval.MAP, tuple(reversed(STRUCT[1])))
 
         assert 7 == Fields.of(backwards, "Pool").u32("count")
@@ -123,7 +123,7 @@ class TestAddresses:
 
 @pytest.mark.parametrize("kind", range(len(KIND_NAMES)))
 def test_expect_names_every_kind(kind: int) -> None:
-    """Whatever stands in the place of a struct, the error says what it is."""
+    """Whatever is in the place of a struct, the error says what it is."""
     if kind == scval.MAP:
         assert () == expect((kind, ()), scval.MAP, "it")
         return

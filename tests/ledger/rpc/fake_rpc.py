@@ -181,7 +181,7 @@ def ok(body: dict[str, Any]) -> httpx.Response:
 
 
 def raw(body: bytes, status: int = 200, **headers: str) -> httpx.Response:
-    """A response in pieces of 1,000 bytes; an underscore in a header's name stands for a hyphen."""
+    """A response in pieces of 1,000 bytes; an underscore in a header's name means a hyphen."""
     chunks = [body[start : start + 1_000] for start in range(0, len(body), 1_000)]
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Response(status, stream=Chunks(chunks), headers=named)

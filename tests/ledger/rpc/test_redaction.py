@@ -97,7 +97,7 @@ def test_a_huge_message_costs_no_time() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(SECRETS))
 def test_no_context_hides_a_secret(before: str, after: str, secret: str) -> None:
-    """Whatever stands around a secret, it is replaced."""
+    """Whatever surrounds a secret, it is replaced."""
     assert secret not in Redactor([URL]).clean(before + secret + after)
 
 

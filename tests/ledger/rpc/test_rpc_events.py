@@ -77,7 +77,7 @@ def test_page() -> None:
 
 
 def test_what_is_asked() -> None:
-    """Filters go as contracts and exact topics with any more behind; a cursor stands for the ledger."""
+    """Filters go as contracts and exact topics with any more behind; a cursor replaces the ledger."""
     rpc = EventRpc()
     read(rpc, 800)
     read(rpc, cursor(900))

@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.past.archive.archive_files import bucket_name, records_name, state_name
 from exporter.past.archive.bucket_entries import DEAD, LIVE
 
-PASSPHRASE = "a made network"
+PASSPHRASE = "a simulated network"
 META = b"\xff\xff\xff\xff" + struct.pack(">II", 22, 0)
 
 
@@ -45,7 +45,7 @@ TIME = 1_700_000_000
 def header(
     ledger: int, previous: bytes, list_hash: bytes, version: int = 22, value: bytes = bytes(4), time: int = TIME
 ) -> bytes:
-    """A LedgerHeader. ``value`` is what stands after the upgrades: the close value's kind and body."""
+    """A LedgerHeader. ``value`` is what follows the upgrades: the close value's kind and body."""
     return (
         struct.pack(">I", version)
         + previous

@@ -40,7 +40,7 @@ def trust_document(organisations: dict[str, list[SigningKey]], network: str = PA
 
 
 def tail(kind: int, previous: bytes, transactions: bytes) -> bytes:
-    """What stands behind the kind of a close value: no network checks the validator's own signature in it."""
+    """What follows the kind of a close value: no network checks the validator's own signature in it."""
     signature = bytes(36) + struct.pack(">I", 64) + bytes(64)
     dropped = hashlib.sha256(transactions).digest() + previous + struct.pack(">I", 22)
     milliseconds = struct.pack(">Q", 1_700_000_128_000)

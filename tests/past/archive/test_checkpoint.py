@@ -62,7 +62,7 @@ def test_the_first_mention_of_a_key_wins(tmp_path: Path) -> None:
 
 
 def test_the_code_that_a_contract_runs_comes_with_it(tmp_path: Path) -> None:
-    """Code is found although its entry stands in a newer bucket than the instance that names it."""
+    """Code is found although its entry is in a newer bucket than the instance that names it."""
     wasm_hash = bytes([7] * 32)
     instance = (CONTRACT_INSTANCE, ContractInstance(WASM, wasm_hash, None, None))
     code = b"\0\0\0\x07" + bytes(4) + wasm_hash + encode_opaque(b"\0asm")
@@ -172,7 +172,7 @@ def test_a_snapshot_needs_the_network_to_be_known(tmp_path: Path) -> None:
     made = MadeArchive(tmp_path, [])
     named = archive_snapshot(read(made), 127, [])
 
-    with pytest.raises(ArchiveError, match="of the network 'a made network', not of 'another'"):
+    with pytest.raises(ArchiveError, match="of the network 'a simulated network', not of 'another'"):
         archive_snapshot(read(made), 127, [], "another")
     made.write_state({"networkPassphrase": None})
     with pytest.raises(ArchiveError, match="does not name its network; give the network's passphrase"):

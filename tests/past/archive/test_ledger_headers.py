@@ -39,7 +39,7 @@ def test_headers_of_every_kind_of_close_value_are_read(kind: int, body: bytes, l
 
 
 def test_a_header_that_was_changed_is_refused() -> None:
-    """One changed byte, or one too many, does not have the hash that stands before it."""
+    """One changed byte, or one too many, does not have the hash that is before it."""
     record = header_record(header(1, bytes(32), bytes(32)))
 
     with pytest.raises(ArchiveError, match="file: the header of ledger 1 has the hash"):

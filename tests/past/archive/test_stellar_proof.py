@@ -69,7 +69,7 @@ STATE = {
 
 @dataclass
 class Case:
-    """A proof of a made network, and what is claimed of it."""
+    """A proof of a simulated network, and what is claimed of it."""
 
     made: SignedArchive
     proof: bytes

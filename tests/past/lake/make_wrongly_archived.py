@@ -20,7 +20,7 @@ from exporter.past.lake import wrongly_archived
 
 
 def packed(source: Path) -> bytes:
-    """The file's bytes; whether an entry stands under the key that the list says is checked."""
+    """The file's bytes; each entry is checked to have the key that the list says."""
     rows = []
     with source.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -29,7 +29,7 @@ def packed(source: Path) -> bytes:
             )
             for entry in (correct, archived):
                 if key_of_entry(entry) != key or ledger_entry(entry, 0, int.from_bytes(entry[4:8])) != len(entry):
-                    raise ValueError(f"an entry does not stand under its key: {row['ledger_key']}")
+                    raise ValueError(f"an entry has another key: {row['ledger_key']}")
             rows.append((int(row["evicted_ledger_seq"]), archived, correct))
     rows.sort(key=lambda row: (row[0], key_of_entry(row[1])))
     schema = pa.schema([("evicted", pa.uint32()), ("archived", pa.binary()), ("correct", pa.binary())])

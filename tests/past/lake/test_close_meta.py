@@ -95,22 +95,22 @@ def test_what_was_before_is_what_stood(real_data: Path) -> None:
     """The first value before a change, of each key and ledger, is the value that the changes so far give."""
     compared = 0
     for path in sorted((real_data / "core-meta").glob("*/*.xdr")):
-        standing: dict[bytes, bytes | None] = {}
+        state: dict[bytes, bytes | None] = {}
         for meta in frames(path):
             seen: set[bytes] = set()
             for change in walk(meta).changes:
                 if change.kind == STATE:
-                    if change.key not in seen and change.key in standing:
-                        assert standing[change.key] == change.entry, path.name
+                    if change.key not in seen and change.key in state:
+                        assert state[change.key] == change.entry, path.name
                         compared += 1
-                elif change.kind == UPDATED and change.key[3] == TTL and standing.get(change.key) is not None:
+                elif change.kind == UPDATED and change.key[3] == TTL and state.get(change.key) is not None:
                     # Transactions of one stage do not see each other's extensions (CAP-63): the longest counts.
-                    now = standing[change.key]
+                    now = state[change.key]
                     assert now is not None
                     assert change.entry is not None
-                    standing[change.key] = max(now, change.entry, key=lambda entry: entry[40:44])
+                    state[change.key] = max(now, change.entry, key=lambda entry: entry[40:44])
                 elif change.kind != EVICTED:
-                    standing[change.key] = change.entry
+                    state[change.key] = change.entry
                 seen.add(change.key)
 
     assert compared > 100

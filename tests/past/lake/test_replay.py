@@ -89,8 +89,8 @@ def test_lives_only_grow_until_they_are_removed() -> None:
     assert 60 == (shorter and shorter.live_until)
 
 
-@pytest.mark.parametrize(("ledger", "standing"), [(50, True), (51, False)])
-def test_what_becomes_of_entries_when_their_time_is_over(ledger: int, standing: bool) -> None:
+@pytest.mark.parametrize(("ledger", "alive"), [(50, True), (51, False)])
+def test_what_becomes_of_entries_when_their_time_is_over(ledger: int, alive: bool) -> None:
     """A temporary entry is gone, a persistent one archived, without a word in the meta."""
     replayed = state(
         close(5, value(CREATED, u32(1), 5), life(CREATED, 50)),
@@ -99,8 +99,8 @@ def test_what_becomes_of_entries_when_their_time_is_over(ledger: int, standing: 
     )
     kept = replayed.entry(KEY)
 
-    assert (50 if standing else ARCHIVED) == (kept and kept.live_until)
-    assert standing == (replayed.entry(PASSING) is not None)
+    assert (50 if alive else ARCHIVED) == (kept and kept.live_until)
+    assert alive == (replayed.entry(PASSING) is not None)
 
 
 def test_eviction_keeps_the_last_value_and_restoring_gives_what_it_gives() -> None:

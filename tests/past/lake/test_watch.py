@@ -1,4 +1,4 @@
-"""Which ledgers touch what is watched, told from raw bytes."""
+"""Which ledgers touch what is watched, recognized in raw bytes."""
 
 from __future__ import annotations
 

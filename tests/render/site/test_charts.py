@@ -51,7 +51,7 @@ def test_a_gap_is_a_gap() -> None:
 
 
 def test_one_observation_is_a_dot_and_none_is_said() -> None:
-    """The first run has one point; where no value is known, a sentence stands in place of the drawing."""
+    """The first run has one point; where no value is known, a sentence takes the place of the drawing."""
     assert ["18 Nov, 10:00"] == labels(drawn([5]), "x")
     assert "<circle" in drawn([5])
     assert "no value is known" in drawn([None, None])

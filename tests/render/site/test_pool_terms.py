@@ -114,7 +114,7 @@ def test_parameters_are_said_in_words() -> None:
     ],
 )
 def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], expected: str) -> None:
-    """A reward is a yield in its token; without one the reason stands there."""
+    """A reward is a yield in its token; without one the reason is there."""
     row = pool_row(0, 0, **TERMS_OF_BLEND) | {"reward_symbol": "BLND", "reward_price_source": None} | changes
 
     assert expected == said(pool_terms.rewards(row))["To suppliers"]
@@ -163,7 +163,7 @@ def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
 
 
 def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
-    """Each knot says what borrowing costs there, and a last stretch that is too steep is only told."""
+    """Each knot says what borrowing costs there, and a last stretch that is too steep is only described."""
     row = pool_row(
         0,
         0,

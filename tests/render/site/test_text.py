@@ -133,7 +133,7 @@ def test_nothing_invisible_stays(text: str) -> None:
 
 
 def test_bidirectional_and_control_characters_are_shown_as_such() -> None:
-    """A text cannot turn or hide what stands around it."""
+    """A text cannot turn or hide what surrounds it."""
     assert "USDC\ufffdgnp" == harmless("USDC\u202egnp")
     assert "a b\ufffdc" == harmless("a\nb\u200bc")
     assert "(no name)" == harmless(" \u00a0\u3000")
@@ -159,7 +159,7 @@ def test_only_the_native_asset_is_xlm() -> None:
 
 
 def test_prose_escapes_and_marks_code() -> None:
-    """What stands in backticks is code, and all of it is escaped."""
+    """What is in backticks is code, and all of it is escaped."""
     assert "a &lt;b&gt; <code>c&lt;d</code>" == str(prose("a <b> `c<d`"))
 
 

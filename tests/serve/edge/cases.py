@@ -127,7 +127,7 @@ def cloudfront_expected(case: Case, root: Path) -> Expected:
         for found in filter(None, map(file.fullmatch, answer.keys)):
             index = f"{found[1]}index.json"
             return Expected(200, index if (root / index).is_file() else EMPTY_PAGE_KEY)
-        return replace(known, detail=None)  # told from the key, which may have been asked for as such
+        return replace(known, detail=None)  # known from the key, which may have been asked for as such
     return known
 
 

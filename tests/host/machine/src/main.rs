@@ -149,7 +149,7 @@ impl Ledger {
             let entry = LedgerEntry::from_xdr(bytes(&item[1])?, limits()).map_err(say)?;
             let live_until = match &item[2] {
                 Value::Null => None,
-                number => Some(number.as_u64().and_then(|n| n.try_into().ok()).ok_or("an end of life is no ledger")?),
+                number => Some(number.as_u64().and_then(|n| n.try_into().ok()).ok_or("an end of life is not a ledger")?),
             };
             if get_key_durability(&key).is_some() != live_until.is_some() {
                 return Err("contract data and code have a last ledger of their life, other entries have none".into());

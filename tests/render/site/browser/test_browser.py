@@ -163,7 +163,7 @@ def test_tables_sort_by_exact_values_with_the_keyboard(browser: Browser, made_ur
 
 
 def test_what_has_no_value_sorts_last(browser: Browser, url: str) -> None:
-    """Pools without a price stand last, whichever way the table is sorted."""
+    """Pools without a price are last, whichever way the table is sorted."""
     with opened(browser) as (page, _):
         page.goto(f"{url}/pools.html")
         for _ in range(2):
