@@ -1,4 +1,4 @@
-"""The recorded markets of one protocol, standing still: a test changes parts of entries, and what calls give.
+"""The recorded markets of one protocol, which do not move: a test changes parts of entries, and what calls give.
 
     world = World("k2")
     world.put(reserve_key(world.market, USDC), u128(0), "liquidity_index")
