@@ -2,9 +2,9 @@
 
 A bucket holds the observations from its start to before its end. Starts are multiples of the length, counted from
 1970-01-01T00:00:00Z; weeks begin on Monday, as ISO 8601 has them. Everything is exact: amounts and the value are means
-rounded down, rates and the price medians, which for an even number of observations is the mean of the two in the
-middle, rounded down. Prices of different decimals are compared at the most decimals that any of their bucket has, and
-their median is rounded and printed at these.
+rounded down, published rates and the price medians, which for an even number of observations is the mean of the two in
+the middle, rounded down. Prices of different decimals are compared at the most decimals that any of their bucket has,
+and their median is rounded and printed at these.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from exporter.exact import printed_price
+from exporter.exact import annual_yield_bps_floor, column, printed_price
 from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
 from exporter.tree.documents import HistoryBucket
 from exporter.tree.values import BUCKET_NAMES
 
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
+_YEAR = 31_536_000
+_RATE_SCALE = 10**18
+_MAX_RATE = 10**24  # a million times a year: more is shown as this
 _NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
 
 OBSERVATIONS: dict[str, pl.DataType] = {
@@ -39,6 +42,8 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "supplied_usd_cents": pl.Int128(),
     "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # whether its market was open for lending and borrowing
+    "supply_index": pl.Int128(),
+    "index_decimals": pl.Int64(),
 }
 """What buckets are made of: one row a pool and ledger (`observations_of`)."""
 
@@ -140,9 +145,32 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("observed_ledger").max().alias("last_ledger"),
         pl.col("token_address", "protocol").first(),
         pl.col("active").all(),
+        *(_at_ends(name) for name in ("ledger_close_time", "index_decimals", "supply_index")),
     )
     grouped = grouped.sort(_KEYS)
-    return grouped.with_columns(_printed_medians(grouped, rows)).select(*BUCKETS_FRAME, *PARTS)
+    return grouped.with_columns(_printed_medians(grouped, rows), _realized_yields(grouped)).select(
+        *BUCKETS_FRAME, *PARTS
+    )
+
+
+def _at_ends(name: str) -> pl.Expr:
+    """What the first and the last ledger of a bucket have in a column."""
+    ordered = pl.col(name).sort_by("observed_ledger")
+    return pl.concat_list(ordered.first(), ordered.last()).alias(f"{name}_at_ends")
+
+
+def _realized_yields(grouped: pl.DataFrame) -> pl.Series:
+    """What a supply share gained a year from the first to the last observation of a bucket, compounded daily.
+
+    A loss may be of all; null where there is one time, or where the index has other decimals in the end.
+    """
+    ends = grouped.select(pl.selectors.ends_with("_at_ends")).iter_rows()
+    rates = []
+    for (begin, end), (scale, last_scale), (first, last) in ends:
+        grown = None if begin == end or scale != last_scale or not first else last - first
+        rate = None if grown is None else grown * _YEAR * _RATE_SCALE // (first * (end - begin))
+        rates.append(None if rate is None else max(-365 * _RATE_SCALE, min(rate, _MAX_RATE)))
+    return annual_yield_bps_floor(column(rates), 365, _RATE_SCALE).alias("realized_supply_apy_bps")
 
 
 def floored_mean(name: str) -> pl.Expr:

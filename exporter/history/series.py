@@ -46,7 +46,7 @@ STATE_KEY = "state/history-buckets.bin"
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """What renders documents: another version renders all of them again."""
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
 
 BATCH_ROWS = 100_000

@@ -719,6 +719,13 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     supply_apy_bps: Annotated[
         BasisPoints, described("Median annual yield of suppliers, in basis points, rounded down.")
     ]
+    realized_supply_apy_bps: Annotated[
+        Change | None,
+        described(
+            "What a supply share really gained from the first to the last observation, as a yield a year compounded "
+            "daily, in basis points, rounded down; null with one observation."
+        ),
+    ]
     borrow_apy_bps: Annotated[BasisPoints, described("Median annual cost of borrowers, in basis points, rounded down.")]
     utilization_bps: Annotated[BasisPoints, described("Median utilization, in basis points, rounded down.")]
     tvl_usd_cents: Annotated[

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 LENGTHS = {"5m": 300, "1h": 3600, "1d": 86_400, "1w": 604_800}
@@ -42,6 +44,11 @@ class Observation:
         assert self.price is not None
         price, decimals = self.price
         return amount * price * 100 // int(10 ** (self.decimals + decimals))
+
+    @property
+    def supply_index(self) -> int:
+        """What a share is worth: it grows, and falls once in a while."""
+        return 10**12 + self.time % 100_003 * 1_234
 
     @property
     def place(self) -> Place:
@@ -85,6 +92,16 @@ def median_price(prices: Sequence[tuple[int, int]]) -> str | None:
     return f"{whole}.{fraction:0{decimals}d}" if decimals else str(whole)
 
 
+def realized(members: Sequence[Observation]) -> int | None:
+    """The yield a year, compounded daily, of a share from the first to the last ledger, in basis points."""
+    first, *_, last = sorted(members, key=lambda item: item.ledger) * 2
+    if first.time == last.time:
+        return None
+    daily = Fraction(last.supply_index - first.supply_index, first.supply_index) * 86_400 / (last.time - first.time)
+    daily = max(Fraction(floor(daily * 365 * 10**18), 365 * 10**18), Fraction(-1))
+    return floor((1 + daily) ** 365 * 10_000) - 10_000
+
+
 def iso(seconds: int) -> str:
     """A time as the API writes it."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
@@ -119,6 +136,7 @@ def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]
         "total_supplied": str(mean([item.total_supplied for item in members])),
         "total_borrowed": str(mean([item.total_borrowed for item in members])),
         "supply_apy_bps": median(item.supply_apy_bps for item in members),
+        "realized_supply_apy_bps": realized(members),
         "borrow_apy_bps": median(item.borrow_apy_bps for item in members),
         "utilization_bps": median(item.utilization_bps for item in members),
         "tvl_usd_cents": str(mean(values)) if values else None,

@@ -40,6 +40,7 @@ def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.
             "supply_apy_bps": item.supply_apy_bps,
             "borrow_apy_bps": item.borrow_apy_bps,
             "utilization_bps": item.utilization_bps,
+            "supply_index": item.supply_index,
             "tvl_usd_cents": item.tvl_usd_cents,
             "oracle_price": None if item.price is None else item.price[0],
             "oracle_decimals": None if item.price is None else item.price[1],

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
+from math import floor
+from pathlib import Path
 from random import Random
 
 import polars as pl
@@ -117,6 +121,30 @@ def test_many_pools_and_buckets(name: str) -> None:
         (market, pool, iso(start), str(supplied), bps, price)
         for market, pool, start, supplied, bps, price in made.select(columns).iter_rows()
     ]
+
+
+def test_yields_of_real_accruals(real_data: Path) -> None:
+    """What suppliers of a real market earned between two states that its contract wrote."""
+    path = real_data / "archive-testnet-blend.json"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    accruals = [item for item in json.loads(path.read_bytes())["transitions"] if item["interest_accrued"]]
+    found = []
+    for item in accruals:
+        states = [item["before"], item["after"]]
+        rows = [{"market": "C", "pool": "C", "supply_index": state["b_rate"], "index_decimals": 12} for state in states]
+        frames = [
+            pools_frame([row], number, state["last_time"])
+            for number, (row, state) in enumerate(zip(rows, states, strict=True), 1)
+        ]
+        [bps] = aggregate(observations_of(pl.concat(frames)), LONGEST)["realized_supply_apy_bps"]
+        earned = Fraction(states[1]["b_rate"], states[0]["b_rate"]) - 1
+        daily = earned * 86_400 / item["seconds"]
+        assert floor((1 + daily) ** 365 * 10_000) - 10_000 == bps
+        found.append(bps)
+
+    assert 3 == len(found)
+    assert all(bps > 0 for bps in found)
 
 
 def test_nothing_observed_makes_nothing() -> None:
