@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,17 +12,15 @@ import pyarrow.parquet as pq
 
 from exporter.check.summary import Whole
 from exporter.errors import CheckError
+from exporter.history.manifest import file_ledgers, folder_of
 from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus, timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
+from exporter.tree.families import HISTORY_MANIFEST_KEY, LATEST_PARQUET
 from exporter.tree.values import as_written
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 _LEDGER = "observed_ledger"
 _CLOSED = "ledger_close_time"
-_FOLDER = re.compile(
-    rf"{HISTORY_PREFIX}(?:date=([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})|month=([0-9]{{4}}-[0-9]{{2}}))/[^/]+\.parquet"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +110,11 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
 
 def _date_faults(file: HistoryFile, facts: ParquetFacts) -> Iterator[str]:
     """A file lies in the folder of the day, or of the month, in which all of its ledgers closed."""
-    match = _FOLDER.fullmatch(file.key)
-    if match is None:
+    if file_ledgers(file.key) is None:
         yield "is not under the key of a history file"
         return
     for closed in facts.closed:
-        if not closed.startswith(match[1] or match[2]):
+        if not closed.startswith(folder_of(file.key)):
             yield f"is of a ledger that closed at {closed}, which is another day or month than its folder's"
             return
 

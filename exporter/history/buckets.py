@@ -89,22 +89,15 @@ class Bucket:
 
     def start(self, time: int) -> int:
         """When the bucket that holds a time began. Unix seconds, as everywhere here."""
-        return self._floor(time, self.seconds)
-
-    def page_start(self, time: int) -> int:
-        """When the page that holds a time began."""
-        return self._floor(time, self.seconds * self.page_buckets)
+        return (time - self.origin) // self.seconds * self.seconds + self.origin
 
     def starts(self, time: pl.Expr) -> pl.Expr:
         """`start` for a column."""
         return (time - self.origin) // self.seconds * self.seconds + self.origin
 
     def page_starts(self, time: pl.Expr) -> pl.Expr:
-        """`page_start` for a column."""
+        """When the pages that hold times began."""
         span = self.seconds * self.page_buckets
-        return (time - self.origin) // span * span + self.origin
-
-    def _floor(self, time: int, span: int) -> int:
         return (time - self.origin) // span * span + self.origin
 
 

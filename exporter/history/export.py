@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from exporter.errors import ConfigError, SourceError
-from exporter.history.manifest import decode_history_manifest
+from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, column_names
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
@@ -39,8 +39,6 @@ _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
 
 MAX_MANIFEST_BYTES = 256 * 2**20
 
-_DAY = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/")
-_MONTH = re.compile(r"/month=(\d{4})-(\d{2})/")
 _LAST_LEDGER = 2**32 - 1
 
 
@@ -117,21 +115,10 @@ class Selection:
             return False
         if self.end.ledger is not None and file.first_ledger > self.end.ledger:
             return False
-        begins, ends = _span(file.key)
+        begins, ends = span_of(folder_of(file.key))
         if self.start.time is not None and ends <= self.start.time:
             return False
         return not (self.end.time is not None and begins >= self.end.time)
-
-
-def _span(key: str) -> tuple[datetime, datetime]:
-    """From when to before when the ledgers of a file closed, as its folder says."""
-    if day := _DAY.search(key):
-        begins = datetime.combine(date.fromisoformat(day[1]), datetime.min.time(), UTC)
-        return begins, begins + timedelta(days=1)
-    if month := _MONTH.search(key):
-        year, number = int(month[1]), int(month[2])
-        return datetime(year, number, 1, tzinfo=UTC), datetime(year + number // 12, number % 12 + 1, 1, tzinfo=UTC)
-    return datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ one a run; a manifest that is lost or damaged is never silently begun again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -43,6 +44,22 @@ def file_ledgers(key: str) -> tuple[int, int] | None:
         return None
     first = found[1]["ledger"]
     return int(first), int(found[1].get("last", first))
+
+
+def folder_of(key: str) -> str:
+    """The day (2026-11-21) or month (2026-11) of a file of the history, in which all of its ledgers closed."""
+    found = parse_key(key)
+    assert found is not None  # as any file of a manifest
+    return found[1].get("day") or found[1]["month"]
+
+
+def span_of(folder: str) -> tuple[datetime, datetime]:
+    """From when to before when a day or a month is, in UTC."""
+    if len(folder) == len("2026-11-21"):
+        begins = datetime.fromisoformat(f"{folder}T00:00:00+00:00")
+        return begins, begins + timedelta(days=1)
+    begins = datetime.fromisoformat(f"{folder}-01T00:00:00+00:00")
+    return begins, (begins + timedelta(days=31)).replace(day=1)
 
 
 def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManifest:

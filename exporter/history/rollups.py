@@ -28,11 +28,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.errors import StoreError
-from exporter.history.manifest import file_reference
+from exporter.history.manifest import file_reference, folder_of, span_of
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_SCHEMA, ORDER
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
-from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP, parse_key
+from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
 
 HOUR, DAY = 3_600, 86_400
 WINDOW = timedelta(days=90)
@@ -268,10 +268,10 @@ def _month(time: int) -> str:
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m}"
 
 
-def _span(month: str) -> tuple[int, int]:
-    """From when to when a month is, in unix seconds."""
-    first = datetime.fromisoformat(f"{month}-01T00:00:00+00:00")
-    return int(first.timestamp()), int((first + timedelta(days=31)).replace(day=1).timestamp())
+def _span(folder: str) -> tuple[int, int]:
+    """From when to before when a day or a month is, in unix seconds."""
+    begins, ends = span_of(folder)
+    return int(begins.timestamp()), int(ends.timestamp())
 
 
 def differ(one: bytes, other: bytes) -> bool:
@@ -378,7 +378,7 @@ class _Runs:
                     found.update(zip(times, part.column(columns[1]).to_pylist(), strict=True))
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
-            start, end = _folder_span(file.key)
+            start, end = _span(folder_of(file.key))
             if not found or not start <= min(found)[0] <= max(found)[0] < end:
                 raise UnreadableHistoryError(f"{file.key} has runs of another day or month than its folder names")
             self._times[file.key] = sorted(found)
@@ -418,7 +418,7 @@ class _Runs:
 
     def _begins(self, file: HistoryFile, limit: int) -> int:
         """When the first run of a file was; the beginning of its folder's time where that is on the same side."""
-        start, end = _folder_span(file.key)
+        start, end = _span(folder_of(file.key))
         if limit <= start or end <= limit:
             return start
         return self.times(file)[0][0]
@@ -450,13 +450,3 @@ def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
         ],
         schema=schema,
     )
-
-
-def _folder_span(key: str) -> tuple[int, int]:
-    """From when to when (unix seconds) the runs of a file's folder are: a day or a month."""
-    found = parse_key(key)
-    assert found is not None  # as any file of a manifest
-    if (day := found[1].get("day")) is not None:
-        start = _seconds(f"{day}T00:00:00Z")
-        return start, start + DAY
-    return _span(found[1]["month"])

@@ -69,59 +69,31 @@ class _Sum:
         return (*sums, *means, self.best_supply, self.best_borrow, *counts, self.first, self.last)
 
 
-class Totals:
-    """The totals of buckets of one length, summed up part by part."""
-
-    def __init__(self) -> None:
-        self._sums: dict[tuple[str, str, int], _Sum] = {}
-
-    def add(self, pools: pl.DataFrame) -> None:
-        """Add rows of `exporter.history.buckets.aggregate`."""
-        sums, columns = self._sums, pools.select(_COLUMNS)
-        for (
-            start,
-            market,
-            token,
-            protocol,
-            supply,
-            borrow,
-            supplied,
-            borrowed,
-            value,
-            active,
-            first,
-            last,
-        ) in columns.iter_rows():
-            priced = None not in (supplied, borrowed, value)
-            counts = priced and active and value >= LEAST_VALUE
-            for place in places_of(market, token, protocol):
-                own = sums.get((*place, start))
-                if own is None:
-                    own = sums[(*place, start)] = _Sum(first, last)
-                own.first, own.last = min(own.first, first), max(own.last, last)
-                own.markets.add(market)
-                own.pools += 1
-                if not priced:
-                    continue
-                own.priced += 1
-                own.supplied += supplied
-                own.borrowed += borrowed
-                own.value += value
-                own.earned += supply * supplied
-                own.paid += borrow * borrowed
-                if counts:
-                    own.best_supply = supply if own.best_supply is None else max(own.best_supply, supply)
-                if counts and borrowed < supplied:
-                    own.best_borrow = borrow if own.best_borrow is None else min(own.best_borrow, borrow)
-
-    def frame(self) -> pl.DataFrame:
-        """All of them: `TOTALS_FRAME`, sorted."""
-        rows = [(*place, *self._sums[place].row()) for place in sorted(self._sums)]
-        return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")
-
-
 def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
-    """The totals of all pools at once."""
-    totals = Totals()
-    totals.add(pools)
-    return totals.frame()
+    """The totals of rows of `exporter.history.buckets.aggregate`: `TOTALS_FRAME`, sorted."""
+    sums: dict[tuple[str, str, int], _Sum] = {}
+    for start, market, token, protocol, *numbers in pools.select(_COLUMNS).iter_rows():
+        supply, borrow, supplied, borrowed, value, active, first, last = numbers
+        priced = None not in (supplied, borrowed, value)
+        counts = priced and active and value >= LEAST_VALUE
+        for place in places_of(market, token, protocol):
+            own = sums.get((*place, start))
+            if own is None:
+                own = sums[(*place, start)] = _Sum(first, last)
+            own.first, own.last = min(own.first, first), max(own.last, last)
+            own.markets.add(market)
+            own.pools += 1
+            if not priced:
+                continue
+            own.priced += 1
+            own.supplied += supplied
+            own.borrowed += borrowed
+            own.value += value
+            own.earned += supply * supplied
+            own.paid += borrow * borrowed
+            if counts:
+                own.best_supply = supply if own.best_supply is None else max(own.best_supply, supply)
+            if counts and borrowed < supplied:
+                own.best_borrow = borrow if own.best_borrow is None else min(own.best_borrow, borrow)
+    rows = [(*place, *sums[place].row()) for place in sorted(sums)]
+    return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")

@@ -58,11 +58,10 @@ def test_starts_and_pages_of_any_time(bucket: object, time: int) -> None:
     frame = pl.DataFrame({"time": [time]}).select(
         one.starts(pl.col("time")).alias("start"), one.page_starts(pl.col("time")).alias("page")
     )
-    start, page = one.start(time), one.page_start(time)
+    ((start, page),) = frame.rows()
 
-    assert start_of(time, one.seconds) == start
-    assert [(start, page)] == frame.rows()
-    assert page == one.page_start(start) == one.start(page)
+    assert start_of(time, one.seconds) == start == one.start(time)
+    assert page == one.start(page)
     assert span_of(page, one.name) == span_of(start, one.name)
 
 

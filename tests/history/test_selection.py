@@ -85,7 +85,10 @@ def test_files_hold_every_row_that_is_selected(start: Moment, end: Moment, compa
             f"{time:%Y-%m}": [ledger for ledger, other in rows if f"{other:%Y-%m}" == f"{time:%Y-%m}"]
             for _, time in rows
         }
-        files = [file_of(f"month={month}/x.parquet", min(of), max(of)) for month, of in spans.items()]
+        files = [
+            file_of(f"month={month}/{min(of)}-{max(of)}-{16 * 'a'}.parquet", min(of), max(of))
+            for month, of in spans.items()
+        ]
     else:
         files = [file_of(f"date={time:%Y-%m-%d}/{ledger}.parquet", ledger, ledger) for ledger, time in rows]
 

@@ -33,9 +33,9 @@ class BucketList:
         levels = (self.digests[at] + self.digests[at + 1] for at in range(0, 2 * LEVELS, 2))
         return hashlib.sha256(b"".join(hashlib.sha256(level).digest() for level in levels)).digest()
 
-    def newest_first(self, levels: int = LEVELS) -> tuple[bytes, ...]:
-        """The digests of the buckets of the newest ``levels`` that are not empty."""
-        return tuple(digest for digest in self.digests[: 2 * levels] if digest != EMPTY_BUCKET)
+    def newest_first(self) -> tuple[bytes, ...]:
+        """The digests of the buckets that are not empty."""
+        return tuple(digest for digest in self.digests if digest != EMPTY_BUCKET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ last. docs/lake.md has the rules and where each was seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,8 +22,6 @@ from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, REST
 
 _TTL: Final = b"\0\0\0\x09"
 _STANDS: Final = (CREATED, UPDATED, RESTORED)
-
-Wanted = Callable[[Change], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,6 @@ class ReplayedState:
         entries: Mapping[bytes, RawEntry],
         ledger: int,
         *,
-        wanted: Wanted = lambda change: True,  # noqa: ARG005
         wrong: Mapping[bytes, WronglyArchived] | None = None,
     ) -> None:
         """Begin with the entries after a ledger.
@@ -56,12 +53,10 @@ class ReplayedState:
             entries: with the true last ledger of each entry's life, `ARCHIVED` for one that was evicted, None for one
                 whose life is not known and taken to go on.
             ledger: the ledger that they are of.
-            wanted: which changes of contract data and code are kept.
             wrong: the entries of CAP-76, by key.
         """
         self.ledger = ledger
         self.protocol = 0
-        self._wanted = wanted
         self._wrong = dict(wrong or {})
         self._data: dict[bytes, tuple[bytes, int]] = {}  # LedgerEntryData XDR, last change
         self._evicted: set[bytes] = set()
@@ -73,40 +68,36 @@ class ReplayedState:
             elif entry.live_until is not None:
                 self._lives[ttl_key(key)] = entry.live_until
 
-    def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> list[bytes]:
+    def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> None:
         """Take a ledger's changes in; those that nobody wants may be left out.
 
-        Gives the keys of contract data and code whose value they set or took away. Raises `LakeError` where the ledger
-        is not after the one that the state is of.
+        Raises `LakeError` where the ledger is not after the one that the state is of.
         """
         if ledger <= self.ledger:
             raise LakeError(f"ledger {ledger} cannot be replayed over ledger {self.ledger}")
         self.ledger = ledger
-        changed: dict[bytes, None] = {}
         for change in changes:
             if change.kind in (STATE, EVENT):
                 continue
             if change.key[:4] == _TTL:
                 self._apply_life(change)
-            elif self._wanted(change):
-                key = change.key
-                if change.kind in _STANDS:
-                    assert change.entry is not None  # these kinds have a value
-                    self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
-                    self._evicted.discard(key)
-                elif change.kind == REMOVED or is_temporary(key):
-                    self._data.pop(key, None)
-                    self._evicted.discard(key)
-                elif change.kind == EVICTED and key in self._data:
-                    self._evicted.add(key)
-                    wrong = self._wrong.get(key)
-                    if wrong is not None and wrong.evicted == self.ledger:
-                        self._data[key] = wrong.archived[4:-4], int.from_bytes(wrong.archived[:4], "big")
-                changed[change.key] = None
+                continue
+            key = change.key
+            if change.kind in _STANDS:
+                assert change.entry is not None  # these kinds have a value
+                self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
+                self._evicted.discard(key)
+            elif change.kind == REMOVED or is_temporary(key):
+                self._data.pop(key, None)
+                self._evicted.discard(key)
+            elif change.kind == EVICTED and key in self._data:
+                self._evicted.add(key)
+                wrong = self._wrong.get(key)
+                if wrong is not None and wrong.evicted == self.ledger:
+                    self._data[key] = wrong.archived[4:-4], int.from_bytes(wrong.archived[:4], "big")
         if self.protocol < 24 <= protocol:
             self._correct_archive()
         self.protocol = protocol
-        return list(changed)
 
     def _apply_life(self, change: Change) -> None:
         if change.entry is None:
