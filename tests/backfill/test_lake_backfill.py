@@ -38,9 +38,9 @@ from exporter.tree.families import JOURNAL_KEY
 from tests.backfill.histories import history_of, in_line
 from tests.backfill.recorded_lake import RecordedLake, make_lake
 
-LEDGERS, EVERY = 108, 3 * 3600
-BOUNDARIES = 6  # the ledgers 12, 30, 48, ... 102
-BEFORE_GAP = 4
+LEDGERS, EVERY = 72, 3 * 3600
+BOUNDARIES = 4  # the ledgers 12, 30, 48 and 66
+GAP, BEFORE_GAP = 46, 2
 MAINNET, TESTNET = (item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend")
 
 
@@ -82,8 +82,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
         tmp_path_factory.mktemp("recorded"),
         network,
         LEDGERS,
-        live_at=(48, 102),
-        events={20: liquidate, 30: lambda played: played.deploy("a pool"), 60: empty_reward_zone, 90: restore},
+        live_at=(48, 66),
+        events={20: liquidate, 24: lambda played: played.deploy("a pool"), 54: empty_reward_zone, 60: restore},
     )
 
 
@@ -258,11 +258,11 @@ def object_of(lake: RecordedLake, ledger: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
-    """A lake of another network that has the same ledgers."""
-    network = RecordedNetwork(close_seconds=600)
+def foreign(tmp_path_factory: pytest.TempPathFactory, lake: RecordedLake) -> RecordedLake:
+    """A lake of another network that has the ledger of the gap."""
+    network = RecordedNetwork(start_ledger=lake.first + GAP - 1)
     network.passphrase = "Another Network ; November 2026"
-    return make_lake(tmp_path_factory.mktemp("foreign"), network, LEDGERS)
+    return make_lake(tmp_path_factory.mktemp("foreign"), network, 1)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_faulty_objects_are_gaps(
     lake: RecordedLake, foreign: RecordedLake, tmp_path: Path, fault: str, reason: str
 ) -> None:
     """An object that is missing, damaged, or another's is a gap with its reason; the ledgers around it are read."""
-    at = lake.first + 80
+    at = lake.first + GAP
     raw = bytearray(decompress(object_of(lake, at)))
     raw[200] ^= 1
     newer = raw[:12] + struct.pack(">I", 3) + raw[16:]
@@ -303,7 +303,7 @@ def test_faulty_objects_are_gaps(
 @pytest.mark.slow
 def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """The job stops and names the ledger; with --on-gap skip it refuses every row behind; repaired, it gives all."""
-    at = lake.first + 80
+    at = lake.first + GAP
     broken, store, changes = damaged(lake, tmp_path, at, None), MemoryStore(), MemoryStore()
 
     with pytest.raises(LakeError, match=f"ledger {at}: .*has no object.*run the same command again"):
@@ -323,7 +323,7 @@ def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tm
 @pytest.mark.slow
 def test_a_checkpoint_behind_a_gap_begins_anew(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Where a later state can be had, only the rows between the gap and that state are refused."""
-    at = lake.first + 80
+    at = lake.first + GAP
     broken, store = damaged(lake, tmp_path, at, None), MemoryStore()
     plan = broken.plan(EVERY)
 
@@ -342,7 +342,7 @@ def test_a_checkpoint_behind_a_gap_begins_anew(lake: RecordedLake, whole: Memory
 
     result = broken.backfill(in_line, EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
 
-    assert [lake.first + 84] == list(result.refused)  # of 12, 30, ..., 84, 102: the gap is 80, the checkpoint 90
+    assert [lake.first + 48] == list(result.refused)  # the gap is 46, the checkpoint 56
     assert BOUNDARIES - 1 == result.added
     expected = history_of(whole)
     assert all(data == expected[key] for key, data in history_of(store).items())

@@ -204,8 +204,7 @@ def test_a_market_that_is_newer_than_the_run(tmp_path: Path) -> None:
         compared(tmp_path / "later", MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 3)
 
 
-@pytest.mark.parametrize("archived", [False, True])
-@pytest.mark.parametrize("market", [SLENDER, K2])
+@pytest.mark.parametrize(("market", "archived"), [(SLENDER, False), (K2, True)])
 def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, archived: bool) -> None:
     """A stranger's contract with the code of a market is read, or named as unread or absent: the run is complete."""
 
