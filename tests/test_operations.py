@@ -36,7 +36,7 @@ def test_each_home_has_at_most_eight_steps() -> None:
 
 def test_costs_are_those_of_the_formula() -> None:
     """The tables on the page are what `python -m tests.costs` prints; scripts/docs writes them."""
-    assert costs.written(TEXT) == TEXT
+    assert TEXT == costs.written(TEXT)
     assert costs.tables() in TEXT
 
 

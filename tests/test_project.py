@@ -93,6 +93,28 @@ def test_every_test_file_is_collected(project_root: Path) -> None:
     assert [] == missed
 
 
+def test_assertions_say_first_what_is_expected(project_root: Path) -> None:
+    """An assertion that something equals a literal has the literal first."""
+    backwards = [
+        f"{path.relative_to(project_root)}:{node.lineno}"
+        for path in sorted((project_root / "tests").rglob("*.py"))
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Eq)
+        if is_literal(node.test.comparators[0]) and not is_literal(node.test.left)
+    ]
+
+    assert [] == backwards
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Whether an expression is a constant, or holds constants alone."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
 def test_every_exit_code_is_documented(project_root: Path) -> None:
     """docs/failures.md says of each code that a command can end with what it means and what to do."""
     text = (project_root / "docs" / "failures.md").read_text(encoding="utf-8")

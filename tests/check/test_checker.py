@@ -340,7 +340,7 @@ class TestPriorities:
             check(files)
         shown = str(caught.value).splitlines()
         assert 22 == len(shown)
-        assert shown[-1] == f"  and {caught.value.total - 20} more"
+        assert f"  and {caught.value.total - 20} more" == shown[-1]
         assert [str(fault) for fault in caught.value.faults] == sorted(map(str, caught.value.faults))
 
     def test_long_texts_are_cut(self, files: Files) -> None:

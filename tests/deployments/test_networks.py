@@ -122,8 +122,8 @@ def test_where_the_protocols_own_apps_show_a_pool() -> None:
     """Links name the market in Blend's app, the hub in XOXNO's; a protocol or network without an app has none."""
     market, token = made_address("market"), made_address("token")
 
-    assert app_url("mainnet", "blend", market, token) == f"https://mainnet.blend.capital/dashboard/?poolId={market}"
-    assert app_url("mainnet", "xoxno", market, f"2-{token}") == "https://xoxno.com/defi/lending/hub/2"
-    assert app_url("mainnet", "alula", market, token) == "https://app.alula.finance/"
+    assert f"https://mainnet.blend.capital/dashboard/?poolId={market}" == app_url("mainnet", "blend", market, token)
+    assert "https://xoxno.com/defi/lending/hub/2" == app_url("mainnet", "xoxno", market, f"2-{token}")
+    assert "https://app.alula.finance/" == app_url("mainnet", "alula", market, token)
     assert app_url("mainnet", "k2", market, token) is None
     assert app_url("local", "blend", market, token) is None

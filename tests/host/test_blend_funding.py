@@ -156,7 +156,7 @@ def test_the_allotment_ends(world: World) -> None:
     key, data = made_ledger.entry(paid.backstop, symbol("BackfillEmis"), i128(ALLOTMENT - ONE))
     world.entries[key] = RawEntry(data, world.info.ledger, NEVER)
     world.machine.put({key: world.entries[key]})
-    assert paid.said().remaining == ONE
+    assert ONE == paid.said().remaining
     paid.do(paid.backstop, "distribute", after=DAY)
 
     assert paid.said() == Funding(EmissionSource.BACKFILL, False, 0)

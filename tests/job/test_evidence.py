@@ -41,7 +41,7 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
     code, facts = run(settings_for(), store, snapshot=path)
 
     assert (code, facts["run_id"]) == (0, run_id)
-    assert [info.key for info in store.list("v1/evidence/")] == [f"v1/evidence/{path.name}"]
+    assert [f"v1/evidence/{path.name}"] == [info.key for info in store.list("v1/evidence/")]
 
 
 def test_the_evidence_of_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedAr
     assert facts["unpriced"] == facts_by_file["unpriced"]
     assert pages[0] == pages[1]
     assert len(pages[0]) > 50
-    assert facts["certificate"]["ledger"] == CHECKPOINT
+    assert CHECKPOINT == facts["certificate"]["ledger"]
     assert facts["reading"]["signed"] == dict.fromkeys(ORGANISATIONS, 3)
     assert "2026-01-02" == facts["reading"]["trusted_since"]
     assert [] == list((folder / "kept").iterdir())

@@ -461,7 +461,7 @@ class TestMovingPrices:
 
         reading = asyncio.run(read_at_one_ledger(source, program, None, router))
 
-        assert moved == [reading.certificate.ledger]
+        assert [reading.certificate.ledger] == moved
         assert certified(network, true_quotes(network, moved[0])) == certified(network, reading.result)
         assert 0 == reading.certificate.uncertified_calls
 

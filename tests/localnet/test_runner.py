@@ -158,7 +158,7 @@ def test_serving_forever_tells_its_url_and_can_be_stopped(monkeypatch: pytest.Mo
 def test_urls_of_both_families() -> None:
     """A URL has the host in brackets where it is an IPv6 address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert runner.url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert f"http://127.0.0.1:{listener.getsockname()[1]}" == runner.url_of(listener)
     if socket.has_ipv6:
         with socket.socket(socket.AF_INET6) as unbound:
             assert runner.url_of(unbound).startswith("http://[::]:")

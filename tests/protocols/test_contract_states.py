@@ -365,7 +365,7 @@ def test_xoxno_operations(xoxno: list[State], every: int) -> None:
                 xoxno_withdrawal(probe, row, what)
             elif probe["op"] == "repay":
                 assert (True, True) == (row["can_repay"], spoke["can_repay"]), what
-                assert probe["one"] == SUCCESS, what
+                assert SUCCESS == probe["one"], what
             else:
                 xoxno_operation(probe, row, spoke, what)
 
@@ -403,7 +403,7 @@ def xoxno_withdrawal(probe: Probe, row: Row, what: str) -> None:
     """A withdrawal of ``k``, the less of what the account has and the cash, and of one unit more (``over``)."""
     amount, tried = row["available_to_withdraw"], int(probe["k"])
     assert row["can_withdraw"], what
-    assert probe["one"] == SUCCESS, what
+    assert SUCCESS == probe["one"], what
     if probe["at"] != SUCCESS:
         assert amount < tried, what
     elif probe["over"] in XOXNO_POOL:

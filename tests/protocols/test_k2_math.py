@@ -124,7 +124,9 @@ OPEN: Reserve = RESERVE | {
 
 def row_of(reserve: Reserve) -> dict[str, Any]:
     """What is published of one reserve, with who may do what."""
-    return published(math.project_pools, {**reserve, "supply_emissions": (), "borrow_emissions": ()}, NOW)
+    return published(
+        math.project_pools, {**reserve, "a_token": contract("A"), "supply_emissions": (), "borrow_emissions": ()}, NOW
+    )
 
 
 def test_terms() -> None:

@@ -149,7 +149,7 @@ TERMS = {
 
 def computed(reserve: Reserve) -> dict[str, Any]:
     """What is published of one reserve, with who may do what."""
-    return published(math.project_pools, reserve | {"decimals": 7}, NOW)
+    return published(math.project_pools, reserve | {"decimals": 7, "s_token": "C"}, NOW)
 
 
 @pytest.mark.parametrize(

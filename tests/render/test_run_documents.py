@@ -150,7 +150,7 @@ def test_tokens() -> None:
         "pools": [{"market": A, "pool": X}, {"market": B, "pool": X}],
         "issuer": None,
     } == documents[f"v1/tokens/{X}.json"]
-    assert documents[f"v1/tokens/{Y}.json"]["issuer"] == ISSUER
+    assert ISSUER == documents[f"v1/tokens/{Y}.json"]["issuer"]
     # The pool's own decimals replace those that the contract does not give.
     assert ("EURC", 7) == tuple(documents[f"v1/tokens/{Y}.json"][name] for name in ("symbol", "decimals"))
     assert f"v1/tokens/{contract(99)}.json" not in documents

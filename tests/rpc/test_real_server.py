@@ -51,7 +51,7 @@ def test_runs_while_ledgers_close(closing: str, tmp_path: Path) -> None:
         page = json.loads((tmp_path / "v1" / "assets" / "index.json").read_bytes())["data"]
 
         assert (0, [], []) == (code, facts["unread"], facts["unpriced"])
-        assert {pool["symbol"]: pool["oracle_price_usd"] for pool in page} == PRICES
+        assert PRICES == {pool["symbol"]: pool["oracle_price_usd"] for pool in page}
         ledgers += {pool["observed_ledger"] for pool in page}
     assert 3 == len(ledgers)
     assert ledgers == sorted(set(ledgers))

@@ -336,8 +336,8 @@ def test_names_find_a_pool_or_candidates() -> None:
     """A market's name and a token's symbol are enough where one pool fits; else the error names those that do."""
     pools = made_pools(("Fixed", "p", "USDC"), ("Fixed", "q", "native"), ("Other", "r", "USDC"), ("other", "s", "usdc"))
 
-    assert assistant_answers._one(pools, "fixed", "usdc")["pool"] == "p"
-    assert assistant_answers._one(pools, "Fixed", "XLM")["pool"] == "q"
+    assert "p" == assistant_answers._one(pools, "fixed", "usdc")["pool"]
+    assert "q" == assistant_answers._one(pools, "Fixed", "XLM")["pool"]
     with pytest.raises(ConfigError, match=r"2 pools fit.*market M2 \(Other\), pool r; market M3"):
         assistant_answers._one(pools, "other", "USDC")
     with pytest.raises(ConfigError, match="no such pool"):
@@ -348,7 +348,7 @@ def test_texts_of_the_chain_are_cut_and_harmless() -> None:
     """Control and bidirectional characters are gone, and nobody's name fills an answer."""
     row = assistant_answers._row({"market_name": "a\u202eb\n" + "x" * 500, "decimals": 7})
     assert row["market_name"].startswith("a\ufffdb x")
-    assert (len(row["market_name"]), row["decimals"]) == (200, 7)
+    assert (200, 7) == (len(row["market_name"]), row["decimals"])
 
 
 def test_a_tree_that_is_none(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_large_parts_are_sent_in_pieces() -> None:
     messages = sent(FileResponse(file, 3, len(content) - 5, 206, {"etag": '"a"'}))
 
     assert content[3:-2] == b"".join(message["body"] for message in messages[1:])
-    assert max(len(message["body"]) for message in messages[1:]) == CHUNK_BYTES
+    assert CHUNK_BYTES == max(len(message["body"]) for message in messages[1:])
     assert [True] * (len(messages) - 2) + [False] == [message["more_body"] for message in messages[1:]]
     assert (206, str(len(content) - 5).encode()) == (
         messages[0]["status"],

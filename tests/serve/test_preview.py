@@ -202,7 +202,7 @@ def test_run_server_says_its_address_and_ends_on_interrupt(root: Path, monkeypat
 
     class Interrupted:
         def run(self, sockets: list[socket.socket]) -> None:
-            assert addresses == [sockets[0].getsockname()]
+            assert [sockets[0].getsockname()] == addresses
             raise KeyboardInterrupt
 
     monkeypatch.setattr("exporter.serve.preview.make_server", lambda _: Interrupted())

@@ -90,7 +90,7 @@ class TestFields:
         fields = Fields.of(STRUCT, "Pool")
 
         assert "on" in fields
-        assert fields.get("on") == TRUE
+        assert TRUE == fields.get("on")
 
     def test_not_a_struct(self) -> None:
         """A value that is not a map is an error that names the struct."""

@@ -188,4 +188,4 @@ def test_large_caps_are_read_at_a_glance(units: int, decimals: int, shown: str) 
 def test_a_missing_price_is_explained_to_people() -> None:
     """What the exporter cannot read is its own limit, in plain words; the market's reasons stay."""
     assert "not from storage" not in text.no_price("decimals() failed: not from storage: 0123")
-    assert text.no_price("the price is 3 days old") == "the price is 3 days old"
+    assert "the price is 3 days old" == text.no_price("the price is 3 days old")

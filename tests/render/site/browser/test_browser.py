@@ -181,7 +181,7 @@ def test_tables_filter_by_name_and_address(browser: Browser, made_url: str) -> N
         field = page.locator(".tools input")
         field.fill("tok7 market")
         names = set(column(page, "table.list", 0))
-        assert page.evaluate("location.hash") == "#pools=tok7+market"
+        assert "#pools=tok7+market" == page.evaluate("location.hash")
         page.reload()
         assert names == set(column(page, "table.list", 0))
         tally = page.locator(".tools [role=status]").text_content()
