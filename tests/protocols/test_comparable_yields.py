@@ -26,8 +26,8 @@ def test_one_rate_is_one_yield_whatever_its_decimals() -> None:
     """5 % is 5.12 % compounded daily in every protocol; rows keep their order."""
     found = with_comparable_yields(pools((500, 1_000, 4, None), (5 * 10**25, 10**26, 27, None), (500_000, 0, 7, 0)))
 
-    assert found["comparable_supply_apy_bps"].to_list() == [512, 512, 512] == [daily("0.05")] * 3
-    assert found["comparable_borrow_apy_bps"].to_list() == [daily("0.1"), daily("0.1"), 0] == [1_051, 1_051, 0]
+    assert [512, 512, 512] == [daily("0.05")] * 3 == found["comparable_supply_apy_bps"].to_list()
+    assert [1_051, 1_051, 0] == [daily("0.1"), daily("0.1"), 0] == found["comparable_borrow_apy_bps"].to_list()
     assert [0, 1, 2] == found["position"].to_list()
 
 
