@@ -86,7 +86,7 @@ def test_files_hold_every_row_that_is_selected(start: Moment, end: Moment, compa
             for _, time in rows
         }
         files = [
-            file_of(f"month={month}/{min(of)}-{max(of)}-{16 * 'a'}.parquet", min(of), max(of))
+            file_of(f"month={month}/{min(of)}-{max(of)}-{12 * 'a'}.parquet", min(of), max(of))
             for month, of in spans.items()
         ]
     else:
