@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval_encode import VOID
 from exporter.protocols.alula import math
 from tests.protocols import alula_judge as judge
-from tests.protocols.alula_chain import CURVE, AlulaLedger, candidate, pool
+from tests.protocols.alula_chain import CURVE
 from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one
-from tests.protocols.made_ledger import NOW, Raw
+from tests.protocols.made_ledger import NOW
 
 Pool = dict[str, int]
 Asked = Callable[..., Any]
@@ -239,18 +237,3 @@ def test_accrual_equals_the_judge(pool: Pool, seconds: int, target: int, reactiv
 def test_pools_equal_the_judge(pools: list[Pool]) -> None:
     """Pools of every kind come out as the judge says, and exactly those it refuses are set aside."""
     agree(pools, math.POOL_COLUMNS, math.project, lambda pool, _: judge.project(pool), NOW)
-
-
-@pytest.mark.parametrize(
-    ("farm", "reason", "paid"),
-    [(VOID, "no_emissions", 0), ((scval.BYTES, b"x" * 32), "not_read", None), (None, "not_read", None)],
-)
-def test_farms(farm: Raw, reason: str, paid: int | None) -> None:
-    """A side without a farm is paid nothing; what a farm pays is not read, and not known where the field is missing."""
-    ledger = AlulaLedger()
-    ledger.add_market("A", ["USDC"])
-    ledger.replace(pool("A", "USDC", farm_supply=farm))
-    (row,) = ledger.compute([candidate("A")]).pools.iter_rows(named=True)
-
-    assert (reason, paid, paid) == tuple(row[f"supply_reward_{end}"] for end in ("reason", "apr_bps", "per_year"))
-    assert ("no_emissions", 0) == (row["borrow_reward_reason"], row["borrow_reward_apr_bps"])

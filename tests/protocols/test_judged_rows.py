@@ -60,7 +60,7 @@ def spoke_of(row: Row) -> Spoke:
 
 TERMS: dict[str, Callable[[Row], tuple[Callable[[Mapping[str, list[object]]], pl.DataFrame], Row]]] = {
     "peridot": lambda row: (peridot.project_pools, {"borrow_principal": None, "reward_token": "", **row["row"]}),
-    "slender": lambda row: (slender.project_pools, {"decimals": 7, **row["row"]}),
+    "slender": lambda row: (slender.project_pools, {"decimals": 7, "s_token": "", **row["row"]}),
     "xoxno": lambda row: (
         xoxno.project_pools,
         {"decimals": 7, "paused": False, "hub_active": True, "spokes": (spoke_of(row),), **row["row"]},

@@ -40,6 +40,11 @@ from tests.protocols.one_entry import OneChanged, Source
 Step = str | int | ScVal
 """A name of a field or key, the place in a vector, or a whole key."""
 
+Result = ScVal | str | None
+"""Of a call: a value, as a text an error, or what the entries say."""
+
+Answer = ScVal | str | Callable[[ContractCall], Result]
+
 
 @cache
 def _network() -> RecordedNetwork:
@@ -71,7 +76,7 @@ def contract(label: str) -> str:
 class LoggingSource(Source):
     """A source that notes its requests, and gives the answers that were set: a value, or as a text an error."""
 
-    def __init__(self, chain: OneChanged, answers: dict[tuple[str, str], ScVal | str]) -> None:
+    def __init__(self, chain: OneChanged, answers: dict[tuple[str, str], Answer]) -> None:
         super().__init__(chain)
         self.answers = answers
         self.waves: list[int] = []
@@ -84,6 +89,8 @@ class LoggingSource(Source):
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         self.calls.append(call)
         given = self.answers.get((call.contract, call.function))
+        if callable(given):
+            given = given(call)
         if given is None:
             return await super().simulate(call)
         result = None if isinstance(given, str) else encode_scval(given)
@@ -99,7 +106,7 @@ class World:
         self.time = self.chain.close_time(self.chain.latest)
         self.market = next(market for named, market in LISTED if named == protocol)
         self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
-        self.answers: dict[tuple[str, str], ScVal | str] = {}
+        self.answers: dict[tuple[str, str], Answer] = {}
         self.source = LoggingSource(self.chain, self.answers)
 
     def value(self, key: bytes) -> ScVal | None:
@@ -173,7 +180,7 @@ def archive(key: bytes) -> Change:
     return lambda world: world.archive(key)
 
 
-def answer(contract: str, function: str, value: ScVal | str) -> Change:
+def answer(contract: str, function: str, value: Answer) -> Change:
     """Let a function give a value, or fail with a text."""
     return lambda world: world.answers.update({(contract, function): value})
 

@@ -1,0 +1,422 @@
+"""Reading the recorded markets: what is asked for, what is said of a market that is otherwise, and what is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from exporter.ledger.codec.entries import instance_key, variant_key
+from exporter.ledger.codec.scval import BOOL, MAP, ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
+from exporter.protocols.alula import layout as alula
+from exporter.protocols.balances import balance_key
+from exporter.protocols.base import Candidate, Origin, with_contract
+from exporter.protocols.k2 import layout as k2
+from exporter.protocols.peridot.layout import BOOST_RULES, BoostRule
+from exporter.protocols.xoxno import layout as xoxno
+from tests.protocols.places import (
+    A_TOKEN,
+    ALULA,
+    K2,
+    LISTS,
+    MARKET,
+    POOL_CONTRACT,
+    RESERVE,
+    SLENDER,
+    SLENDER_DEBT,
+    STATE,
+    USDC,
+    VAULT,
+    XLM,
+    field,
+    vault,
+)
+from tests.protocols.world import Change, World, account, answer, contract, demanded, put, token
+
+WAVES = {
+    "alula": [2, 7],
+    "blend": [14, 53],
+    "k2": [3, 12, 18],
+    "peridot": [126, 28],
+    "slender": [1, 6],
+    "xoxno": [17, 11, 8],
+}
+"""How many keys each wave asks for, of everything that the protocol's recorded markets have."""
+
+
+@pytest.mark.parametrize("protocol", WAVES)
+def test_requests(protocol: str) -> None:
+    """Few waves, the busiest entries first, and each call once."""
+    world = World(protocol)
+    world.read()
+
+    assert WAVES[protocol] == world.source.waves
+    assert {1} == set(Counter(world.source.calls).values())
+
+
+def test_waves_of_k2_with_its_contracts_listed() -> None:
+    """Of what the reserves name only balances come late where the lists have their contracts."""
+    world = World("k2")
+    (deployment,) = world.deployments
+    for asset in (token(name) for name in ("USDC", "USDT0", "USST", "native")):
+        reserve = k2.reserve_key(world.market, asset)
+        for role, name in (("a_token", "a_token_address"), ("debt_token", "debt_token_address")):
+            deployment = with_contract(deployment, role, field(reserve, name))
+        rates = field(reserve, "interest_rate_strategy_address")
+        if rates not in deployment.addresses("interest_rate"):
+            deployment = with_contract(deployment, "interest_rate", rates)
+    world.deployments = [deployment]
+    world.read()
+
+    assert 2 == len(deployment.addresses("interest_rate"))
+    # RDATA, RDEBTCEIL, token, aToken and debt token of four, and the two rate contracts with four reserves each
+    assert [3, 4 * 5 + 2 * 5, 4] == world.source.waves
+
+
+M_PERIDOT, M_XOXNO, M_ALULA = (MARKET[name] for name in ("peridot", "xoxno", "alula"))
+UNSUPPORTED = put(variant_key(M_PERIDOT, "SupportedMarkets"), (BOOL, False), address(VAULT))
+
+
+def each(*changes: Change) -> Change:
+    """One change after the other."""
+    return lambda world: [change(world) for change in changes]
+
+
+NOTICES: list[tuple[str, Change, int, list[str]]] = [
+    ("alula", put(instance_key(M_ALULA), None, "DeployerHost"), 3, ["names no contract", "has no record of it"]),
+    ("alula", put(instance_key(M_ALULA), address(account("m")), "DeployerHost"), 3, ["names no contract"]),
+    ("alula", put(instance_key(M_ALULA), address(contract("m")), "DeployerHost"), 3, [f"names {contract('m')}"]),
+    ("alula", put(instance_key(XLM), None, "METADATA"), 3, ["does not give its symbol", "noted when it was made"]),
+    ("alula", put(ALULA, None, "config", "status"), 3, ["lacks flags in its entry"]),
+    ("k2", put(balance_key(XLM, field(K2, "a_token_address")), None), 4, ["cannot be determined"]),
+    ("peridot", put(variant_key(M_PERIDOT, "OracleMaxAgeMultiplier"), u64(9)), 4, ["of up to 9 times"]),
+    (
+        "peridot",
+        put(variant_key(M_PERIDOT, "OracleAssetSymbol", address(XLM)), u128(1)),
+        4,
+        ["its price is asked for by its address"],
+    ),
+    ("peridot", UNSUPPORTED, 4, [f"vault {VAULT} is known, but market {M_PERIDOT} does not list it (any more)"]),
+    ("peridot", each(UNSUPPORTED, put(instance_key(VAULT), None)), 3, ["does not list it, and it does not exist"]),
+    ("peridot", put(variant_key(M_PERIDOT, "SupportedMarkets"), None), 4, ["has no list of the vaults it supports"]),
+    ("peridot", put(balance_key(XLM, VAULT), None), 4, [f"what vault {VAULT} can pay out", "has no balance of"]),
+    ("slender", put(SLENDER, vec(symbol("RWA")), RESERVE, "reserve_type"), 2, ["is of type RWA, which lends nothing"]),
+    (
+        "xoxno",
+        put(instance_key(M_XOXNO), address(contract("p")), "Pool"),
+        0,
+        ["keeps its pools in contract", "announced but not deployed: 1-", "no pool of it was found"],
+    ),
+    (
+        "xoxno",
+        put(instance_key(M_XOXNO), address(contract("a")), "PriceAggregator"),
+        4,
+        [f"takes its prices from contract {contract('a')}, not from"],
+    ),
+    *(
+        ("xoxno", put(instance_key(M_XOXNO), named, "PriceAggregator"), 4, ["names no price aggregator"])
+        for named in (None, u32(1), VOID)
+    ),
+    ("xoxno", put(instance_key(M_XOXNO), None, "LastSpokeId"), 4, ["is not read: it does not say how many"]),
+    ("xoxno", put(instance_key(M_XOXNO), u32(4_000), "LastSpokeId"), 4, ["is not read: 4000 are many"]),
+    ("xoxno", put(xoxno.hub_key(M_XOXNO, 1), VOID), 4, ["whether hub 1 is active is not known"]),
+]
+
+
+@pytest.mark.parametrize(("protocol", "change", "pools", "told"), NOTICES)
+def test_notices(protocol: str, change: Change, pools: int, told: list[str]) -> None:
+    """What is not as the lists or the contracts usually have it is said, and costs no pool that can be read."""
+    world = World(protocol)
+    change(world)
+    tables = world.compute()
+
+    assert ([], pools) == (tables.unread, tables.pools.height)
+    assert [] == [part for part in told if not any(part in notice for notice in tables.notices)], tables.notices
+
+
+def test_records_of_alula() -> None:
+    """The manager's record makes a market verified, an archived record, too."""
+    world = World("alula")
+    manager = str(world.read().result.verified[world.market])
+    world.archive(alula.record_key(manager, world.market))
+    assert {world.market: manager} == world.read().result.verified
+
+    world.put(alula.record_key(manager, world.market), None)
+    assert {} == world.read().result.verified
+
+
+def test_pool_of_alula_with_another_address_than_its_token() -> None:
+    """Where pool and token differ both are kept, and token and price are the token's."""
+    world, pool = World("alula"), contract("P")
+    entry: Any = world.value(ALULA)
+    world.put(alula.pool_key(world.market, pool), entry)
+    world.put(alula.pool_key(world.market, pool), address(pool), "pool_address")
+    world.put(LISTS["alula"][0], vec(address(pool)))
+    tables = world.compute()
+
+    assert [(pool, XLM, "native", "valid")] == tables.pools.select(
+        "pool", "token_address", "symbol", "price_reason"
+    ).rows()
+
+
+def test_k2_without_what_it_need_not_have() -> None:
+    """A rate contract's defaults, a name, and reserves: a market is read without them."""
+    world = World("k2")
+    own = field(k2.reserve_key(world.market, USDC), "interest_rate_strategy_address")
+    world.deployments = [replace(item, contracts=()) for item in world.deployments]
+    named = [Candidate("k2", world.market)]
+    assert ["K2 Lend"] == world.compute(named).markets["name"].to_list()
+
+    world.put(variant_key(own, "APARAMS", address(USDC)), None)
+    world.put(instance_key(own), None)
+    assert f"the reserve's rate contract {own} is missing" in {item.detail for item in world.compute(named).unread}
+
+    world.put(LISTS["k2"][0], vec())
+    world.put(k2.router_keys(world.market)[2], u32(0))
+    tables = world.compute(named)
+    assert [(world.market, 0, None)] == tables.markets.select("market", "pool_count", "tvl_usd_cents").rows()
+    assert ([], []) == (tables.unread, tables.notices)
+
+
+class TestRewardsOfK2:
+    """What the reward contract pays that a reserve's tokens name."""
+
+    REWARDS = contract("rewards")
+    TOKEN = field(K2, "a_token_address")
+
+    def world(self, paid: str, *, is_active: bool = True) -> World:
+        """Suppliers of XLM are paid 10 of a token a second, without an end."""
+        world = World("k2")
+        world.put(A_TOKEN, address(self.REWARDS), vec(symbol("IncentivesContract")))
+        world.put(variant_key(self.REWARDS, "RTL", address(self.TOKEN)), vec(address(paid)))
+        fields = {"distribution_end": u64(0), "emission_per_second": u128(10), "is_active": (BOOL, is_active)}
+        value: ScVal = (MAP, tuple((symbol(name), item) for name, item in fields.items()))
+        world.put(self.key(paid), value)
+        return world
+
+    def key(self, paid: str) -> bytes:
+        """Of what is paid in a token."""
+        return variant_key(self.REWARDS, "ARC", address(self.TOKEN), address(paid), u32(0))
+
+    def reward(self, world: World) -> tuple[object, ...]:
+        """What suppliers are said to be paid."""
+        row = world.row("native")
+        return tuple(row[name] for name in ("reward_token", "supply_reward_per_second", "supply_reward_reason"))
+
+    def test_what_is_paid(self) -> None:
+        """Two requests more, and a price where the reward token is a reserve's; another has none here."""
+        world = self.world(USDC)
+        assert (USDC, 10, "valid") == self.reward(world)
+        assert [3, 12, 18, 1, 1] == world.source.waves
+        other = token("EURC")
+        assert (other, 10, "no_reward_price") == self.reward(self.world(other))
+
+    def test_switched_off_and_odd(self) -> None:
+        """What is switched off is none; an entry of another form is unread, and costs nothing else."""
+        assert (None, 0, "no_emissions") == self.reward(self.world(USDC, is_active=False))
+        for key in (self.key(USDC), variant_key(self.REWARDS, "RTL", address(self.TOKEN))):
+            world = self.world(USDC)
+            world.put(key, u32(7))
+            assert (None, None, "unread") == self.reward(world)
+
+
+class TestPeridot:
+    """A vault whose cash, and what counts of it, its entries show or do not."""
+
+    CASH = 441_983_118_535
+
+    def world(self, *changes: Change) -> World:
+        """A vault that lends 10^9 and was brought up to date now."""
+        world = World("peridot")
+        world.put(vault("TotalBorrowed"), u128(10**9))
+        world.put(vault("LastUpdateTime"), u64(world.time))
+        for change in changes:
+            change(world)
+        return world
+
+    def boosted(self, *changes: Change, code: bytes = bytes(32)) -> World:
+        """It has boosted cash, of which 5 × 10^9 were cached an hour ago; it could pay out 10^10 more than it has."""
+        world = self.world(
+            put(vault("BoostedVault"), address(contract("DeFindex"))),
+            put(vault("BoostedUnderlyingCached"), u128(5 * 10**9)),
+            answer(VAULT, "get_available_liquidity", u128(self.CASH + 10**10)),
+        )
+        world.put(vault("BoostedUnderlyingUpdatedAt"), u64(world.time - 3_600))
+        world.code(VAULT, code)
+        for change in changes:
+            change(world)
+        return world
+
+    def rate(self, world: World) -> tuple[int, int]:
+        """What is lent by the rate model, and what the vault's suppliers own."""
+        row = world.row("native")
+        return row["stored_utilization"], row["total_supplied"]
+
+    def of(self, cash: int) -> int:
+        """The utilization where the rate model is given this cash."""
+        return 10**15 // (cash + 10**9)
+
+    def test_a_gift_moves_the_rate(self) -> None:
+        """Tokens sent to a vault lower its rate, and belong to nobody."""
+        gift = put(balance_key(XLM, VAULT), i128(10**12), "amount")
+
+        assert (self.of(10**12), self.CASH + 10**9) == self.rate(self.world(gift))
+
+    def test_no_balance(self) -> None:
+        """A missing balance is 0 where the vault counts no cash as its own."""
+        world = self.world(put(vault("ManagedCash"), u128(0)), put(vault("TotalDeposited"), u128(10**9)))
+        world.put(balance_key(XLM, VAULT), None)
+
+        assert (10**6, 10**9) == self.rate(world)
+
+    def test_cash_that_only_the_vault_tells(self) -> None:
+        """A vault without ``ManagedCash``, or without the supply of receipts, is asked for it."""
+        told = answer(VAULT, "get_available_liquidity", u128(7))
+        assert 7 + 10**9 == self.rate(self.world(put(vault("ManagedCash"), None), told))[1]
+        world = self.world(answer(VAULT, "get_total_ptokens", u128(10**6)))
+        world.put(instance_key(VAULT), None, "TotalSupply")
+        assert (self.CASH + 10**9) * 10**12 == world.row("native")["supply_index"]
+
+    def test_nothing_available(self) -> None:
+        """With nothing to pay out, what suppliers own is asked for."""
+        world = self.boosted(
+            put(vault("ManagedCash"), u128(0)),
+            answer(VAULT, "get_available_liquidity", u128(0)),
+            answer(VAULT, "get_total_underlying", u128(10**9)),
+            code=bytes.fromhex(next(code for code, rule in BOOST_RULES.items() if rule == BoostRule.QUOTED)),
+        )
+        assert 10**9 == self.rate(world)[1]
+
+    @pytest.mark.parametrize("code", [*BOOST_RULES, None])
+    @pytest.mark.parametrize("late", [0, 1])
+    def test_what_counts_of_boosted_cash(self, code: str | None, late: int) -> None:
+        """A quote counts up to 5 percent above what was cached; code that caches takes that for an hour, no longer.
+
+        Which code it is its hash says, or an entry that only caching code writes, also archived.
+        """
+        implied = put(vault("TotalDeposited"), u128(self.CASH + 10**9))  # by its accounts nothing is boosted
+        world = self.boosted(implied, code=bytes(32) if code is None else bytes.fromhex(code))
+        world.put(vault("BoostedUnderlyingUpdatedAt"), u64(world.time - 3_600 - late))
+        if code is None:
+            world.put(vault("BoostedAssetCount"), u32(1))
+            world.archive(vault("BoostedAssetCount"))
+        quotes = code is not None and BOOST_RULES[code] == BoostRule.QUOTED
+        counted = 525 * 10**7 if quotes else (1 - late) * 5 * 10**9
+
+        assert (self.of(self.CASH + counted), self.CASH + 10**10 + 10**9) == self.rate(world)
+
+    def test_vault_without_a_model(self) -> None:
+        """It has the one rate that it keeps itself."""
+        world = self.world(put(vault("InterestModel"), None), put(vault("BorrowYearlyRateScaled"), u128(50_000)))
+        row = world.row("native")
+
+        assert (50_000, 50_000) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
+
+    def test_vaults_that_are_named(self) -> None:
+        """One that the operator named and that is not there is unread."""
+        world, gone = World("peridot"), contract("gone vault")
+        tables = world.compute([*world.candidates(), Candidate("peridot", world.market, Origin.CONFIGURATION, gone)])
+
+        assert [(gone, "absent")] == [(item.pool, item.reason) for item in tables.unread]
+
+
+class TestSlender:
+    """A dormant pool: archived, or with cash that is away while the pool is there."""
+
+    def test_archived(self) -> None:
+        """An archived pool of the list is absent, so that no run fails; one that the operator named is unread."""
+        world = World("slender")
+        world.archive(SLENDER)
+        tables = world.compute()
+        assert ([world.market], [], 0) == ([item.market for item in tables.absent], tables.unread, tables.pools.height)
+        assert tables.absent[0].reason.startswith("archived")
+
+        tables = world.compute([demanded("slender", world.market)])
+        assert [("archived", [])] == [(item.reason, tables.absent) for item in tables.unread]
+
+    def test_cash_that_is_missing(self) -> None:
+        """Where there are shares or debt it is out of reach; before anybody has supplied anything it is 0."""
+        shares, debt = (
+            vec(symbol("TokenSupply"), item) for item in (field(SLENDER, RESERVE, "reserve_type")[1], SLENDER_DEBT)
+        )
+        cash = variant_key(MARKET["slender"], "TokenBalance", address(XLM), field(SLENDER, RESERVE, "reserve_type")[1])
+        for gone in (shares, debt):
+            world = World("slender")
+            world.put(cash, None)
+            world.put(SLENDER, None, gone)
+            assert [("absent", True)] == [
+                (item.reason, "the reserve's cash" in item.detail) for item in world.compute().unread
+            ]
+        world.put(SLENDER, None, shares)
+        row = world.row("native")
+        assert (0, 0) == (row["total_supplied"], row["total_borrowed"])
+        world.put(cash, i128(-1))
+        assert ["TokenBalance is negative"] == [item.detail for item in world.compute().unread]
+
+    def test_settings_of_the_pool(self) -> None:
+        """The window of time is that of the pool's configuration; what old revisions kept is not what is there now."""
+        world = World("slender")
+        before = world.read().result.columns["cash"]
+        world.put(SLENDER, u64(7), "PoolConfig", "timestamp_window")
+        world.put(SLENDER, i128(7), vec(symbol("STokenUnderlyingBalance"), SLENDER_DEBT))
+        columns = world.read().result.columns
+
+        assert ({7}, before) == (set(columns["window"]), columns["cash"])
+
+
+class TestXoxno:
+    """Hub markets that only somebody names."""
+
+    def pool(self, world: World, hub: int, asset: str) -> str:
+        """Write a hub market as that of USDC in hub 1; gives its id."""
+        new = xoxno.HubAsset(hub, asset)
+        for key in (xoxno.state_key, xoxno.parameters_key):
+            world.put(key(POOL_CONTRACT, new), world.value(key(POOL_CONTRACT, xoxno.HubAsset(1, USDC))))
+        return new.pool
+
+    def test_a_token_in_two_hubs_is_two_pools(self) -> None:
+        """A pool that an event or an earlier run named is read next to those of the list, once, with its own state."""
+        world = World("xoxno")
+        named = Candidate("xoxno", world.market, Origin.EVENT, self.pool(world, 2, USDC))
+        world.put(xoxno.state_key(POOL_CONTRACT, xoxno.HubAsset(2, USDC)), i128(7), "cash")
+        tables = world.compute([*world.candidates(), named, replace(named, origin=Origin.REMEMBERED)])
+        rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
+
+        assert 5 == len(rows)
+        assert {USDC} == {rows[f"{hub}-{USDC}"]["token_address"] for hub in (1, 2)}
+        assert 7 == rows[f"2-{USDC}"]["available_to_withdraw"] < rows[f"1-{USDC}"]["available_to_withdraw"]
+        assert {1, 2} == {
+            item.value
+            for hub in (1, 2)
+            for item in tables.parameters[world.market, f"{hub}-{USDC}"]
+            if item.name == "hub_id"
+        }
+
+    @pytest.mark.parametrize(
+        ("origin", "pool", "reason"),
+        [
+            (Origin.REMEMBERED, f"3-{XLM}", "absent"),
+            (Origin.CONFIGURATION, f"3-{XLM}", "absent"),
+            (Origin.REMEMBERED, "USDC", "undecodable"),
+        ],
+    )
+    def test_found_once_and_gone(self, origin: Origin, pool: str, reason: str) -> None:
+        """A pool that was there once, or that the operator named, is never lost: it is unread."""
+        world = World("xoxno")
+        tables = world.compute([*world.candidates(), Candidate("xoxno", world.market, origin, pool)])
+
+        assert [(pool, reason)] == [(item.pool, item.reason) for item in tables.unread]
+        assert 4 == tables.pools.height
+
+    def test_listed_and_not_created(self) -> None:
+        """A pool that an event named and that has no entry is announced; one with half of its entries is unread."""
+        world = World("xoxno")
+        named = [*world.candidates(), Candidate("xoxno", world.market, Origin.EVENT, f"2-{XLM}")]
+        tables = world.compute(named)
+        assert ([], [True]) == (tables.unread, [f"not deployed: 2-{XLM}" in notice for notice in tables.notices])
+
+        world.put(xoxno.state_key(POOL_CONTRACT, xoxno.HubAsset(2, XLM)), world.value(STATE))
+        assert [("absent", f"2-{XLM}")] == [(item.reason, item.pool) for item in world.compute(named).unread]
