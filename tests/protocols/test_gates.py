@@ -109,7 +109,7 @@ class TestAlula:
         [(0, (0, None, 0, False)), (2**127 - 1, (2**53 - 1, 10**38 - 1, 500, True)), (-(2**127), (0, 0, 0, False))],
     )
     def test_limits_of_any_size(self, limit: int, expected: tuple[int | bool | None, ...]) -> None:
-        """A limit of 0 is none of supply; one that no contract would take is the nearest that can be published."""
+        """Without a limit any supply is taken; one that no contract would take is the nearest that can be published."""
         names = ("open_ltv_bps", "supply_limit", "utilization_ratio_limit_bps")
         row = self.row(*((i128(limit), "config", "health_config", name) for name in names))
         found = tuple(row[name] for name in ("collateral_factor_bps", "supply_cap", "available_to_borrow"))
@@ -245,7 +245,7 @@ class TestXoxno:
                 assert (False, True, status) == (row["can_supply"], row["can_withdraw"], row["pool_status"])
 
     def test_paused_controller(self) -> None:
-        """One can leave, and open nothing new; anything but a yes is no pause."""
+        """One can leave, and open nothing new; anything but a yes is not a pause."""
         for value, shut in (((BOOL, True), "supply borrow"), ((BOOL, False), ""), (u32(1), "")):
             world = World("xoxno")
             world.put(instance_key(world.market), value, vec(symbol("Paused")))

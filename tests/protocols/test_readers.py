@@ -1,4 +1,4 @@
-"""Reading the recorded markets: what is asked for, what is said of a market that is otherwise, and what is found."""
+"""Reading the recorded markets: what is asked for, what is said of a market that differs, and what is found."""
 
 from __future__ import annotations
 
@@ -126,15 +126,15 @@ NOTICES: list[tuple[str, Change, int, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "change", "pools", "told"), NOTICES)
-def test_notices(protocol: str, change: Change, pools: int, told: list[str]) -> None:
+@pytest.mark.parametrize(("protocol", "change", "pools", "parts"), NOTICES)
+def test_notices(protocol: str, change: Change, pools: int, parts: list[str]) -> None:
     """What is not as the lists or the contracts usually have it is said, and costs no pool that can be read."""
     world = World(protocol)
     change(world)
     tables = world.compute()
 
     assert ([], pools) == (tables.unread, tables.pools.height)
-    assert [] == [part for part in told if not any(part in notice for notice in tables.notices)], tables.notices
+    assert [] == [part for part in parts if not any(part in notice for notice in tables.notices)], tables.notices
 
 
 def test_records_of_alula() -> None:
@@ -272,10 +272,10 @@ class TestPeridot:
 
         assert (10**6, 10**9) == self.rate(world)
 
-    def test_cash_that_only_the_vault_tells(self) -> None:
+    def test_cash_that_only_the_vault_says(self) -> None:
         """A vault without ``ManagedCash``, or without the supply of receipts, is asked for it."""
-        told = answer(VAULT, "get_available_liquidity", u128(7))
-        assert 7 + 10**9 == self.rate(self.world(put(vault("ManagedCash"), None), told))[1]
+        said = answer(VAULT, "get_available_liquidity", u128(7))
+        assert 7 + 10**9 == self.rate(self.world(put(vault("ManagedCash"), None), said))[1]
         world = self.world(answer(VAULT, "get_total_ptokens", u128(10**6)))
         world.put(instance_key(VAULT), None, "TotalSupply")
         assert (self.CASH + 10**9) * 10**12 == world.row("native")["supply_index"]
