@@ -56,9 +56,9 @@ ensure_venv() {
     return 0
   fi
 
-  # The scripts inside an environment hold its path: one that was copied or moved here is made again.
+  # The scripts inside an environment hold its path: one that was copied or moved here is replaced.
   if [ -f "$venv/exporter-root" ] && [ "$(cat "$venv/exporter-root")" != "$root" ]; then
-    say "$venv was made for another folder; making it again"
+    say "$venv belongs to another folder; replacing it"
     rm -rf "$venv"
   fi
   if [ ! -e "$venv" ]; then

@@ -172,6 +172,12 @@ _SCHEMAS = "#/components/schemas/"
 _DESCRIPTION = (
     """Exact snapshots of every lending market on Soroban, at one ledger a run.
 
+Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for three:
+`/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is
+`/history/1d.json`, or another bucket's name. A host that only serves files, such as GitHub Pages, ignores query strings
+and answers errors in its own way: ask it for files, and follow cursors to `/v1/pages/{cursor}.json` or
+`/v1/pool-pages/{cursor}.json`.
+
 Token amounts, prices and money are decimal strings, because they exceed 2^53; basis points, decimals, ledgers and
 counts are integers. A number at its schema's maximum means that or more. Null is allowed only where the schema
 says so. Order everywhere is by market, then pool,
@@ -179,10 +185,6 @@ ascending bytes. Every document states the ledger that it was observed at.
 
 Within a major version (`/v1`) fields are only added: clients must ignore fields that they do not know. Renaming,
 removing, or changing the type or meaning of a field makes a new major version, next to which the old one stays.
-
-Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for three:
-`/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is
-`/history/1d.json`, or another bucket's name.
 
 Lists refuse with 400 the filters, orders and pages that they do not have: """
     + ", ".join(f"`{name}`" for name in UNSUPPORTED_FILTERS)
