@@ -25,10 +25,13 @@ ELSEWHERE = {
 }
 
 
+READ_BY_PEOPLE = {".py", ".md", ".j2", ".toml", ".yml", ".txt", ".html", ".js", ".css", ".mjs", ".ts", ".rs", ""}
+
+
 def text_files(root: Path) -> Iterator[tuple[Path, str]]:
     """The files of the repository that people read, with line breaks inside comments and paragraphs taken out."""
     for path in repository_files(root):
-        if path.suffix in {".py", ".md", ".j2", ".sh", ".toml", ".yml", ".txt", ".html", ".js", ".css", ".mjs", ".ts", ".rs", ""}:
+        if path.suffix in READ_BY_PEOPLE:
             yield path.relative_to(root), path.read_text(encoding="utf-8")
 
 
