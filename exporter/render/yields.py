@@ -2,7 +2,7 @@
 
 Field names, units and rules are theirs (docs/integrators.md): US dollars and percent as JSON numbers, pools without a
 price left out, the value of a pool without what is lent out of it. The numbers are printed from exact integers. A pool
-that its contract has closed to suppliers is left out of the pools.
+that its contract has closed to suppliers is left out of the pools, and so are all but the largest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ CHAIN = "Stellar"
 PROJECTS = {("blend", "v1"): "blend-pools", ("blend", "v2"): "blend-pools-v2", ("blend", "v2.1"): "blend-pools-v2"}
 """Their names of projects, by protocol and version; a protocol without one has its own name."""
 
-_Number = msgspec.Raw | None
+MOST_POOLS = 2_000
+"""The most pools in one file, those with the most supplied: their shape has no pages."""
 
 _COLUMNS = (
     "market",
@@ -68,7 +69,9 @@ def render_yields(rows: pl.DataFrame, native: str | None) -> Iterator[RenderedFi
     for name, (shown, shape) in offers.items():
         data = BytesIO()
         data.write(b'{"status":"success","data":[')
-        for number, row in enumerate(shown.select(_COLUMNS).iter_rows(named=True)):
+        worth = shown["supplied_usd_cents"].cast(pl.Int128)
+        largest = shown.filter(worth.rank("ordinal", descending=True) <= MOST_POOLS)  # equal ones in their order
+        for number, row in enumerate(largest.select(_COLUMNS).iter_rows(named=True)):
             data.write(b"," + encode(shape(row)) if number else encode(shape(row)))
         data.write(b"]}")
         yield RenderedFile(YIELDS.key(yields=name), data.getvalue(), FileKind.DOCUMENT)

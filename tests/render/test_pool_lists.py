@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pytest
 
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.render import pool_lists
+from exporter.render import pool_lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from tests.jobs import run, settings_for
@@ -187,6 +188,17 @@ def test_yields_keep_the_rules_of_its_adaptors(tree: Path) -> None:
         assert 0 <= item.get("ltv", 0) <= 1
         assert item["pool"] == item["pool"].lower()
         assert item["project"] in {"blend-pools", "blend-pools-v2", "alula", "k2", "peridot", "slender", "xoxno"}
+
+
+def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are more pools than a file may have, it has those with the most supplied, in the usual order."""
+    monkeypatch.setattr(yields, "MOST_POOLS", 3)
+    items = read(tree, "v1/yields/borrow.json")["data"]
+    largest = sorted(items, key=lambda item: -item["totalSupplyUsd"])[:3]
+    rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
+    _, debts = yields.render_yields(rows, None)
+
+    assert [item for item in items if item in largest] == json.loads(debts.data)["data"]
 
 
 def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Path) -> None:
