@@ -229,7 +229,8 @@ def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
 
 async def _check_ranges(source: HttpSource, whole: Whole, files: pl.DataFrame) -> None:
     """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
-    for key, size in files.filter(pl.col("key").str.starts_with(HISTORY_PREFIX)).select("key", "bytes").iter_rows():
+    tables = pl.col("key").str.starts_with(HISTORY_PREFIX) & pl.col("key").str.ends_with(".parquet")
+    for key, size in files.filter(tables).select("key", "bytes").iter_rows():
         answer = await source.ask(key, size, {"range": "bytes=0-3"})
         whole.summary.requests += 1
         offered = "bytes" in answer.headers.get("accept-ranges", "")

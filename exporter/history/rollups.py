@@ -2,7 +2,7 @@
 
     history/daily.parquet           all days since the beginning, every column
     history/hourly.parquet          the hours of the last 90 days, from the first day of a month on, some columns
-    history/months/2026-08.parquet  the hours of a month before these
+    history/hourly-2026-08.parquet  the hours of a month before these
 
 No two of the hourly files have an hour in common, so any of them can be read together. Times are UTC. Of a bucket the
 files have the rows of its last run, if any run had rows; a bucket is closed when the history has a run after it.

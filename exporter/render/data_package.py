@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from exporter.history.manifest import HistoryPart
 from exporter.tables import COLUMNS, Column
 from exporter.tree import documents
-from exporter.tree.families import LATEST_PARQUET
+from exporter.tree.families import HISTORY_NOTES, LATEST_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES
 from exporter.tree.read_back import file_of
@@ -27,8 +27,16 @@ def _type(column: Column) -> str:
     return "number" if column.nullable and column.type is ParquetType.INT64 else _TYPES[column.type]
 
 
+_NOTE = b"""\
+This folder has rows more than once, in files of a run, of a day and of an hour: who reads all of it counts them twice.
+
+Read one of history/daily.parquet and history/hourly*.parquet, or the files that v1/history.json names.
+This file is here so that pandas and Polars refuse the folder.
+"""
+
+
 def render_tables(part: HistoryPart, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
-    """Render the newest run's table under its lasting name, and the package.
+    """Render the newest run's table under its lasting name, the package, and notes on what not to read.
 
     Args:
         part: the Parquet file of the run.
@@ -37,6 +45,7 @@ def render_tables(part: HistoryPart, history: documents.HistoryManifest, close_t
     """
     yield RenderedFile(LATEST_PARQUET.template, part.file.data, FileKind.DOCUMENT)
     yield file_of(data_package(history, close_time))
+    yield from (RenderedFile(note.template, _NOTE, FileKind.DOCUMENT) for note in HISTORY_NOTES)
 
 
 def data_package(history: documents.HistoryManifest, close_time: int) -> documents.DataPackage:

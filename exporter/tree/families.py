@@ -448,8 +448,10 @@ DATA_PACKAGE = _document(
 )
 DAILY_ROLLUP = _document("history/daily.parquet", sweep=Sweep.NEVER)
 HOURLY_ROLLUP = _document("history/hourly.parquet", sweep=Sweep.NEVER)
-MONTH_ROLLUP = _document("history/months/{month}.parquet", sweep=Sweep.NEVER)
+MONTH_ROLLUP = _document("history/hourly-{month}.parquet", sweep=Sweep.NEVER)
 """The last run of each closed day and hour; the publisher writes them before the manifest."""
+HISTORY_NOTES = _document("history/README.txt"), _document("history/pools/README.txt")
+"""What makes readers refuse a whole folder, in which some rows are twice."""
 LIQUIDATIONS = _document("history/liquidations.parquet", sweep=Sweep.NEVER)
 """Auctions and bad debt in the ledgers that were replayed; a backfill writes it before the manifest."""
 RUN_PARQUET = Family(
@@ -622,6 +624,7 @@ FAMILIES = (
     DAILY_ROLLUP,
     HOURLY_ROLLUP,
     MONTH_ROLLUP,
+    *HISTORY_NOTES,
     LIQUIDATIONS,
     RUN_PARQUET,
     Family(

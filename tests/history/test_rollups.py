@@ -146,8 +146,8 @@ def test_ninety_days_of_hours() -> None:
     assert_right(store)
     begins = pl.read_parquet(io.BytesIO(files_of(store)[HOURLY]))["ledger_close_time"].min()
     assert datetime(2027, 3, 1, tzinfo=UTC) <= begins < datetime(2027, 3, 9, tzinfo=UTC)  # type: ignore[operator]
-    months = [f"history/months/{month}.parquet" for month in ("2026-11", "2026-12", "2027-01", "2027-02")]
-    assert [DAILY, HOURLY, *months] == sorted(files_of(store))
+    months = [f"history/hourly-{month}.parquet" for month in ("2026-11", "2026-12", "2027-01", "2027-02")]
+    assert [DAILY, *months, HOURLY] == sorted(files_of(store))
 
 
 def test_many_pools_have_one_month_of_hours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_many_pools_have_one_month_of_hours(monkeypatch: pytest.MonkeyPatch) -> 
         run(store, MONDAY + day * DAY)
 
     assert_right(store)
-    months = {"history/months/2026-11.parquet", "history/months/2026-12.parquet"}
+    months = {"history/hourly-2026-11.parquet", "history/hourly-2026-12.parquet"}
     assert months == files_of(store).keys() - {DAILY, HOURLY}
 
 
@@ -199,7 +199,7 @@ def half_a_history() -> MemoryStore:
     return MemoryStore(long_history())
 
 
-@pytest.mark.parametrize("key", [DAILY, HOURLY, "history/months/2026-11.parquet"])
+@pytest.mark.parametrize("key", [DAILY, HOURLY, "history/hourly-2026-11.parquet"])
 @pytest.mark.parametrize("damage", [None, "other", pytest.param("cut", marks=pytest.mark.slow)])
 def test_what_is_lost_is_made_again(key: str, damage: str | None) -> None:
     """A file that is missing or damaged is a fault for the check, and right again when its next bucket closes."""
