@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
 from operator import itemgetter
 
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_of
-from exporter.ledger.codec.fields import Fields, named
+from exporter.ledger.codec.fields import Fields, expect, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
@@ -76,6 +76,12 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
 def _parameter(name: str, value: int, decimals: int, no_limit: bool) -> Parameter:
     """One of these numbers, shared by the pools that have the same: most have been set to a few round ones."""
     return Parameter(name, value, decimals, no_limit=no_limit)
+
+
+def proposed(value: ScVal, role: str) -> Queued:
+    """Who has to accept to have a role, at whatever time. Raises `DecodeError`."""
+    who: str = expect(value, scval.ADDRESS, role)
+    return f"{role}: {who}", None
 
 
 def in_words(value: int, decimals: int) -> str:
@@ -224,17 +230,33 @@ class Collector:
             if kind == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, value))
 
-    def take_pending(
-        self, market: str, pool: str | None, kind: str, entry: Entry | None, decode: Callable[[Entry], Queued]
-    ) -> None:
-        """Note what an entry has queued, if it is there; one of another form is noted as such, and costs nothing else.
+    def take_admin(self, market: str, role: str, entry: Entry | None) -> None:
+        """Note who decides over a market, as an entry of its own says; one of another form is left out."""
+        with suppress(DecodeError):
+            if entry is not None and entry.value[0] == scval.ADDRESS:
+                self.reading.held.append(Held(market, "admin", role, entry.value[1]))
+
+    def take_proposed(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
+        """Note who has to accept to be an admin: ``roles`` are names of the instance's storage, and what people say."""
+        storage = {} if instance is None else named(instance_of(instance.contract_data()).storage)
+        for name, role in roles.items():
+            if name in storage:
+                self.take_pending(market, None, "admin", partial(proposed, storage[name], role))
+
+    def take_code(self, market: str, subject: str, instance: Entry | None) -> None:
+        """Note the code that a contract of a market runs; nothing where its instance does not say it."""
+        with suppress(DecodeError):
+            code = None if instance is None else instance_of(instance.contract_data()).wasm_hash
+            if code is not None:
+                self.reading.held.append(Held(market, "code", subject, code.hex()))
+
+    def take_pending(self, market: str, pool: str | None, kind: str, decode: Callable[[], Queued]) -> None:
+        """Note what an entry has queued; one of another form is noted as such, and costs nothing else.
 
         Whether it is archived makes no difference: it is restored when it is used.
         """
-        if entry is None:
-            return
         try:
-            value, time = decode(entry)
+            value, time = decode()
         except DecodeError as error:
             value, time = f"its entry cannot be read: {error}", None
         if time is not None and time > MAX_TIMESTAMP_SECONDS:

@@ -8,8 +8,10 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
+    PERSISTENT,
     TEMPORARY,
     ContractData,
     data_key,
@@ -19,19 +21,21 @@ from exporter.ledger.codec.entries import (
 )
 from exporter.ledger.codec.fields import named
 from exporter.ledger.codec.scval import ContractInstance, ScVal
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, u128, vec
 from exporter.localnet.oracle import ORACLE
-from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.protocols.alula.layout import pool_key
 from exporter.protocols.blend.layout import reserve_config_key
 from exporter.protocols.collector import in_words
+from exporter.protocols.k2.layout import decode_reserve, reserve_key
 from exporter.stores.memory import MemoryStore
-from exporter.tree.documents import ChangeList, MarketSummary, RunChange
-from exporter.tree.pools import AssetDetail, PendingChange
+from exporter.tree.documents import ChangeList, MarketSummary, RunChange, SystemStatus
+from exporter.tree.pools import AssetDetail
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only, pools_of, without_oracle
-from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed
+from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, entry_of
 
 Document = TypeVar("Document")
 
@@ -52,7 +56,7 @@ def instance_with(market: str, storage: Mapping[str, ScVal] = {}, code: bytes | 
         pairs = [
             (name, storage.get(next(iter(named([(name, value)])), ""), value)) for name, value in held.storage or ()
         ]
-        variants = held.storage is not None and held.storage[0][0][0] == scval.VEC
+        variants = bool(held.storage) and (held.storage or ())[0][0][0] == scval.VEC
         missing = storage.keys() - named(held.storage).keys()
         pairs += [(vec(symbol(name)) if variants else symbol(name), storage[name]) for name in sorted(missing)]
         changed = ContractInstance(held.executable, code or held.wasm_hash, None, tuple(pairs))
@@ -84,10 +88,15 @@ def changes_of(protocol: str, *scenarios: Scenario) -> list[RunChange]:
     return document(runs_of(protocol, *scenarios), "v1/changes.json", ChangeList).data
 
 
-def temporary(contract: str, key: ScVal, value: ScVal | None) -> Written:
-    """A temporary entry as it is written, or removed."""
-    data = None if value is None else encode_contract_data(ContractData(contract, key, TEMPORARY, value))
-    return {data_key(contract, key, TEMPORARY): data}
+def stored(contract: str, key: ScVal, value: ScVal | None, durability: int = PERSISTENT) -> Written:
+    """An entry as it is written, or removed."""
+    data = None if value is None else encode_contract_data(ContractData(contract, key, durability, value))
+    return {data_key(contract, key, durability): data}
+
+
+def writing(*entries: tuple[str, ScVal, ScVal], durability: int = PERSISTENT) -> Scenario:
+    """Entries of contracts, whatever there is."""
+    return lambda _: {key: data for entry in entries for key, data in stored(*entry, durability).items()}
 
 
 @pytest.mark.parametrize(
@@ -148,17 +157,13 @@ def queued_reserve(
         entry = network.look(reserve_config_key(BLEND_V2, POOL))
         config = changed(decode_contract_data(entry or b"").value, changes)
         queued = value or struct_map({"new_config": config, "unlock_time": u64(unlocks)})
-        return temporary(BLEND_V2, vec(symbol("ResInit"), address(POOL)), queued)
+        return stored(BLEND_V2, vec(symbol("ResInit"), address(POOL)), queued, TEMPORARY)
 
     return written
 
 
 def no_queued_reserve(_network: RecordedNetwork) -> Written:
-    return temporary(BLEND_V2, vec(symbol("ResInit"), address(POOL)), None)
-
-
-def proposed_admin(_network: RecordedNetwork) -> Written:
-    return temporary(BLEND_V2, symbol("PropAdmin"), address(SOMEBODY))
+    return stored(BLEND_V2, vec(symbol("ResInit"), address(POOL)), None, TEMPORARY)
 
 
 def test_a_queued_reserve_is_everywhere_until_it_is_gone() -> None:
@@ -200,33 +205,287 @@ def test_a_queued_reserve_is_everywhere_until_it_is_gone() -> None:
     assert gone.title.endswith(": other terms not queued any more")
 
 
-def test_a_proposed_admin_of_blend() -> None:
-    """Whoever has to accept to be a pool's admin is named for the market and each of its pools, without a time."""
-    store = runs_of("blend", proposed_admin)
-    detail = document(store, f"v1/assets/{BLEND_V2}/{POOL}.json", AssetDetail)
+def key(variant: str, *values: ScVal) -> ScVal:
+    return vec(symbol(variant), *values)
 
-    assert [PendingChange(None, "admin", SOMEBODY, None)] == detail.pending
-    page = store.get(f"pools/{BLEND_V2}/{POOL}.html")
-    assert page is not None
-    assert f"Another admin, no time is set</b>: {SOMEBODY}" in page.data.decode()
+
+def timed(contract: str, variant: str, value: ScVal, eta: str, *values: ScVal) -> Scenario:
+    """What Peridot has queued: a value, and its time in an entry of its own."""
+    return writing((contract, key(variant, *values), value), (contract, key(eta, *values), u64(UNLOCKS)))
+
+
+ALULA, K2, XOXNO, PERIDOT = (MARKET[protocol] for protocol in ("alula", "k2", "xoxno", "peridot"))
+ALULA_POOL = pools_of(RecordedNetwork(), ALULA)[0].token
+VAULT = next(item.addresses("vault")[0] for item in NETWORKS[NETWORK].deployments if item.protocol == "peridot")
+XOXNO_POOL = next(item.address("pool") or "" for item in NETWORKS[NETWORK].deployments if item.protocol == "xoxno")
+CODE = (scval.BYTES, UNKNOWN_CODE)
+LATER = "2026-11-30T00:53:20Z"
+WAITS = 86_400
+
+
+def recorded_manager() -> str:
+    """The manager that Alula's market names."""
+    data = decode_contract_data(RecordedNetwork().look(instance_key(ALULA)) or b"")
+    manager: str = named(data.value[1].storage)["DeployerHost"][1]
+    return manager
+
+
+def queued_pool(network: RecordedNetwork) -> Written:
+    """A pool of Alula with another ratio to open positions at, queued a day before `UNLOCKS`."""
+    pool = dict(decode_contract_data(network.look(pool_key(ALULA, ALULA_POOL)) or b"").value[1])
+    config = pool[symbol("config")]
+    health = changed(dict(config[1])[symbol("health_config")], {"open_ltv_bps": i128(1_234)})
+    values = {"new_config": changed(config, {"health_config": health}), "queued_in_timestamp": u64(UNLOCKS - WAITS)}
+    return {
+        **instance_with(ALULA, {"UpdateInQueuePeriod": u64(WAITS)})(network),
+        **stored(ALULA, key("QueuedPoolSet", address(ALULA_POOL)), struct_map(values)),
+    }
+
+
+QUEUED_LIMITS = struct_map(
+    {
+        "new_bad_debt_lock_d": u64(7),
+        "new_max_positions": u32(3),
+        "new_min_collateral_value_cents": i128(1_250),
+        "queued_in_timestamp": u64(UNLOCKS - WAITS),
+    }
+)
+QUEUED_CODE = struct_map({"queued_in_timestamp": u64(UNLOCKS - WAITS), "wasm_hash": CODE})
+MANAGER = recorded_manager()
+
+
+def recorded_a_token() -> str:
+    """The aToken of a reserve of K2."""
+    key = reserve_key(K2, pools_of(RecordedNetwork(), K2)[0].token)
+    return decode_reserve(entry_of((key, RecordedNetwork().look(key) or b""))).a_token
+
+
+A_TOKEN = recorded_a_token()
 
 
 @pytest.mark.parametrize(
-    ("scenario", "value"),
+    ("protocol", "pool", "scenario", "kind", "value", "from_when"),
     [
-        (queued_reserve((scval.U32, 7)), "its entry cannot be read: ResInit: expected map, found u32"),
-        (queued_reserve(struct_map({"unlock_time": u64(1)})), "its entry cannot be read: ResInit: field new_config"),
-        (queued_reserve(struct_map({"new_config": u32(1), "unlock_time": u64(1)})), "its entry cannot be read: "),
-        (queued_reserve(decimals=u32(2**32 - 1)), "its entry cannot be read: ResInit.new_config: field decimals is"),
-        (queued_reserve(unlocks=2**64 - 1), "the same as now; its time is after the year 9999"),
-        (queued_reserve(c_factor=(scval.SYMBOL, "much")), "its entry cannot be read: ResInit.new_config: field c_fact"),
+        (
+            "blend",
+            None,
+            writing((BLEND_V2, symbol("PropAdmin"), address(SOMEBODY)), durability=TEMPORARY),
+            "admin",
+            f"admin: {SOMEBODY}",
+            None,
+        ),
+        ("k2", None, instance_with(K2, {"PPADMIN": address(SOMEBODY)}), "admin", f"pool admin: {SOMEBODY}", None),
+        ("k2", None, instance_with(K2, {"PEADMIN": address(SOMEBODY)}), "admin", f"emergency admin: {SOMEBODY}", None),
+        (
+            "k2",
+            None,
+            instance_with(K2, {"PUPGADM": address(SOMEBODY)}),
+            "admin",
+            f"admin of upgrades: {SOMEBODY}",
+            None,
+        ),
+        (
+            "xoxno",
+            None,
+            writing((XOXNO, key("PendingOwner"), address(SOMEBODY)), durability=TEMPORARY),
+            "admin",
+            f"owner: {SOMEBODY}",
+            None,
+        ),
+        (
+            "xoxno",
+            None,
+            writing(
+                (XOXNO, key("PendingOwner"), struct_map({"address": address(SOMEBODY), "live_until_ledger": u32(1)})),
+                durability=TEMPORARY,
+            ),
+            "admin",
+            f"owner: {SOMEBODY}",
+            None,
+        ),
+        (
+            "alula",
+            None,
+            instance_with(ALULA, {"ProposedAdmin": address(SOMEBODY)}),
+            "admin",
+            f"admin: {SOMEBODY}",
+            None,
+        ),
+        (
+            "alula",
+            None,
+            instance_with(ALULA, {"MarketConfigUpdate": QUEUED_LIMITS, "UpdateInQueuePeriod": u64(WAITS)}),
+            "terms",
+            "-> 7, max_positions",
+            LATER,
+        ),
+        ("alula", ALULA_POOL, queued_pool, "terms", "-> 0.1234", LATER),
+        (
+            "alula",
+            None,
+            writing(
+                (MANAGER, key("DeployedMarket", address(ALULA)), u64(WAITS)),
+                (MANAGER, key("QueuedInMarketUpgrade", address(ALULA)), QUEUED_CODE),
+            ),
+            "code",
+            UNKNOWN_CODE.hex(),
+            LATER,
+        ),
+        (
+            "peridot",
+            None,
+            writing((PERIDOT, key("PendingAdmin"), address(SOMEBODY))),
+            "admin",
+            f"admin: {SOMEBODY}",
+            None,
+        ),
+        (
+            "peridot",
+            None,
+            timed(PERIDOT, "PendingUpgradeHash", CODE, "PendingUpgradeEta"),
+            "code",
+            UNKNOWN_CODE.hex(),
+            LATER,
+        ),
+        (
+            "peridot",
+            None,
+            timed(PERIDOT, "PendingOracle", address(MANAGER), "PendingOracleEta"),
+            "oracle",
+            MANAGER,
+            LATER,
+        ),
+        (
+            "peridot",
+            None,
+            timed(PERIDOT, "PendingCloseFactorScaled", u128(600_000), "PendingCloseFactorEta"),
+            "terms",
+            "close factor: 0.6",
+            LATER,
+        ),
+        (
+            "peridot",
+            None,
+            timed(PERIDOT, "PendingLiqIncentiveScaled", u128(1_100_000), "PendingLiqIncentiveEta"),
+            "terms",
+            "liquidation incentive: 1.1",
+            LATER,
+        ),
+        (
+            "peridot",
+            VAULT,
+            timed(PERIDOT, "PendingMarketCF", u128(500_000), "PendingMarketCFEta", address(VAULT)),
+            "terms",
+            "collateral factor: 0.5",
+            LATER,
+        ),
+        (
+            "peridot",
+            VAULT,
+            timed(VAULT, "PendingUpgradeHash", CODE, "PendingUpgradeEta"),
+            "code",
+            UNKNOWN_CODE.hex(),
+            LATER,
+        ),
+        (
+            "peridot",
+            VAULT,
+            writing((VAULT, key("PendingAdmin"), address(SOMEBODY))),
+            "admin",
+            f"admin: {SOMEBODY}",
+            None,
+        ),
     ],
-    ids=["another kind", "a field less", "no struct", "decimals", "a time that never is", "no number"],
 )
-def test_what_is_queued_in_another_form_costs_its_text_alone(scenario: Scenario, value: str) -> None:
-    """An entry that nobody understands is named as queued, without a time; the pool is read as ever."""
-    store = runs_of("blend", scenario)
-    [pending] = document(store, f"v1/assets/{BLEND_V2}/{POOL}.json", AssetDetail).pending
+def test_each_kind_of_what_is_queued(
+    protocol: str, pool: str | None, scenario: Scenario, kind: str, value: str, from_when: str | None
+) -> None:
+    """Each is in the document of its market with what will be and from when, is a change, and changes nothing yet."""
+    store = runs_of(protocol, scenario)
+    market = MARKET[protocol]
+    [pending] = document(store, f"v1/markets/{market}.json", MarketSummary).pending
+    changes = document(store, "v1/changes.json", ChangeList).data
+    [change] = [item for item in changes if item.kind == "pending"]
+
+    assert (pool, kind, from_when) == (pending.pool, pending.kind, pending.takes_effect)
+    assert value in pending.value
+    assert "cannot be read" not in pending.value
+    assert (market, pool, pending.value, from_when) == (change.market, change.pool, change.after, change.takes_effect)
+    assert [] == [
+        item for item in document(store, "v1/changes.json", ChangeList).data if item.kind in ("admin", "code")
+    ]
+
+
+def test_a_market_s_own_queue_is_on_the_pages_of_its_pools() -> None:
+    """Whoever has a position in a pool sees what is queued for all of the market."""
+    store = runs_of("k2", instance_with(K2, {"PPADMIN": address(SOMEBODY)}))
+    pool = pools_of(RecordedNetwork(), K2)[0].token
+    page = store.get(f"pools/{K2}/{pool}.html")
+
+    assert page is not None
+    assert f"Another admin, no time is set</b>: pool admin: {SOMEBODY}" in page.data.decode()
+
+
+NOT_READ = "its entry cannot be read: "
+
+
+@pytest.mark.parametrize(
+    ("protocol", "scenario", "value"),
+    [
+        ("blend", queued_reserve((scval.U32, 7)), f"{NOT_READ}ResInit: expected map, found u32"),
+        ("blend", queued_reserve(struct_map({"unlock_time": u64(1)})), f"{NOT_READ}ResInit: field new_config"),
+        ("blend", queued_reserve(struct_map({"new_config": u32(1), "unlock_time": u64(1)})), NOT_READ),
+        ("blend", queued_reserve(decimals=u32(2**32 - 1)), f"{NOT_READ}ResInit.new_config: field decimals is"),
+        ("blend", queued_reserve(unlocks=2**64 - 1), "the same as now; its time is after the year 9999"),
+        ("blend", queued_reserve(c_factor=(scval.SYMBOL, "much")), f"{NOT_READ}ResInit.new_config: field c_factor"),
+        ("k2", instance_with(K2, {"PPADMIN": u32(7)}), f"{NOT_READ}pool admin: expected address"),
+        (
+            "xoxno",
+            writing((XOXNO, key("PendingOwner"), u32(7)), durability=TEMPORARY),
+            f"{NOT_READ}owner: expected ",
+        ),
+        ("alula", instance_with(ALULA, {"MarketConfigUpdate": u32(7)}), NOT_READ),
+        ("alula", writing((ALULA, key("QueuedPoolSet", address(ALULA_POOL)), u32(7))), NOT_READ),
+        (
+            "alula",
+            writing((MANAGER, key("QueuedInMarketUpgrade", address(ALULA)), struct_map({"code": symbol("new")}))),
+            f"{NOT_READ}QueuedInMarketUpgrade: it has 0 hashes of code",
+        ),
+        (
+            "peridot",
+            writing((PERIDOT, key("PendingUpgradeHash"), (scval.BYTES, b"short"))),
+            f"{NOT_READ}PendingUpgradeHash: a hash has 32 bytes, not 5",
+        ),
+        ("peridot", writing((PERIDOT, key("PendingUpgradeHash"), CODE)), f"{UNKNOWN_CODE.hex()}; its time is missing"),
+        (
+            "peridot",
+            timed(PERIDOT, "PendingMarketCF", symbol("half"), "PendingMarketCFEta", address(VAULT)),
+            f"{NOT_READ}PendingMarketCF: expected u128",
+        ),
+    ],
+)
+def test_what_is_queued_in_another_form_costs_its_text_alone(protocol: str, scenario: Scenario, value: str) -> None:
+    """An entry that nobody understands is named as queued, without a time; everything is read as ever."""
+    store = runs_of(protocol, scenario)
+    [pending] = document(store, f"v1/markets/{MARKET[protocol]}.json", MarketSummary).pending
+    status = document(store, "v1/system/status.json", SystemStatus)
 
     assert pending.value.startswith(value)
     assert pending.takes_effect is None
+    assert [] == status.unread
+
+
+@pytest.mark.parametrize(
+    ("protocol", "subject", "contract"),
+    [
+        ("peridot", f"vault {VAULT}", VAULT),
+        ("k2", f"aToken {A_TOKEN}", A_TOKEN),
+        ("xoxno", f"pool contract {XOXNO_POOL}", XOXNO_POOL),
+    ],
+)
+def test_other_code_of_a_contract_with_the_tokens(protocol: str, subject: str, contract: str) -> None:
+    """Where another contract than the market has the tokens, its code is watched as well."""
+    found = [item for item in changes_of(protocol, instance_with(contract, code=UNKNOWN_CODE)) if item.kind == "code"]
+
+    assert [UNKNOWN_CODE.hex()] == [item.after for item in found]
+    assert found[0].title.endswith(f": the code of the {subject} changed")

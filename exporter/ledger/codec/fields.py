@@ -98,11 +98,15 @@ class Fields:
         """The value of a field of any kind, or None."""
         return self._values.get(name)
 
-    def _take(self, name: str, kind: int) -> Any:
+    def required(self, name: str) -> ScVal:
+        """The value of a field of any kind."""
         value = self._values.get(name)
         if value is None:
             raise DecodeError(f"{self._what}: field {name} is missing")
-        return expect(value, kind, f"{self._what}: field {name}")
+        return value
+
+    def _take(self, name: str, kind: int) -> Any:
+        return expect(self.required(name), kind, f"{self._what}: field {name}")
 
     def u32(self, name: str) -> int:
         result: int = self._take(name, scval.U32)

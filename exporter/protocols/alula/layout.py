@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -18,7 +19,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import by_key, config_hash_of, parameters_of
+from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
 from exporter.tree.values import RewardReason
 
 VERSION = "v1"
@@ -46,6 +47,15 @@ MAX_TOKEN_DECIMALS = 38
 
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
 """Instance keys that hold state, or what is only queued or proposed (docs/protocols/alula.md, "Keys")."""
+
+_QUEUE_SECONDS = "UpdateInQueuePeriod"
+_QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
+_MARKET_LIMITS = {
+    "bad_debt_lock_d": ("BadDebtLockDuration", 0),
+    "max_positions": ("MaxPositions", 0),
+    "min_collateral_value_cents": ("MinCollateralValueCents", 0),
+}
+"""What can be queued for a market, by its name there, with its key in the instance and its decimals."""
 
 _BPS = 10_000
 
@@ -89,6 +99,8 @@ class MarketInstance:
     status: str
     oracle: str
     manager: str | None
+    queue_seconds: int | None
+    """How long a change waits; None where the instance does not say it."""
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
@@ -137,6 +149,7 @@ def decode_instance(entry: Entry) -> MarketInstance:
         status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
         oracle=storage.address("Oracle"),
         manager=_manager(storage),
+        queue_seconds=next((item.value for item in parameters_of(storage, {_QUEUE_SECONDS: 0})), None),
         storage=instance.storage or (),
     )
 
@@ -154,6 +167,61 @@ def record_key(manager: str, market: str) -> bytes:
     return variant_key(manager, "DeployedMarket", address(market))
 
 
+def queued_pool_key(market: str, pool: str) -> bytes:
+    """The ledger key of what a pool's configuration is to become."""
+    return variant_key(market, "QueuedPoolSet", address(pool))
+
+
+def queued_upgrade_key(manager: str, market: str) -> bytes:
+    """The ledger key of what a market's code is to become, at its manager."""
+    return variant_key(manager, _QUEUED_UPGRADE, address(market))
+
+
+def decode_queued_pool(entry: Entry, pool: PoolEntry | None, wait: int | None) -> Queued:
+    """What is queued of a pool's configuration, and from when. Raises `DecodeError`."""
+    queued = Fields.of(entry.value, "QueuedPoolSet")
+    config = queued.struct("new_config")
+    numbers = _numbers_of(config, "QueuedPoolSet.new_config")
+    numbers["decimals"] = 0 if pool is None else pool.numbers["decimals"]
+    shown = differences(() if pool is None else pool.shown, _shown(config, numbers))
+    return shown, _from_when(queued, wait)
+
+
+def has_queued(instance: MarketInstance) -> bool:
+    """Whether something is queued of a market's own limits."""
+    return any(name[1] == _QUEUED_MARKET for name, _ in _unit_keys(instance.storage))
+
+
+def decode_queued_market(instance: MarketInstance) -> Queued:
+    """What is queued of a market's own limits, and from when. Raises `DecodeError`."""
+    now = Fields(_unit_keys(instance.storage), "market instance")
+    queued = now.struct(_QUEUED_MARKET)
+    before = [_renamed(now, key, name, decimals) for name, (key, decimals) in _MARKET_LIMITS.items()]
+    after = [_renamed(queued, f"new_{name}", name, decimals) for name, (_, decimals) in _MARKET_LIMITS.items()]
+    return differences(chain(*before), chain(*after)), _from_when(queued, instance.queue_seconds)
+
+
+def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
+    """The code that is queued for a market, and from when, by the wait in its manager's record of it.
+
+    No source shows the form of the entry: it is taken for a struct with one hash. Raises `DecodeError` for another.
+    """
+    pairs = expect(entry.value, scval.MAP, _QUEUED_UPGRADE) or ()
+    hashes = [value[1] for _, value in pairs if value[0] == scval.BYTES and len(value[1]) == 32]
+    if len(hashes) != 1:
+        raise DecodeError(f"{_QUEUED_UPGRADE}: it has {len(hashes)} hashes of code, not one")
+    wait = None if record is None or record.value[0] != scval.U64 else record.value[1]
+    return hashes[0].hex(), _from_when(Fields(pairs, _QUEUED_UPGRADE), wait)
+
+
+def _renamed(fields: Fields, key: str, name: str, decimals: int) -> list[Parameter]:
+    return [replace(item, name=name) for item in parameters_of(fields, {key: decimals})]
+
+
+def _from_when(queued: Fields, wait: int | None) -> int | None:
+    return None if wait is None else queued.u64("queued_in_timestamp") + wait
+
+
 def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:
     """A market's pools, in the order of their registration; a market that never had one has no entry."""
     return () if entry is None else contracts(entry.value, "AllPools", MAX_POOLS)
@@ -167,16 +235,7 @@ def decode_pool(entry: Entry) -> PoolEntry:
     """
     pool = Fields.of(entry.value, "Pool")
     config = pool.struct("config")
-    accrual, _ = _variant(config, "accrual_model", "Pool.config")
-    if accrual != "Compounded":
-        raise DecodeError(f"Pool.config: the accrual_model {accrual} is not known, only Compounded is")
-    model, payload = _variant(config, "interest_rate_model", "Pool.config")
-    if model != "Kinked":
-        raise DecodeError(f"Pool.config: the interest_rate_model {model} is not known, only Kinked is")
-    if len(payload) != 1:
-        raise DecodeError("Pool.config: the interest_rate_model Kinked has not one value")
-    curve = Fields.of(payload[0], "Pool.config.interest_rate_model.Kinked")
-    numbers = pool.numbers(STATE) | curve.numbers(CURVE) | config.struct("fee_config").numbers(FEES)
+    numbers = pool.numbers(STATE) | _numbers_of(config, "Pool.config")
     numbers["decimals"] = numbers.pop("token_decimals")
     return PoolEntry(
         pool_address=pool.address("pool_address"),
@@ -189,6 +248,20 @@ def decode_pool(entry: Entry) -> PoolEntry:
         shown=tuple(_shown(config, numbers)),
         farms=(_farm(pool, "farm_supply"), _farm(pool, "farm_debt")),
     )
+
+
+def _numbers_of(config: Fields, what: str) -> dict[str, int]:
+    """The numbers of a configuration that rates follow from."""
+    accrual, _ = _variant(config, "accrual_model", what)
+    if accrual != "Compounded":
+        raise DecodeError(f"{what}: the accrual_model {accrual} is not known, only Compounded is")
+    model, payload = _variant(config, "interest_rate_model", what)
+    if model != "Kinked":
+        raise DecodeError(f"{what}: the interest_rate_model {model} is not known, only Kinked is")
+    if len(payload) != 1:
+        raise DecodeError(f"{what}: the interest_rate_model Kinked has not one value")
+    curve = Fields.of(payload[0], f"{what}.interest_rate_model.Kinked")
+    return curve.numbers(CURVE) | config.struct("fee_config").numbers(FEES)
 
 
 def _farm(pool: Fields, name: str) -> RewardReason:

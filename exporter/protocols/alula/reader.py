@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import instance_key
@@ -57,6 +58,9 @@ class _Reader(Collector):
                 )
             self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, instance_entry, {"Admin": "admin"})
+            self.take_proposed(market, instance_entry, {"ProposedAdmin": "admin"})
+            if layout.has_queued(instance):
+                self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
             self.members[market] = members
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
@@ -91,10 +95,21 @@ class _Reader(Collector):
                 members=members,
             )
         )
+        if instance.manager is not None:
+            upgrade = entries[layout.queued_upgrade_key(instance.manager, market)]
+            record = entries[layout.record_key(instance.manager, market)]
+            if upgrade is not None:
+                self.take_pending(market, None, "code", partial(layout.decode_queued_upgrade, upgrade, record))
         for pool, entry in zip(members, pool_entries, strict=True):
             with self.noting(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
                 self.take_pool(market, pool, live(entry, "the pool's entry", missing))
+            queued = entries[layout.queued_pool_key(market, pool)]
+            if queued is not None:
+                now = self.pools.get((market, pool))
+                self.take_pending(
+                    market, pool, "terms", partial(layout.decode_queued_pool, queued, now, instance.queue_seconds)
+                )
 
     def take_pool(self, market: str, pool: str, entry: Entry) -> None:
         """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
@@ -165,7 +180,9 @@ async def read_markets(
     guessed = dict.fromkeys(instance_key(pool) for _, pool in members)
     managers = {market: instance.manager for market, instance in reader.instances.items() if instance.manager}
     records = [layout.record_key(manager, market) for market, manager in managers.items()]
-    entries = await view.read([*records, *pool_keys, *guessed])
+    queued = [layout.queued_upgrade_key(manager, market) for market, manager in managers.items()]
+    queued += [layout.queued_pool_key(*member) for member in members]
+    entries = await view.read([*records, *pool_keys, *queued, *guessed])
     for market in reader.instances:
         reader.verify(market, managers.get(market), entries)
         reader.take_pools(market, entries)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import TEMPORARY, coded_instance, data_key, instance_key, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts, expect
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
+from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of, proposed
 
 WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
@@ -217,7 +217,7 @@ def decode_queued_reserve(entry: Entry, now: Entry | None) -> Queued:
 
 def decode_proposed_admin(entry: Entry) -> Queued:
     """Who has to accept to be a pool's admin. Raises `DecodeError`."""
-    return expect(entry.value, scval.ADDRESS, "PropAdmin"), None
+    return proposed(entry.value, "admin")
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:

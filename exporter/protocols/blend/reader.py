@@ -157,10 +157,12 @@ class _Reader(Collector):
         )
         if instance.generation != "v1":
             proposed = entries[layout.proposed_admin_key(market)]
-            self.take_pending(market, None, "admin", proposed, layout.decode_proposed_admin)
+            if proposed is not None:
+                self.take_pending(market, None, "admin", partial(layout.decode_proposed_admin, proposed))
         for asset, entry in zip(assets, configs, strict=True):
             queued = entries[layout.queued_reserve_key(market, asset)]
-            self.take_pending(market, asset, "terms", queued, partial(layout.decode_queued_reserve, now=entry))
+            if queued is not None:
+                self.take_pending(market, asset, "terms", partial(layout.decode_queued_reserve, queued, entry))
             with self.noting(market, asset):
                 config = live(entry, "the reserve's ResConfig entry")
                 data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")

@@ -38,7 +38,7 @@ MIN_FIRST_SUPPLY = 1_000
 MAX_TOKEN_DECIMALS = 38
 """The contract divides by 10^decimals, which has to fit into 128 bits."""
 
-NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "REENTRY"})
+NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "PUPGADM", "REENTRY"})
 """Instance keys of the router that hold state, a cache, or what is only proposed."""
 
 DEFAULT_PRICE_AGE = 3_600

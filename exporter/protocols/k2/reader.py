@@ -28,6 +28,9 @@ A_TOKEN, DEBT_TOKEN, RATE_CONTRACT = "a_token", "debt_token", "interest_rate"
 ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin of upgrades"}
 """Who decides over a router, by the names in its instance (docs/protocols/k2.md, "Keys")."""
 
+PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "admin of upgrades"}
+"""Who is to have these roles and has not accepted yet."""
+
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
@@ -75,6 +78,7 @@ class _Reader(Collector):
             self.members[market] = layout.decode_reserve_list(listed, count)
             self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, instance_entry, ADMINS)
+            self.take_proposed(market, instance_entry, PROPOSED)
             self.routers[market] = router
 
     def take_reserve(self, market: str, asset: str, entries: Entries) -> None:
@@ -152,6 +156,8 @@ class _Reader(Collector):
         live(*rates)
         supply, debt = layout.decode_a_token(a_token), layout.decode_debt_token(debt_token)
         model = layout.decode_rate_model(own, shared)
+        self.take_code(market, f"aToken {reserve.a_token}", a_token)
+        self.take_code(market, f"debt token {reserve.debt_token}", debt_token)
         for state, what in ((supply, f"aToken {reserve.a_token}"), (debt, f"debt token {reserve.debt_token}")):
             if (state.router, state.asset) != (market, asset):
                 detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"

@@ -18,7 +18,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError
-from exporter.protocols.peridot import layout
+from exporter.protocols.peridot import layout, queued
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 
 NAME = "peridot"
@@ -119,6 +119,7 @@ class _Reader(Collector):
                     f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution, "
                     f"not {layout.USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
                 )
+            queued.take_controller(self, market, entries)
             known = {*self.listed.get(market, ()), *(controller.supported or ())}
             self.markets[market] = _Found(controller, tuple(sorted(known)))
 
@@ -140,6 +141,8 @@ class _Reader(Collector):
                 self.notice(
                     f"vault {vault} is known, but market {market} does not list it (any more); it was read anyway"
                 )
+            self.take_code(market, f"vault {vault}", entries[instance_key(vault)])
+            queued.take_vault(self, market, vault, entries)
             with self.noting(market, vault):
                 archived = layout.archived_entry(vault, layout.NUMBERED_ENTRIES, entries)
                 if archived is not None:
@@ -170,6 +173,8 @@ class _Reader(Collector):
             )
         )
         for vault, decoded in found.decoded.items():
+            if decoded.model is not None:
+                queued.take_model(self, market, vault, decoded.model, entries)
             with self.noting(market, vault):
                 token = self.reading.tokens[decoded.token]
                 balance = _contradicted(decoded, balances[decoded.token, vault])
@@ -362,6 +367,7 @@ def _vaults_keys(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
             *layout.vault_keys(vault),
             layout.collateral_factor_key(market, vault),
             *layout.speed_keys(market, vault),
+            *queued.vault_keys(market, vault),
         )
     ]
 
@@ -376,7 +382,7 @@ async def read_markets(
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     guessed = {(market, vault) for market in markets for vault in reader.listed.get(market, ())}
-    keys = [key for market in markets for key in layout.controller_keys(market)]
+    keys = [key for market in markets for key in (*layout.controller_keys(market), *queued.controller_keys(market))]
     entries = dict(await view.read([*keys, *_vaults_keys(guessed)]))
     for market in markets:
         reader.take_market(market, entries)
@@ -388,7 +394,9 @@ async def read_markets(
     pools = [(market, *item) for market, found in reader.markets.items() for item in found.decoded.items()]
     tokens = list(dict.fromkeys((*(vault.token for _, _, vault in pools), *_reward_tokens(reader, entries))))
     models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
-    keys = [key for model in models for key in layout.entry_keys(model, layout.MODEL_ENTRIES)]
+    keys = [
+        key for model in models for key in (*layout.entry_keys(model, layout.MODEL_ENTRIES), *queued.model_keys(model))
+    ]
     keys += [layout.oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
     keys += [balance_key(decoded.token, vault) for _, vault, decoded in pools]
     entries |= await view.read([*keys, *(instance_key(token) for token in tokens)])

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.entries import coded_instance, variant_key
+from exporter.ledger.codec.entries import TEMPORARY, coded_instance, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, struct_map, symbol, u32, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import config_hash_of, parameters_of
+from exporter.protocols.collector import Queued, config_hash_of, parameters_of, proposed
 
 VERSION = "v1"
 """The one form of entries that is known; the contracts themselves have no number of their version."""
@@ -215,6 +215,17 @@ def decode_controller(entry: Entry) -> Controller:
         last_spoke=last_spoke[1] if last_spoke[0] == scval.U32 else None,
         storage=tuple((name, storage[name]) for name in CONFIGURATION if name in storage),
     )
+
+
+def proposed_owner_key(controller: str) -> bytes:
+    """The ledger key of who is to own a controller; it is there until that is accepted, or for a bounded time."""
+    return variant_key(controller, "PendingOwner", durability=TEMPORARY)
+
+
+def decode_proposed_owner(entry: Entry) -> Queued:
+    """Who has to accept to own a controller: an address, or a struct with one. Raises `DecodeError`."""
+    value = entry.value
+    return proposed(value if value[0] == scval.ADDRESS else Fields.of(value, "owner").required("address"), "owner")
 
 
 def decode_parameters(entry: Entry) -> HubParameters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
@@ -170,6 +171,10 @@ class _Reader(Collector):
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a controller's hub markets; one that cannot be read does not cost the others."""
         known, controller = self.known[market], self.controllers[market]
+        self.take_code(market, f"pool contract {controller.pool}", entries[instance_key(controller.pool)])
+        proposed = entries[layout.proposed_owner_key(market)]
+        if proposed is not None:
+            self.take_pending(market, None, "admin", partial(layout.decode_proposed_owner, proposed))
         if controller.last_spoke != 0 and not self.spoke_numbers(market):
             count = "it does not say how many" if controller.last_spoke is None else f"{controller.last_spoke} are many"
             self.notice(f"market {market}: what its spokes allow is not read: {count}")
@@ -269,7 +274,12 @@ async def read_markets(
     where_they_are = [
         key
         for market, controller in reader.controllers.items()
-        for key in (*reader.keys(market, controller.pool, controller.aggregator), *reader.spoke_keys(market))
+        for key in (
+            *reader.keys(market, controller.pool, controller.aggregator),
+            *reader.spoke_keys(market),
+            instance_key(controller.pool),
+            layout.proposed_owner_key(market),
+        )
     ]
     entries |= await view.read(where_they_are)
     entries |= await view.read(
