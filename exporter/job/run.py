@@ -40,7 +40,7 @@ from exporter.errors import (
 )
 from exporter.history.buckets import observations_of
 from exporter.history.damage import find_damage
-from exporter.history.manifest import HistoryPart, read_history_manifest
+from exporter.history.manifest import HistoryPart, folder_of, read_history_manifest, span_of
 from exporter.history.parquet import render_history
 from exporter.history.periods import periods_of
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
@@ -738,7 +738,9 @@ def render(
     previous = read_changes(None if published is None else published.data)
     changes = change_list(tables, previous, network.passphrase, replaced_ledger)
     yield file_of(changes)
-    yield from render_feeds(changes, network.passphrase, documents.timestamp(tables.close_time))
+    first = min(history.files, key=lambda file: file.first_ledger)
+    began = int(span_of(folder_of(first.key))[0].timestamp())
+    yield from render_feeds(changes, network.passphrase, documents.timestamp(began))
     del changes  # it has an object for each pool
     yield render_metrics(tables)
     yield render_llms()

@@ -22,7 +22,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
     Args:
         changes: the run's.
         network: the network's passphrase, which is part of a feed's id.
-        updated: when the run's ledger closed; what a feed without entries says.
+        updated: when the history began; what a feed without entries says, so that it changes with the first.
     """
     names = {market.market: market.name or market.market for market in changes.markets}
     pools = {(pool.market, pool.pool) for pool in changes.pools}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from exporter.localnet.oracle import price_entries
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.stores.store import Store
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
+from tests.stores.bucket_simulator import BucketSimulator, Call
 
 
 def three_pools(out: Path, url: str, **flags: Any) -> Settings:
@@ -50,6 +53,12 @@ def walk(folder: Path, head: str) -> list[dict[str, Any]]:
     raise AssertionError("the walk does not end")
 
 
+def feeds_of(store: Store) -> dict[str, bytes]:
+    """The feeds that are published."""
+    keys = [info.key for info in store.list("") if info.key.endswith(".atom")]
+    return {key: stored.data for key in keys if (stored := store.get(key)) is not None}
+
+
 class TestEmbeddedNetwork:
     """Against the recorded network over HTTP."""
 
@@ -72,6 +81,27 @@ class TestEmbeddedNetwork:
             for market, pool, supplied in history.project("market, pool, total_supplied").fetchall()
         ]
         assert rows == sorted(rows, key=lambda row: (row["market"], row["pool"]))
+
+    def test_a_run_reads_each_document_once_and_leaves_feeds_without_changes_alone(self) -> None:
+        """Within its hold a quiet run asks for no document twice, and a feed has other bytes only with a change."""
+        network, bucket = RecordedNetwork(), BucketSimulator()
+        with running(create_app(network)) as url:
+            run(settings_for(None, url), bucket)
+            network.advance()
+            before = feeds_of(bucket)
+            bucket.calls.clear()
+            run(settings_for(None, url), bucket)
+        holds = [number for number, call in enumerate(bucket.calls) if call.operation == "exclusive"]
+        pointer = next(at for at, call in enumerate(bucket.calls) if call == Call("swap", "v1/system/status.json"))
+        read = Counter(call.key for call in bucket.calls[holds[0] : pointer] if call.operation == "get")
+        changes = json.loads(bucket.get("v1/changes.json").data)["data"]  # type: ignore[union-attr]
+        changed = {f"markets/{item['market']}.atom" for item in changes}
+        other = {key for key, data in feeds_of(bucket).items() if before[key] != data}
+
+        assert 1 == len(holds)
+        assert {} == {key: count for key, count in read.items() if count > 1}
+        assert changed >= other - {"feed.atom"}
+        assert len(before) > len(changed) + 1
 
     @pytest.mark.parametrize("dry_run", [False, True])
     def test_an_output_that_is_none_costs_no_reading(self, tmp_path: Path, dry_run: bool) -> None:

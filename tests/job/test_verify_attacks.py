@@ -197,6 +197,8 @@ def change_of(ledger: int, before: int, market: str) -> dict[str, object]:
         "title": "Invented: frozen",
         "before": "active",
         "after": "frozen",
+        "unit": None,
+        "takes_effect": None,
         "observed_ledger": ledger,
         "ledger_close_time": timestamp(TIME + ledger),
         "previous_ledger": before,
@@ -207,7 +209,7 @@ def forge_changes(forger: Forger, item: dict[str, Any]) -> None:
     """Put a change into the list, and render the feeds of it."""
     forger.edit_json("v1/changes.json", lambda document: document["data"].insert(0, item))
     changes = msgspec.json.decode((forger.out / "v1/changes.json").read_bytes(), type=ChangeList)
-    for feed in render_feeds(changes, PASSPHRASE, timestamp(TIME + CHECKPOINT)):
+    for feed in render_feeds(changes, PASSPHRASE, timestamp(TIME // 86_400 * 86_400)):
         forger.put(feed.key, feed.data)
 
 
