@@ -37,12 +37,12 @@ from tests.protocols.places import (
 from tests.protocols.world import Change, World, account, answer, contract, demanded, put, token
 
 WAVES = {
-    "alula": [2, 7],
+    "alula": [2, 11],
     "blend": [14, 53],
     "k2": [3, 12, 18],
-    "peridot": [126, 28],
+    "peridot": [160, 36],
     "slender": [1, 6],
-    "xoxno": [17, 11, 8],
+    "xoxno": [17, 13, 8],
 }
 """How many keys each wave asks for, of everything that the protocol's recorded markets have."""
 
