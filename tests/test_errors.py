@@ -7,7 +7,7 @@ import pytest
 from exporter.errors import lasting, pluralize
 
 
-def test_one_is_no_plural() -> None:
+def test_one_is_singular() -> None:
     """One thing is one thing, any other number is several, also none."""
     assert ["0 pools", "1 pool", "1,234 pools"] == [pluralize(number, "pool") for number in (0, 1, 1234)]
     assert ["1 entry", "2 entries"] == [pluralize(number, "entry", "entries") for number in (1, 2)]

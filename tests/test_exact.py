@@ -344,7 +344,7 @@ def test_annual_yield_is_the_floor_of_the_exact_rational(rates: list[int | None]
 
 
 @given(st.lists(st.integers(1, 40_000), min_size=1, max_size=5), st.sampled_from([52, 365]))
-def test_annual_yield_beside_whole_basis_points(yields: list[int], periods: int) -> None:
+def test_annual_yield_next_to_whole_basis_points(yields: list[int], periods: int) -> None:
     """Rates whose yield is within a hair of a whole basis point, where a float would err, are floored right."""
     rates = []
     for target in yields:  # the smallest rate that reaches the yield, by bisection, and the one before it

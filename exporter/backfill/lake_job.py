@@ -26,7 +26,7 @@ import msgspec
 
 from exporter.backfill.executors import Started, run_all
 from exporter.backfill.liquidations import rows_in
-from exporter.backfill.merge import finish_history, ledgers_of, merge_patiently
+from exporter.backfill.merge import finish_history, ledgers_of, merge_with_retries
 from exporter.backfill.segments import (
     DONE,
     FAILED,
@@ -146,7 +146,7 @@ class LakeJob:
         self.plan = plan
         self.result = LakeResult()
         self._store, self._changes, self._start, self._at_once = store, changes, start, at_once
-        self._tell = on_progress
+        self._report = on_progress
         self._network = network_of(plan.settings.passphrase)
         self._watches: list[Watched] = []
         self._tried: set[tuple[str, str]] = set()
@@ -278,7 +278,7 @@ class LakeJob:
             done += work.last - work.first + 1
             result.touched += extracted.facts.touched
             result.bytes += extracted.facts.bytes
-            self._tell("ledgers", done, total)
+            self._report("ledgers", done, total)
         self._check_links(watched)
 
     def _facts(self, watched: Watched, first: int, last: int) -> change_files.RangeFacts | None:
@@ -343,7 +343,7 @@ class LakeJob:
             missing |= outcome.unwatched
             self._take_in(segment, outcome)
             done += len(segment.boundaries)
-            self._tell("boundaries", done, total)
+            self._report("boundaries", done, total)
         return missing
 
     def _epochs(self) -> Iterator[tuple[StartState, int]]:
@@ -458,7 +458,7 @@ class LakeJob:
             result.empty += each.state != DONE
             if each.part is not None:
                 parts[ledger] = each.part
-        merged = merge_patiently(self._store, [parts[ledger] for ledger in sorted(parts)], self._network.passphrase)
+        merged = merge_with_retries(self._store, [parts[ledger] for ledger in sorted(parts)], self._network.passphrase)
         result.added += len(merged.added)
         result.rows += merged.rows
         result.refused |= merged.refused

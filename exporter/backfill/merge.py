@@ -146,9 +146,9 @@ def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequ
     return msgspec.structs.replace(manifest, files=files)
 
 
-def merge_patiently(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
+def merge_with_retries(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
     """Merge as soon as no publisher is at work; see `merge_into_history`."""
-    return _patiently(lambda: merge_into_history(store, parts, network))
+    return _with_retries(lambda: merge_into_history(store, parts, network))
 
 
 def finish_history(
@@ -172,10 +172,10 @@ def finish_history(
                 changed = with_liquidations(store, changed, rows, spans)
                 replace_history(store, changed, (), now(), most_reads=None)
 
-    _patiently(finish)
+    _with_retries(finish)
 
 
-def _patiently(work: Callable[[], Result]) -> Result:
+def _with_retries(work: Callable[[], Result]) -> Result:
     deadline, pause = monotonic() + WAIT_SECONDS, 0.5
     while True:
         try:

@@ -184,7 +184,7 @@ class EventNames:
             try:
                 event = decode_event(change.entry, item.ledger)
                 for name, each in self._filters:
-                    if event.contract in each.contracts and event.begins_with(each.topics):
+                    if event.contract in each.contracts and event.starts_with(each.topics):
                         self.found.update(dict.fromkeys(PROTOCOLS[name].candidates_in(event)))
             except DecodeError:
                 continue  # as a run does: events are hints

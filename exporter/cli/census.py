@@ -32,7 +32,7 @@ from exporter.console import Console
     help="63, 127, …  [default: the newest that can be proven]",
 )
 @click.option("--trust", type=FILE, help="The organisations to trust.  [default: the known ones]")
-@click.option("--kept", metavar="DIR", help="Where buckets are kept.  [default: ./archive-buckets]")
+@click.option("--bucket-cache", metavar="DIR", help="Keeps the archive's buckets.  [default: ./archive-buckets]")
 @click.option("--out", help="Compare with the run there, and add to its tree.  [default: print]")
 @log_format_option
 def census(
@@ -41,7 +41,7 @@ def census(
     archives: tuple[str, ...],
     checkpoint: int | None,
     trust: Path | None,
-    kept: str | None,
+    bucket_cache: str | None,
     out: str | None,
     log_format: str,
 ) -> None:
@@ -54,11 +54,11 @@ def census(
     with ending(console):
         settings = configuration_of(config, network).settings
         from exporter.job.census import census as take
-        from exporter.job.from_archive import KEPT_BUCKETS, FromArchive
+        from exporter.job.from_archive import BUCKET_CACHE, FromArchive
         from exporter.stores import open_store
         from exporter.tree.documents import encode
 
-        given = FromArchive(archives, checkpoint, trust, Path(kept or KEPT_BUCKETS))
+        given = FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
         found = take(settings, given, None if out is None else open_store(out), console)
         if out is None:
             click.echo(encode(found).decode())

@@ -27,7 +27,7 @@ _FIRST_TIME = 1_790_000_000
 @click.command()
 @click.option("--out", default="./public", show_default=True, help="The output: a folder or s3://BUCKET/PREFIX.")
 @pools_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets otherwise.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
 @click.option("--days", type=click.IntRange(0, 365), default=40, show_default=True, help="Days of history.")
 @click.option("--report", help="The run report.  [default: run-report.json]")
 @log_format_option

@@ -12,7 +12,7 @@ from exporter.console import Console
 
 @click.command()
 @pools_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets otherwise.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
 @click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger.")
 @click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file.")
 @click.option("--host", default="127.0.0.1", show_default=True)

@@ -31,7 +31,7 @@ from exporter.errors import ConfigError
     help="With --archive: 63, 127, …  [default: the newest that can be proven]",
 )
 @click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")
-@click.option("--kept", metavar="DIR", help="With --archive: where buckets are kept.  [default: ./archive-buckets]")
+@click.option("--bucket-cache", metavar="DIR", help="With --archive: keeps its buckets.  [default: ./archive-buckets]")
 @click.option("--report", help="The run report.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
 @click.option(
@@ -51,7 +51,7 @@ def run(
     archives: tuple[str, ...],
     checkpoint: int | None,
     trust: Path | None,
-    kept: str | None,
+    bucket_cache: str | None,
     report: str | None,
     dry_run: bool,
     replace_ledger: int | None,
@@ -69,12 +69,12 @@ def run(
         settings = configuration_of(config, network, rpc_urls, out, report).settings
         if archives and (snapshot is not None or rpc_urls):
             raise ConfigError("--archive, --snapshot and --rpc-url each say what to read; give one of them")
-        if not archives and (checkpoint, trust, kept) != (None, None, None):
-            raise ConfigError("--checkpoint, --trust and --kept are for --archive, which is not given")
+        if not archives and (checkpoint, trust, bucket_cache) != (None, None, None):
+            raise ConfigError("--checkpoint, --trust and --bucket-cache are for --archive, which is not given")
         import exporter
-        from exporter.job.from_archive import KEPT_BUCKETS, FromArchive
+        from exporter.job.from_archive import BUCKET_CACHE, FromArchive
 
-        archive = FromArchive(archives, checkpoint, trust, Path(kept or KEPT_BUCKETS)) if archives else None
+        archive = FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE)) if archives else None
         result = exporter.run(
             settings,
             snapshot=snapshot,

@@ -156,7 +156,7 @@ class _Follower:
             self._wrong.append(f"{page.undecodable} events of ledgers up to {page.latest} cannot be decoded")
         for event in page.events:
             asked = [
-                name for name, contract, topics in streams if contract == event.contract and event.begins_with(topics)
+                name for name, contract, topics in streams if contract == event.contract and event.starts_with(topics)
             ]
             self._foreign += not asked
             for name in dict.fromkeys(asked):

@@ -24,20 +24,20 @@ from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.protocols import storage_answers
 
-KEPT_BUCKETS = "./archive-buckets"
+BUCKET_CACHE = "./archive-buckets"
 
 
 @dataclass(frozen=True, slots=True)
 class FromArchive:
     """Which archives to read, each tried in turn, and whom to trust (None: those that are known for the network).
 
-    ``kept`` is the folder for the buckets that are fetched.
+    ``bucket_cache`` is the folder for the buckets that are fetched.
     """
 
     uris: tuple[str, ...]
     checkpoint: int | None = None
     trust: Path | None = None
-    kept: Path = Path(KEPT_BUCKETS)
+    bucket_cache: Path = Path(BUCKET_CACHE)
     live: ClassVar[bool] = False
 
     def check(self, settings: Settings) -> None:
@@ -108,7 +108,7 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
     """
     trust = trust_of(settings.passphrase, given.trust)
     deadline = Deadline(settings.network.read_deadline_seconds, "network.read_deadline_seconds")
-    archives = Archives.open(given.uris, given.kept, deadline)
+    archives = Archives.open(given.uris, given.bucket_cache, deadline)
     ledger = given.checkpoint
     if ledger is not None and ledger != checkpoint_of(ledger):
         raise ConfigError(
@@ -123,10 +123,10 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
         )
     header = checkpoint.header
     unlisted = unlisted_validators(archives, header.ledger, trust)
-    index = StateIndex(archives, checkpoint, given.kept)
+    index = StateIndex(archives, checkpoint, given.bucket_cache)
     try:
         lists = (checkpoint.state.live, checkpoint.state.hot)
-        forget_other_buckets(given.kept, (digest for each in lists if each for digest in each.digests))
+        forget_other_buckets(given.bucket_cache, (digest for each in lists if each for digest in each.digests))
         snapshot = LedgerSnapshot(
             header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
         )

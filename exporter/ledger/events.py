@@ -37,7 +37,7 @@ class ContractEvent:
     topics: tuple[ScVal, ...]
     value: ScVal
 
-    def begins_with(self, topics: Sequence[str]) -> bool:
+    def starts_with(self, topics: Sequence[str]) -> bool:
         """Whether its first topics are these symbols."""
         return self.topics[: len(topics)] == tuple((scval.SYMBOL, topic) for topic in topics)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     TEMPORARY,
@@ -25,7 +25,7 @@ from exporter.ledger.codec.scval import WASM, ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, i128, string, symbol, u32, u64, vec
 from exporter.localnet.recording import Recording
 
-ORACLE: Final = made_address("recorded network oracle")
+ORACLE: Final = derived_address("recorded network oracle")
 CODE: Final = bytes.fromhex("df88820e231ad8f3027871e5dd3cf45491d7b7735e785731466bfc2946008608")
 DECIMALS: Final = 14
 RESOLUTION: Final = 300  # seconds

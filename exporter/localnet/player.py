@@ -15,7 +15,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_temporary
@@ -91,7 +91,7 @@ class RecordedNetwork(LocalNetwork):
         known = [item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"]
         originals = {market: item.address("factory") for item in known for market in item.markets}
         self.copies = {
-            made_address(f"recorded network copy {number} {market}"): factory or ""
+            derived_address(f"recorded network copy {number} {market}"): factory or ""
             for number in range(1, copies)
             for market, factory in originals.items()
         }
@@ -139,7 +139,7 @@ class RecordedNetwork(LocalNetwork):
         Not ``through_factory``: of this one the factory knows and publishes nothing.
         """
         (known,) = (item for item in NETWORKS[NETWORK].deployments if (item.protocol, item.label) == ("blend", label))
-        new, factory = made_address(f"recorded network {name}"), known.address("factory") or ""
+        new, factory = derived_address(f"recorded network {name}"), known.address("factory") or ""
         state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
         copy = {key: entry.data for key, entry in _copies(state, [(known.markets[0], new)]).items()}
         if not through_factory:

@@ -418,7 +418,7 @@ class Spool:
         return self._count
 
     def add(self, file: RenderedFile) -> None:
-        names = "\n".join((file.key, *file.stands_for)).encode()
+        names = "\n".join((file.key, *file.replaces)).encode()
         with _reported():
             self._file.write(_LENGTHS.pack(len(names), len(file.data)) + names)
             self._file.write(file.data)  # by itself, so that a large document is not copied

@@ -20,9 +20,9 @@ from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
     Problem,
     invalid_parameter,
+    mutually_exclusive,
     not_a_parameter,
     not_found,
-    not_together,
     nothing_published,
     problem,
     unknown_bucket_page,
@@ -138,7 +138,7 @@ PROBLEMS: Mapping[str, Problem] = {
         f"not_a_parameter_of_{name}": not_a_parameter("sort", f"/v1/{name}", LISTS[name])
         for name in ("assets", "changes", "markets", "pools", "protocols", "tokens", "yields/pools", "yields/borrow")
     },
-    "not_together": not_together(),
+    "mutually_exclusive": mutually_exclusive(),
     "invalid_bucket": invalid_parameter("bucket", "2h", f"one of {', '.join(BUCKET_NAMES)}"),
     "invalid_day_bucket": invalid_parameter("bucket", "1h", DEFAULT_BUCKET),
     "unknown_cursor": unknown_cursor(),

@@ -245,7 +245,7 @@ POOL_LISTS = (
             "somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each alone, "
             "answer with the files of one market or token, or an empty page.",
             ("protocol", "status", "cursor"),
-            ("invalid_parameter", "not_a_parameter_of_pools", "not_together", "unknown_cursor"),
+            ("invalid_parameter", "not_a_parameter_of_pools", "mutually_exclusive", "unknown_cursor"),
         ),
     ),
     _document("v1/pools/open/index.json", documents.PoolsPage, "/v1/pools?status=open", says=OPEN),

@@ -60,7 +60,7 @@ def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
     return problem(400, f"{name} is not a parameter of {path}: {others}.")
 
 
-def not_together() -> Problem:
+def mutually_exclusive() -> Problem:
     """400: filters that no file answers together."""
     return problem(400, "On /v1/pools, market and token exclude each other; /v1/assets takes both together.")
 

@@ -20,9 +20,9 @@ from exporter.tree.headers import content_type
 from exporter.tree.problems import (
     Problem,
     invalid_parameter,
+    mutually_exclusive,
     not_a_parameter,
     not_found,
-    not_together,
     unknown_bucket_page,
     unknown_cursor,
     unknown_market,
@@ -205,7 +205,7 @@ def _route_pools(query: str) -> Served | Problem:
     if market is None and token is None:
         return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
     if [market, token, protocol, status].count(None) < 3:
-        return not_together()
+        return mutually_exclusive()
     # What matches nothing has the same empty page as the assets.
     return Served((families.pools_of_key(market, token), families.EMPTY_PAGE_KEY), not_found())
 

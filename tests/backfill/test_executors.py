@@ -82,7 +82,7 @@ class TestRunAll:
         assert 100 == done
 
 
-def killed_while_it_told(path_and_marker: tuple[str, str]) -> str:
+def killed_while_it_reported(path_and_marker: tuple[str, str]) -> str:
     """Work that kills its own process the first time, in the middle of a result: the pool waits for the rest of it."""
     path, marker = path_and_marker
     if not Path(marker).exists():
@@ -101,7 +101,9 @@ def test_a_worker_that_is_killed_while_it_tells(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(executors, "SILENT_SECONDS", 0.5)
     work = [(str(number), str(tmp_path / "marker")) for number in range(4)]
 
-    assert sorted(work) == sorted(piece for piece, _ in run_all(partial(processes, 2), killed_while_it_told, work, 4))
+    assert sorted(work) == sorted(
+        piece for piece, _ in run_all(partial(processes, 2), killed_while_it_reported, work, 4)
+    )
 
 
 def test_processes_or_a_cluster() -> None:

@@ -321,7 +321,7 @@ def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tm
 
 
 @pytest.mark.slow
-def test_a_checkpoint_behind_a_gap_begins_anew(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_a_checkpoint_behind_a_gap_begins_again(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """Where a later state can be had, only the rows between the gap and that state are refused."""
     at = lake.first + GAP
     broken, store = damaged(lake, tmp_path, at, None), MemoryStore()

@@ -22,8 +22,8 @@ from exporter.past.lake.boundaries import LakeLedgers
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
 from tests.backfill.histories import in_line, rows_of
-from tests.past.archive.made_archive import PASSPHRASE, live, time_to_live
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.past.archive.simulated_archive import PASSPHRASE, live, time_to_live
 from tests.past.archive.test_checkpoint import ONE
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"

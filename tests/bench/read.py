@@ -11,7 +11,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval_encode import i128, symbol
@@ -52,7 +52,7 @@ def made_entry() -> ContractData:
     """A map of maps of i128."""
     record = (scval.MAP, tuple((symbol(f"field_{field:02}"), i128(10**18 + field)) for field in range(12)))
     return ContractData(
-        made_address("bench"),
+        derived_address("bench"),
         symbol("Records"),
         PERSISTENT,
         (scval.MAP, tuple((symbol(f"record_{number}"), record) for number in range(6))),

@@ -84,7 +84,7 @@ class TestGoodTree:
         assert not sample.complete
         assert "a sample" in sample.lines()[0]
 
-    def test_files_of_earlier_runs_may_stand(self, files: Files) -> None:
+    def test_files_of_earlier_runs_may_remain(self, files: Files) -> None:
         """A page and a document that the manifest does not list are none of the run's."""
         page = encoded({"data": [], "next_cursor": None})
         files[f"v1/pages/{page_token(page)}.json"] = page

@@ -97,7 +97,7 @@ def test_how_long_a_run_is_fresh(tmp_path: Path, bounds: Bounds, seconds: int) -
     assert "stale" in too_late[2]
 
 
-def test_a_stale_run_is_still_told(tmp_path: Path) -> None:
+def test_a_stale_run_is_still_reported(tmp_path: Path) -> None:
     """As JSON, the answer has every fact next to the verdict, and the reasons."""
     code, said, _ = tell(write(tmp_path, pointer()), timedelta(hours=3), log_format="json")
     answer = json.loads(said)

@@ -117,7 +117,7 @@ def test_what_is_refused(
     assert not report.exists() or code == json.loads(report.read_text())["exit_code"]
 
 
-def test_secret_in_a_url_is_never_told(tmp_path: Path) -> None:
+def test_secret_in_a_url_is_never_printed(tmp_path: Path) -> None:
     """An endpoint that cannot be reached is named by its host; its key is in no output and no report."""
     url = f"https://user:{SECRET}@127.0.0.1:9/{SECRET}?k={SECRET}"
     result = exporter("run", "--log-format", "json", cwd=tmp_path, EXPORTER_RPC_URLS=url)

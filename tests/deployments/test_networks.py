@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from exporter.deployments import Deployment, app_url
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.deployments.networks import NETWORKS, network_id, network_of
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
@@ -113,14 +113,14 @@ def test_network_id(name: str, expected: str) -> None:
 
 def test_made_addresses() -> None:
     """Addresses of the embedded network follow from their labels, and differ."""
-    assert strkey.is_contract(made_address("a"))
-    assert made_address("a") == made_address("a") != made_address("b")
-    assert hashlib.sha256(b"a").digest() == strkey.decode_contract(made_address("a"))
+    assert strkey.is_contract(derived_address("a"))
+    assert derived_address("a") == derived_address("a") != derived_address("b")
+    assert hashlib.sha256(b"a").digest() == strkey.decode_contract(derived_address("a"))
 
 
 def test_where_the_protocols_own_apps_show_a_pool() -> None:
     """Links name the market in Blend's app, the hub in XOXNO's; a protocol or network without an app has none."""
-    market, token = made_address("market"), made_address("token")
+    market, token = derived_address("market"), derived_address("token")
 
     assert f"https://mainnet.blend.capital/dashboard/?poolId={market}" == app_url("mainnet", "blend", market, token)
     assert "https://xoxno.com/defi/lending/hub/2" == app_url("mainnet", "xoxno", market, f"2-{token}")

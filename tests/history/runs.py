@@ -154,7 +154,7 @@ class Historian:
                 return  # more than a day ago
         raise AssertionError("the walk does not end")
 
-    def assert_as_computed_anew(self) -> int:
+    def assert_as_recomputed(self) -> int:
         """Every page of every history is what plain Python makes of all observations; gives the pages compared."""
         compared = 0
         for bucket, length in LENGTHS.items():

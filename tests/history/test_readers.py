@@ -145,7 +145,7 @@ PublishedTree.TestCase.settings = settings(max_examples=30, stateful_step_count=
 TestPublishedTree = PublishedTree.TestCase
 
 
-def test_readers_beside_a_publisher(tmp_path: Path) -> None:
+def test_readers_next_to_a_publisher(tmp_path: Path) -> None:
     """A reader of the folder, while one run after the other is published and swept, never sees half of one."""
     store = FolderStore(tmp_path, durable=False)
     publish_run(store, make_run(100))

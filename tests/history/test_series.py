@@ -52,7 +52,7 @@ def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools
         if number % 50 == 25:
             historian.store.put(STATE_KEY, b"what another program left here")
         if number % 40 == 39 or number == runs - 1:
-            compared += historian.assert_as_computed_anew()
+            compared += historian.assert_as_recomputed()
     assert compared >= runs // 10
 
 
@@ -101,7 +101,7 @@ def test_a_pool_that_vanishes_keeps_its_history() -> None:
     for bucket in ("5m", "1w"):
         (page,) = historian.walk(gone, bucket)
         assert (LEDGER, [LEDGER]) == (page["observed_ledger"], [row["last_ledger"] for row in page["data"]])
-    historian.assert_as_computed_anew()
+    historian.assert_as_recomputed()
 
 
 def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> None:
@@ -242,6 +242,6 @@ def test_an_empty_run_closes_buckets_too() -> None:
     times = [MONDAY, MONDAY + span, MONDAY + span + 3000, MONDAY + 2 * span, MONDAY + 3 * span, MONDAY + 3 * span + 600]
     for number, (time, pools) in enumerate(zip(times, (1, 1, 0, 1, 0, 0), strict=True)):
         historian.run(observe(random, places(1, pools), LEDGER + number, time), LEDGER + number, time)
-        historian.assert_as_computed_anew()
+        historian.assert_as_recomputed()
 
     assert [1, 1, 1] == [len(page["data"]) for page in historian.walk(places(1, 1)[0], "5m")]

@@ -108,7 +108,7 @@ class HostContracts:
             return simulated(self._machine, call)
 
 
-def standing_network(snapshot: LedgerSnapshot, machine: Machine, passphrase: str) -> LocalNetwork:
+def still_network(snapshot: LedgerSnapshot, machine: Machine, passphrase: str) -> LocalNetwork:
     """The embedded network over a ledger snapshot, whose calls the host answers."""
     load_snapshot(machine, snapshot)
     contracts = HostContracts(machine)

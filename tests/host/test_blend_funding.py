@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, decode_contract_data, instance_key, instance_of, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
@@ -26,7 +26,7 @@ from tests.protocols import made_ledger
 
 ONE, DAY = 10**7, 86_400
 LENDER = USERS[0]
-ANOTHER_BACKSTOP = made_address("another backstop")
+ANOTHER_BACKSTOP = derived_address("another backstop")
 SUPPLIED = u32(1)
 """The number of what is paid to the suppliers of the first reserve."""
 

@@ -31,7 +31,7 @@ from exporter.localnet.server import create_app
 from exporter.past.archive.checkpoint import CheckpointState
 from exporter.stores import open_store
 from tests.host.blend_world import POOL, World
-from tests.host.host_network import MovingNetwork, simulated, standing_network
+from tests.host.host_network import MovingNetwork, simulated, still_network
 from tests.host.machine import Machine
 from tests.jobs import on_chain
 from tests.past.archive.archive_snapshot import snapshot_of
@@ -77,7 +77,7 @@ def touched(transaction_data: bytes) -> set[bytes]:
 
 def test_the_check_against_the_contracts_meets_the_real_ones(snapshot: LedgerSnapshot, machine: Machine) -> None:
     """``check --on-chain`` over HTTP: every field of the archive's market equals what its deployed code answers."""
-    check = checked(standing_network(snapshot, machine, PASSPHRASE))
+    check = checked(still_network(snapshot, machine, PASSPHRASE))
 
     assert ([], [], 4, 72) == (check.differences, check.failed, check.pools, check.compared)
 
@@ -174,7 +174,7 @@ def test_the_network_answers_as_the_contracts_do(
 ) -> None:
     """Results are byte for byte the same, errors have the same kind and code, footprints hold the same keys."""
     network = snapshot_network(snapshot, PASSPHRASE)
-    standing_network(snapshot, machine, PASSPHRASE)
+    still_network(snapshot, machine, PASSPHRASE)
     different: list[tuple[object, ...]] = []
     for call in asked(snapshot):
         real = simulated(machine, call)

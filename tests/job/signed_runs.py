@@ -16,8 +16,8 @@ from exporter.localnet.server import create_app
 from tests.jobs import run
 from tests.localnet.recorded import BLEND_V2, pools_of
 from tests.past.archive import signed_archive
-from tests.past.archive.made_archive import PASSPHRASE, time_to_live
 from tests.past.archive.signed_archive import trust_document, validators
+from tests.past.archive.simulated_archive import PASSPHRASE, time_to_live
 
 TIME = 1_700_000_000
 CHECKPOINT = 127

@@ -55,7 +55,17 @@ def test_the_census_of_testnet(real_data: Path, tmp_path: Path) -> None:
         pytest.skip("archive-testnet is not in the folder of real ledger data")
     result = CliRunner().invoke(
         main,
-        ["census", "--network", "testnet", "--archive", str(folder), "--checkpoint", "9983", "--kept", str(tmp_path)],
+        [
+            "census",
+            "--network",
+            "testnet",
+            "--archive",
+            str(folder),
+            "--checkpoint",
+            "9983",
+            "--bucket-cache",
+            str(tmp_path),
+        ],
     )
     found = json.loads(result.stdout)
 

@@ -49,7 +49,7 @@ def listed(protocol: str) -> int:
     return sum(len(item.markets) for item in MAINNET.deployments if item.protocol == protocol)
 
 
-def test_settings_are_told_as_they_are_written(tmp_path: Path) -> None:
+def test_settings_are_printed_as_they_are_written(tmp_path: Path) -> None:
     """Every setting is in the plan as a configuration file would have it; one without a value is not set."""
     lines = plan(tmp_path, markets=[{"protocol": "blend", "address": contract("A")}])
     settings = lines[1 : lines.index("reads")]

@@ -37,7 +37,7 @@ from exporter.tree.run_listing import RunListing
 from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
-from tests.past.archive.made_archive import PASSPHRASE
+from tests.past.archive.simulated_archive import PASSPHRASE
 
 CONTRACT = "CCVUGW4ME72W6ZTYJBOJ2NYKKNMFJR5OHBWS62TV5KZR2SSR2ZLXCREY"
 BEFORE = (60, 100, 124)

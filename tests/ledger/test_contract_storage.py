@@ -74,7 +74,7 @@ def test_what_has_no_rule_says_so() -> None:
     ]
 
 
-def test_an_entry_of_another_kind_is_no_guess() -> None:
+def test_an_entry_of_another_kind_is_not_guessed() -> None:
     """Where a known layout holds something else, nothing is answered."""
     stored = Stored()
     stored.deploy(TOKEN, by_name(METADATA=u32(1)))

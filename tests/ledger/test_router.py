@@ -163,7 +163,7 @@ class TestSameAnswers:
 
         assert ([], 3) == (source.bundles, len(source.alone))
 
-    def test_calls_of_an_oracle_stand_together(self, still: OracleNetwork) -> None:
+    def test_calls_of_an_oracle_are_in_one_bundle(self, still: OracleNetwork) -> None:
         """Each oracle is in as few bundles as it can be: one that moves makes the others' no less certain."""
         source = Asked(still)
         quotes_of(source, made_router())
@@ -328,7 +328,7 @@ class TestLying:
         assert ROUTER in notice
         assert "something else for lastprice of C" in notice
 
-    def test_found_after_bundles_that_stood(self, still: OracleNetwork, plain: Quotes) -> None:
+    def test_found_after_bundles_that_were_kept(self, still: OracleNetwork, plain: Quotes) -> None:
         """What an earlier bundle gave is asked for again, too, and the program sees it."""
         samples = iter([0, 0])
         source = Asked(still, tamper=lie_about(lambda place: place == 7))

@@ -350,7 +350,7 @@ def test_what_has_expired_is_seen_as_the_network_shows_it(
     assert expected == ("absent" if seen is None else seen.live_until)
 
 
-def test_temporary_keys_are_told_from_others() -> None:
+def test_temporary_keys_are_distinguished_from_others() -> None:
     """Only contract data keys of temporary durability are temporary; code keys that end in zeros are not."""
     entry = RawEntry(b"", 1, 5)
 

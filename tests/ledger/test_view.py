@@ -207,7 +207,7 @@ async def read_late(view: LedgerView, key: bytes) -> Mapping[bytes, Entry | None
 class TestProgramsThatAskTwiceAtOnce:
     """Parts of a program that run together may want the same things: they get the same answers in the end."""
 
-    def test_key_that_never_stands_still(self) -> None:
+    def test_key_that_changes_at_every_ledger(self) -> None:
         """A program for which every run sees something new is refused within the bound, never given stale values."""
         chain = busy_chain(*(f"{number}".encode() for number in range(100)))
         runs: list[None] = []

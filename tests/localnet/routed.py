@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import code_key, decode_contract_data, instance_key, instance_of
 from exporter.ledger.codec.scval import ScVal, decode_scval
@@ -18,7 +18,7 @@ from exporter.localnet.chain import LedgerState
 from exporter.localnet.player import RecordedNetwork
 from tests.protocols.made_ledger import instance
 
-ROUTER = made_address("a router")
+ROUTER = derived_address("a router")
 CODE = b"the code of a router".ljust(32, b"\0")
 BUDGET_EXCEEDED = "Error(Budget, ExceededLimit)"
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, data_key
 from exporter.ledger.codec.scval_encode import symbol
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change, LedgerRangeError
 
-CONTRACT = made_address("chain tests")
+CONTRACT = derived_address("chain tests")
 LASTING = data_key(CONTRACT, symbol("a"), PERSISTENT)
 PASSING = data_key(CONTRACT, symbol("a"), TEMPORARY)
 START = 100

@@ -59,7 +59,7 @@ def _snapshot(passphrase: str) -> LedgerSnapshot:
     return LedgerSnapshot(23, 63, 1_700_000_000, network_id(passphrase), {key: RawEntry(b"", 5, None)})
 
 
-def test_the_network_is_told_by_its_hash() -> None:
+def test_the_network_is_recognized_by_its_hash() -> None:
     """Known networks are recognized; others need their passphrase, and only the right one is taken."""
     for network in NETWORKS.values():
         assert network.passphrase == snapshot_network(_snapshot(network.passphrase)).passphrase

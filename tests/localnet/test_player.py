@@ -44,7 +44,7 @@ def tables_of(network: RecordedNetwork) -> Tables:
     return compute(reading.result, PROTOCOLS, ledger, network.chain.close_time(ledger))
 
 
-def test_the_recording_can_be_made_again(real_data: Path, mainnet_snapshot_path: Path) -> None:
+def test_the_recording_can_be_repeated(real_data: Path, mainnet_snapshot_path: Path) -> None:
     """From its sources the recording and the lists of its contracts come out byte for byte."""
     if not (real_data / "contract-states.tar.zst").is_file() or not (real_data / "archive-testnet").is_dir():
         pytest.skip(f"{real_data} lacks contract-states.tar.zst or archive-testnet")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from stellar_sdk import xdr
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
@@ -56,7 +56,7 @@ def test_an_entry_without_a_life_has_no_such_field() -> None:
 
 
 TTL_KEY = text(b"\0\0\0\x09" + bytes(32))
-GOOD_KEY = text(entries.data_key(made_address("nobody"), symbol("a")))
+GOOD_KEY = text(entries.data_key(derived_address("nobody"), symbol("a")))
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
         httpx.get(url)
 
 
-def test_serving_forever_tells_its_url_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serving_forever_prints_its_url_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocking form says where it listens, answers, and ends when its server is stopped."""
     made = []
     original = runner._server

@@ -37,7 +37,7 @@ def test_the_body_is_bounded(rpc: LocalRpc) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
-def test_a_body_that_is_no_json(rpc: LocalRpc, content: bytes) -> None:
+def test_a_body_that_is_not_json(rpc: LocalRpc, content: bytes) -> None:
     """What cannot be parsed gets status 500 with the text of error -32700, as the real bridge does."""
     response = rpc.post(content)
 

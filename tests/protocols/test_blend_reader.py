@@ -184,7 +184,7 @@ class TestRewardZone:
         assert 1 == len(tables.notices)
         assert f"lists {account('x')} and 1 more: no contract's address" in tables.notices[0]
 
-    def test_listed_contract_that_is_no_pool(self) -> None:
+    def test_listed_contract_that_is_not_a_pool(self) -> None:
         """A listed contract that is something else is unread, not passed over in silence."""
         ledger = two_markets()
         ledger.replace(reward_zone("backstop", zone_of("USDC")))

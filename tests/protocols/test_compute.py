@@ -179,7 +179,7 @@ class TestBounds:
         assert [10**37] == tables.pools["total_borrowed"].to_list()
         assert [("utilization_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
 
-    def test_number_of_39_digits_beside_the_totals(self) -> None:
+    def test_number_of_39_digits_next_to_the_totals(self) -> None:
         """A credit or a time beyond the history's types is at its bound, and is named; the totals are exact."""
         ledger = ledger_of(A=["XLM"])
         ledger.replace(

@@ -126,7 +126,7 @@ def test_a_pool_of_which_nothing_is_said() -> None:
     assert {None} == {value for name, value in row.items() if "reward" in name and not name.endswith("reason")}
 
 
-def test_what_is_too_large_stands_at_its_bound() -> None:
+def test_what_is_too_large_is_capped() -> None:
     """A pace that no token can have is published as the largest possible number."""
     row = computed({"supply_reward_per_second": 10**38, "reward_decimals": 0})
 

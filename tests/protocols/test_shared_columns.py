@@ -45,7 +45,7 @@ def test_shared_columns() -> None:
     assert "a market" == row["market"]
 
 
-def test_terms_stand_after_them_as_given() -> None:
+def test_terms_come_after_them_as_given() -> None:
     """Of the further columns a protocol gives those that it knows: an expression, a column, a number, a yes or no."""
     frame = shared_columns(
         rows(), "made", "v1", can_borrow=False, supply_cap="other", can_supply=pl.col("decimals") > 0

@@ -165,7 +165,7 @@ def test_coefficients(host: Any) -> None:
     differ, compared = [], Counter[bool]()
     for number in range(160):
         huge = number % 2 == 0
-        reserve, window = made_state(random, huge)
+        reserve, window = simulated_state(random, huge)
         stored = as_stored(reserve, window)
         for function, ours in (("collat_coeff", collateral_coefficient), ("debt_coeff", debt_coefficient)):
             try:
@@ -184,7 +184,7 @@ def test_coefficients(host: Any) -> None:
     assert min(compared[False], compared[True]) > 20
 
 
-def made_state(random: Random, huge: bool) -> tuple[Reserve, int]:
+def simulated_state(random: Random, huge: bool) -> tuple[Reserve, int]:
     """A reserve as the chain may have one, or of numbers of any size."""
     most = {"rate": 5 * 10**9, "amount": 10**18, "since": 10**8, "window": 10**4}
 

@@ -309,7 +309,7 @@ def test_terms_of_several_spokes() -> None:
     assert None is row_of(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
 
 
-def test_what_cannot_be_told() -> None:
+def test_what_cannot_be_known() -> None:
     """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
     row = row_of(JUDGED, None)
 

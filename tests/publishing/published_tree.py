@@ -83,8 +83,8 @@ def make_run(ledger: int, markets: Mapping[str, int] = MARKETS) -> MadeRun:
             name = f"v1/pages/{page_token(page)}.json"
             pages[name] = RenderedFile(name, page, FileKind.PAGE)
         limit = key.replace("index.json", "limit/1.json")
-        stands_for = () if limit in heads else ("limit/1.json",)
-        documents.append(RenderedFile(key, head, FileKind.DOCUMENT, stands_for=stands_for))
+        replaces = () if limit in heads else ("limit/1.json",)
+        documents.append(RenderedFile(key, head, FileKind.DOCUMENT, replaces=replaces))
     for market, names in sorted(pools.items()):
         data = json.dumps({"market": market, "observed_ledger": ledger, "pools": names}).encode()
         documents.append(RenderedFile(f"v1/markets/{market}.json", data, FileKind.DOCUMENT))

@@ -473,7 +473,7 @@ def test_a_tree_of_another_version_is_published_over() -> None:
     assert_whole(store, make_run(101))
 
 
-def test_a_lost_history_manifest_is_not_begun_anew() -> None:
+def test_a_lost_history_manifest_is_not_begun_again() -> None:
     """When a published tree has Parquet files and no manifest of them, the run stops and says so."""
     store = MemoryStore()
     publish_run(store, make_run(100))

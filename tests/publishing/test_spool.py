@@ -44,12 +44,12 @@ def test_a_spool_that_was_cut_short(lost: int) -> None:
             list(spool)
 
 
-def test_what_a_file_stands_for() -> None:
+def test_what_a_file_replaces() -> None:
     """Each key of a file comes with its bytes, and files without a key are passed over."""
     files = [
-        RenderedFile("a/index.json", b"1", FileKind.DOCUMENT, stands_for=("limit/2.json", "limit/5.json")),
+        RenderedFile("a/index.json", b"1", FileKind.DOCUMENT, replaces=("limit/2.json", "limit/5.json")),
         RenderedFile("b/index.json", b"2", FileKind.DOCUMENT),
-        RenderedFile("c/index.json", b"3", FileKind.DOCUMENT, stands_for=("limit/2.json",)),
+        RenderedFile("c/index.json", b"3", FileKind.DOCUMENT, replaces=("limit/2.json",)),
     ]
     with Spool() as spool:
         for file in files:

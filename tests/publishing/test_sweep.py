@@ -71,7 +71,7 @@ def test_a_reader_has_the_retention_time() -> None:
     assert_whole(store, make_run(159))
 
 
-def test_a_run_that_stood_for_long_is_retained_from_its_end() -> None:
+def test_a_run_that_was_current_for_long_is_retained_from_its_end() -> None:
     """The retention time begins when a run is superseded: the last run before a week without any is still served."""
     clock = TestClock()
     store = MemoryStore(clock=clock)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data, is_instance_key
 from exporter.ledger.codec.scval import WASM, ScVal
@@ -89,7 +89,7 @@ def address_of(part: Part, old: str) -> str:
         return ORACLE
     if not old.startswith("C") or part.label in ("slender", "alula"):
         return old
-    return made_address(f"recorded network {part.label} {old}")
+    return derived_address(f"recorded network {part.label} {old}")
 
 
 def _own_entries(part: Part) -> Iterator[RecordedEntry]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.deployments.networks import RECORDED_PASSPHRASE, native_asset
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.scval import STELLAR_ASSET, ScVal
@@ -48,7 +48,7 @@ class Token:
         """The contract's address."""
         if self.symbol == "XLM":
             return native_asset(RECORDED_PASSPHRASE)
-        return made_address(f"recorded network token {self.symbol}")
+        return derived_address(f"recorded network token {self.symbol}")
 
     def entry(self) -> Written:
         """The contract's instance: of a Stellar asset with 7 decimals, and of a token of the SDK with others."""
@@ -85,7 +85,7 @@ TOKENS: Final = {
 }
 
 
-SLENDER: Final = made_address("recorded network slender pool")
+SLENDER: Final = derived_address("recorded network slender pool")
 
 
 def slender(time: int) -> Iterator[Written]:
@@ -122,7 +122,7 @@ def slender(time: int) -> Iterator[Written]:
     }
     for index, (name, supply, debt, cash, accrued, rate) in enumerate(reserves):
         token = TOKENS[name].address
-        shares, debts = (made_address(f"recorded network slender {kind} {name}") for kind in ("sToken", "debtToken"))
+        shares, debts = (derived_address(f"recorded network slender {kind} {name}") for kind in ("sToken", "debtToken"))
         configuration: dict[str, ScVal] = {
             "borrowing_enabled": (scval.BOOL, True),
             "discount": u32((8_000, 9_500, 8_000)[index]),
@@ -164,8 +164,8 @@ def slender(time: int) -> Iterator[Written]:
     yield instance(SLENDER, pairs, SLENDER_CODE)
 
 
-ALULA: Final = made_address("recorded network alula market")
-_MANAGER: Final = made_address("recorded network alula manager")
+ALULA: Final = derived_address("recorded network alula market")
+_MANAGER: Final = derived_address("recorded network alula manager")
 ALULA_CODE: Final = code_of("alula market")
 
 

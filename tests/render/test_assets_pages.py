@@ -140,14 +140,14 @@ def test_empty_frame_has_its_pages() -> None:
     assert dict.fromkeys(keys, page([])) == rendered(pools_frame([]))
 
 
-def test_an_index_names_what_it_stands_for() -> None:
+def test_an_index_names_what_it_replaces() -> None:
     """A listing's first page without a limit names exactly the limits that are left out."""
     pools = pools_frame([pool(A, contract(number)) for number in range(20, 80)])
     files = {file.key: file for file in render_pages(pools, markets_frame(pools), SIZES, 50)}
     both = f"v1/assets/market/{A}/token/{contract(20)}"
 
-    assert ("limit/50.json",) == files[f"v1/assets/market/{A}/index.json"].stands_for
-    assert tuple(f"limit/{size}.json" for size in (0, *SIZES)) == files[f"{both}/index.json"].stands_for
+    assert ("limit/50.json",) == files[f"v1/assets/market/{A}/index.json"].replaces
+    assert tuple(f"limit/{size}.json" for size in (0, *SIZES)) == files[f"{both}/index.json"].replaces
     assert {"v1/assets/index.json", "v1/assets/limit/100.json"} <= files.keys()
     assert [f"{both}/index.json"] == [key for key in files if key.startswith(both)]
 

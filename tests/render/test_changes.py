@@ -361,7 +361,7 @@ def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
     assert "`/v1/assets/{market}/{pool}`: One pool" in text
 
 
-def test_the_job_tells_what_changed() -> None:
+def test_the_job_reports_what_changed() -> None:
     """Two runs of the job: a pool that cannot be read any more and a market that came are changes, and nothing else."""
     store = MemoryStore()
     gone = pools_of(RecordedNetwork(), BLEND_V2)[0]

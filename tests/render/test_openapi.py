@@ -214,7 +214,7 @@ def test_every_route_leads_to_a_file_of_its_model() -> None:
         assert path in YIELDS_PATHS or model is family.model
 
 
-def test_files_beside_paths_are_as_described(tree: Path) -> None:
+def test_files_next_to_paths_are_as_described(tree: Path) -> None:
     """Each path without an extension has its file under the same name with .json; those that have not are named."""
     row = json.loads((tree / "v1/assets/index.json").read_bytes())["data"][0]
     run = json.loads((tree / "v1/system/status.json").read_bytes())["run_id"]

@@ -51,7 +51,7 @@ def rows_of(tree: Path, key: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_every_pool_stands_in_it_once_as_its_own_document_has_it(tree: Path) -> None:
+def test_every_pool_is_in_it_once_as_its_own_document_has_it(tree: Path) -> None:
     """The rows are flat, and each number is that of the pool's own document."""
     rows = rows_of(tree, "v1/pools/index.json")
     listed = rows_of(tree, "v1/assets/index.json") if len(rows) <= 50 else []

@@ -112,13 +112,13 @@ def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = Fal
     return stall
 
 
-def begins_to_stand(stall: Stall) -> None:
+def begins_to_pause(stall: Stall) -> None:
     """Wait until a client pauses."""
     assert stall.reached.wait(20)
     time.sleep(0.05)  # a call of another thread may just have begun
 
 
-def stand_still(position: int, *, after: bool) -> Outcome:
+def pause_at(position: int, *, after: bool) -> Outcome:
     """An older run pauses at a call until its hold is over and a newer run is published, and then goes on.
 
     Its own clock paused as well, so it believes in its hold: only the conditions of its writes can stop it.
@@ -131,7 +131,7 @@ def stand_still(position: int, *, after: bool) -> Outcome:
         late = open_place(place, "late", PATIENT)
         running = pool.submit(attempt, late, NEW)
         try:
-            begins_to_stand(stall)
+            begins_to_pause(stall)
             clock.advance(AFTER_ITS_LEASE)
             publish_in(place, "newer", LATER)
             assert_settled(place, LATER)
@@ -148,26 +148,26 @@ def stand_still(position: int, *, after: bool) -> Outcome:
 
 
 @pytest.mark.slow
-def test_stands_still_and_goes_on() -> None:
+def test_pauses_and_goes_on() -> None:
     """Whatever call it paused at, the older run changes nothing of the newer one, and says that it lost."""
     calls = calls_of_publish()
     cases = [(position, bool(position % 2)) for position in range(2, len(calls), 9)]
     # Before a listing is the worst moment: what it says then is of the newer run.
     cases += [(position, False) for position, call in enumerate(calls) if call.operation == "LIST"]
     for position, after in cases:
-        outcome = stand_still(position, after=after)
+        outcome = pause_at(position, after=after)
         assert (
             outcome.error is None or EXIT_LOST_RACE == outcome.error.exit_code or EXIT_SOURCE == outcome.error.exit_code
         )
 
 
 @pytest.mark.slow
-def test_stands_still_at_every_call() -> None:
+def test_pauses_at_every_call() -> None:
     """As above, at every call, before it took effect and after; it succeeds only if its pointer had been swapped."""
     calls = len(calls_of_publish())
     cases = [(position, after) for position in range(calls) for after in (False, True)]
     with ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(lambda case: stand_still(case[0], after=case[1]), cases))
+        outcomes = list(pool.map(lambda case: pause_at(case[0], after=case[1]), cases))
     codes = [0 if outcome.error is None else outcome.error.exit_code for outcome in outcomes]
 
     assert {0, EXIT_LOST_RACE, EXIT_SOURCE} >= set(codes)
@@ -205,7 +205,7 @@ def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list
     stall = hold_up(place.bucket, "sweeper", position)
     with ThreadPoolExecutor(1) as pool, closing(open_place(place, "sweeper", PATIENT, clock=lambda: ahead[-1])) as late:
         running = pool.submit(sweep, late, timedelta(0))
-        begins_to_stand(stall)
+        begins_to_pause(stall)
         clock.advance(AFTER_ITS_LEASE)
         ahead.append(AFTER_ITS_LEASE)
         publish_in(place, "newer", LAST)  # the third market is back
@@ -214,7 +214,7 @@ def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list
 
 
 @pytest.mark.slow
-def test_sweep_that_stood_still_removes_nothing() -> None:
+def test_sweep_that_paused_removes_nothing() -> None:
     """A sweep that paused beyond its hold notices, and leaves what a newer run names."""
     position, deletes = 4, 0
     while not deletes:

@@ -81,7 +81,7 @@ def test_a_later_pointer_may_say_more(tmp_path: Path) -> None:
         b'{"page_sizes":[1,-5],"default_page_size":1}',
     ],
 )
-def test_an_unusable_pointer_is_no_run(tmp_path: Path, data: bytes) -> None:
+def test_an_unusable_pointer_is_not_a_run(tmp_path: Path, data: bytes) -> None:
     """A pointer that cannot be read, or whose sizes cannot serve every limit, counts as none."""
     put(tmp_path, POINTER, data)
 
@@ -149,7 +149,7 @@ def test_an_open_file_stays_whole_while_it_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["nothing.json", "v1", "a.json/b.json", "a" * 300, "/".join(["a"] * 3000), "a\0b"])
-def test_what_is_no_file_is_absent(tmp_path: Path, key: str) -> None:
+def test_what_is_not_a_file_is_absent(tmp_path: Path, key: str) -> None:
     """Folders, files below files, and names that the file system refuses are simply not there."""
     put(tmp_path, "v1/b.json", b"")
     put(tmp_path, "a.json", b"")

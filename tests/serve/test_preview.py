@@ -132,7 +132,7 @@ def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
     assert 200 == fetch(app, "/v1/assets").status_code
 
 
-def test_unexpected_errors_tell_nothing(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_errors_reveal_nothing(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure inside the server gives a problem document without its reason."""
 
     def fail(self: Tree) -> None:

@@ -23,7 +23,7 @@ def files_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_files_stand_under_their_keys(tmp_path: Path) -> None:
+def test_files_are_under_their_keys(tmp_path: Path) -> None:
     """A key is the path of a file with exactly its bytes, which everybody whom the umask allows can read."""
     before = os.umask(0o022)
     try:

@@ -274,7 +274,7 @@ def test_open_store_refuses(uri: str) -> None:
         ("file:public", "accepted are the path of a folder"),
     ],
 )
-def test_a_mistyped_uri_is_no_folder(uri: str, hint: str) -> None:
+def test_a_mistyped_uri_is_not_a_folder(uri: str, hint: str) -> None:
     """A URI with slashes missing, or of another kind, is refused with what was probably meant, and is not repeated."""
     with pytest.raises(ConfigError, match=hint) as caught:
         open_store(uri)

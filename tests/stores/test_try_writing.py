@@ -47,7 +47,7 @@ def test_a_folder_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         FolderStore(tmp_path).try_writing()
 
 
-def test_a_publisher_at_work_is_no_failure(tmp_path: Path, bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+def test_a_publisher_at_work_is_not_a_failure(tmp_path: Path, bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
     """Whoever publishes now may be done when the run has read."""
     with FolderStore(tmp_path).exclusive():
         FolderStore(tmp_path).try_writing()

@@ -58,7 +58,7 @@ def test_a_store_with_such_json_is_refused_by_name(key: str, read: Callable[[Sto
 
 
 @pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
-def test_records_that_may_be_lost_are_begun_anew(data: bytes, tmp_path: Path) -> None:
+def test_records_that_may_be_lost_are_begun_again(data: bytes, tmp_path: Path) -> None:
     """What only saves work is as if it were not there."""
     store = MemoryStore()
     for key in (SUPERSEDED_KEY, MEMORY_KEY):

@@ -232,7 +232,7 @@ def test_the_policy_lets_readers_have_the_tree_and_no_more(keys: list[str], pref
     assert not allowed(policy, "other/secret.json")
 
 
-def test_what_never_changes_is_told_by_its_beginning() -> None:
+def test_what_never_changes_is_recognized_by_its_beginning() -> None:
     """The immutable kinds have beginnings of their own, which no document's key has."""
     beginnings = (*prefixes(FileKind.PAGE), *prefixes(FileKind.HISTORY))
 

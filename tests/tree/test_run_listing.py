@@ -66,7 +66,7 @@ GOOD = {"key": ["a", "b"], "kind": ["page", "document"], "bytes": [1, 2], "sha25
         ({"sha256": [b"1" * 32, b"1" * 31]}, "not a SHA-256"),
     ],
 )
-def test_what_is_no_listing(change: dict[str, list[object]], reason: str) -> None:
+def test_what_is_not_a_listing(change: dict[str, list[object]], reason: str) -> None:
     """A Parquet file that breaks the rules of a listing is refused, and the reason said."""
 
     def parquet(columns: dict[str, list[object]]) -> bytes:

@@ -52,7 +52,7 @@ def test_every_exit_code_has_its_text(github: FakeGitHub, project_root: Path, co
 
 
 @pytest.mark.parametrize(("result", "code"), [("failure", None), ("cancelled", None), ("failure", 0), ("failure", 7)])
-def test_a_run_that_did_not_end_well_is_told(
+def test_a_run_that_did_not_end_well_is_reported(
     github: FakeGitHub, project_root: Path, result: str, code: int | None
 ) -> None:
     """A run that died before it could say why, or whose result was not deployed, opens an issue too."""
@@ -75,7 +75,7 @@ def test_failures_open_one_issue_and_recovery_closes_it(github: FakeGitHub, proj
     assert (False, 1) == (issue["open"], len(issue["comments"]))
 
 
-def test_another_kind_of_failure_is_told_in_the_same_issue(github: FakeGitHub, project_root: Path) -> None:
+def test_another_kind_of_failure_is_reported_in_the_same_issue(github: FakeGitHub, project_root: Path) -> None:
     """From a failure to a run that publishes what it can read: the issue stays, says so, and sounds otherwise."""
     alarm(github, project_root, "failure", 3)
     before = github.open[0]["body"]
@@ -105,7 +105,7 @@ def test_workflows_do_not_close_each_others_issues(github: FakeGitHub, project_r
     assert [["alarm-export"]] == [issue["labels"] for issue in github.open]
 
 
-def test_a_missing_setting_is_told(github: FakeGitHub, project_root: Path) -> None:
+def test_a_missing_setting_is_reported(github: FakeGitHub, project_root: Path) -> None:
     """Without a result there is no guess: exit code 2, and no call."""
     assert 2 == alarm(github, project_root, "", 0)
     assert [] == github.calls

@@ -32,7 +32,7 @@ def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str,
     return ran.returncode, ran.stdout + ran.stderr, written[1], written[0]
 
 
-def test_a_run_is_published_and_told(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:
+def test_a_run_is_published_and_reported(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:
     """A run leaves a tree, a summary and the exit code for later steps."""
     out = tmp_path / "public"
     code, said, summary, outputs = export(

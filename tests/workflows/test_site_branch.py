@@ -92,7 +92,7 @@ def test_a_removed_file_is_gone(repository: Repository, tmp_path: Path) -> None:
     assert not (tmp_path / "two" / "public" / "v1" / "pages" / "first.json").exists()
 
 
-def test_nothing_is_begun_anew_by_accident(repository: Repository, tmp_path: Path) -> None:
+def test_nothing_is_begun_again_by_accident(repository: Repository, tmp_path: Path) -> None:
     """A remote that cannot be asked ends the restoring; only one that has no branch makes an empty tree."""
     shutil.move(repository.remote, tmp_path / "elsewhere")
 

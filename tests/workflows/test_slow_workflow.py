@@ -22,7 +22,7 @@ SUITES = {
 }
 
 
-def test_every_suite_is_told(act: ActMaker, project_root: Path, tmp_path: Path) -> None:
+def test_every_suite_is_reported(act: ActMaker, project_root: Path, tmp_path: Path) -> None:
     """The summary has what passed, failed, was left out, did not run by itself, and could not be run, with reasons."""
     machine = act()
     machine.checkout = copy_repository(project_root, tmp_path / "markets")

@@ -37,7 +37,7 @@ class LedgerHeader:
     """Where in ``content`` the StellarValue ends."""
 
     @property
-    def empty_by_decree(self) -> bool:
+    def set_was_dropped(self) -> bool:
         """Whether the network dropped the set of transactions it had agreed on: there is none (CAP-83)."""
         return self.value_kind in (2, 4)
 

@@ -257,7 +257,7 @@ def _pass_transaction_set(data: bytes, position: int, header: LedgerHeader, vers
     """
     begin = position
     legacy = version == 0
-    if header.empty_by_decree:
+    if header.set_was_dropped:
         return _empty_set(data, position)
     if legacy:
         begin = position + 36  # the hash leaves out how many envelopes follow

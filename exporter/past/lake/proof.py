@@ -29,7 +29,7 @@ TOGETHER = 5_000
 """Transitions of a rule that are computed at a time."""
 
 _DATA = b"\0\0\0\x06"
-_STANDS = (CREATED, UPDATED, RESTORED)
+_PRESENT = (CREATED, UPDATED, RESTORED)
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class Prover:
             key = change.key
             if change.kind in (STATE, EVENT) or key[:4] != _DATA:
                 continue
-            data = change.entry[4:-4] if change.kind in _STANDS and change.entry is not None else None
+            data = change.entry[4:-4] if change.kind in _PRESENT and change.entry is not None else None
             if key not in before:  # what follows in the same ledger has had no time to accrue in
                 before[key], first[key] = self._data.get(key), data
                 if change.kind == UPDATED and before[key] is not None:

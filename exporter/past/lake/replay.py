@@ -21,7 +21,7 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
 
 _TTL: Final = b"\0\0\0\x09"
-_STANDS: Final = (CREATED, UPDATED, RESTORED)
+_PRESENT: Final = (CREATED, UPDATED, RESTORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ReplayedState:
                 self._apply_life(change)
                 continue
             key = change.key
-            if change.kind in _STANDS:
+            if change.kind in _PRESENT:
                 assert change.entry is not None  # these kinds have a value
                 self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
                 self._evicted.discard(key)

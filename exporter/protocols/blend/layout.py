@@ -158,7 +158,7 @@ def decode_reward_zone(entry: Entry | None) -> tuple[str, ...]:
     return () if entry is None else tuple(dict.fromkeys(addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)))
 
 
-def stands_at(config_entry: Entry | None, place: int) -> bool:
+def has_index(config_entry: Entry | None, place: int) -> bool:
     """Whether there is a ResConfig, and of a reserve at this place of the list; one that says no place may be."""
     try:
         return config_entry is not None and Fields.of(config_entry.value, "ResConfig").u32("index") == place

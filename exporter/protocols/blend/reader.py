@@ -95,7 +95,7 @@ class _Reader(Collector):
         factory = records.voucher(candidate.address, entries)
         if factory is not None:
             self.reading.verified[candidate.address] = factory
-        elif records.can_tell(entries):
+        elif records.any_factory_read(entries):
             self._unconfirmed.setdefault(candidate.origin, []).append(candidate.address)
             return candidate.origin in _ANSWERED_FOR
         return True
@@ -139,7 +139,7 @@ class _Reader(Collector):
         instance, assets = self.instances[market], self.assets[market]
         configs = [entries[layout.reserve_config_key(market, asset)] for asset in assets]
         places = enumerate(zip(assets, configs, strict=True))
-        lacking = [asset for place, (asset, config) in places if not layout.stands_at(config, place)]
+        lacking = [asset for place, (asset, config) in places if not layout.has_index(config, place)]
         if not self.list_is_its_own(market, assets, lacking):
             return
         self.reading.markets.append(
@@ -188,7 +188,7 @@ class _Reader(Collector):
             detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
             raise UnreadError("inconsistent", detail)
         place = self.assets[market].index(asset)
-        if not layout.stands_at(config, place):
+        if not layout.has_index(config, place):
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
         emissions: dict[str, object] = {"reward_token": instance.reward_token}
         for side, key in self.emission_keys(market, asset).items():

@@ -218,6 +218,6 @@ class Records:
         asked = self._asked.get(market, {})
         return next((factory for factory in asked if is_record(entries.get(record_key(factory, market)))), None)
 
-    def can_tell(self, entries: Entries) -> bool:
+    def any_factory_read(self, entries: Entries) -> bool:
         """Whether there is any factory in what was read: a file of some contracts may have none."""
         return any(entries.get(instance_key(factory)) is not None for factory in self._all())

@@ -203,7 +203,7 @@ class Vault:
     rates_ready: bool
 
     @property
-    def says_its_cash(self) -> bool:
+    def cash_is_stored(self) -> bool:
         """Whether the entries alone show what cash the vault counts."""
         return self.boosted is None and self.managed_cash is not None
 

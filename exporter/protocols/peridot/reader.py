@@ -178,7 +178,7 @@ class _Reader(Collector):
             with self.noting(market, vault):
                 token = self.reading.tokens[decoded.token]
                 balance = _contradicted(decoded, balances[decoded.token, vault])
-                archived = _archived_beside(market, vault, decoded, entries)
+                archived = _archived_elsewhere(market, vault, decoded, entries)
                 if archived is None and balance.archived and decoded.numbers["total_borrowed"]:
                     archived = f"its balance of {decoded.token}"
                 if archived is not None:
@@ -235,13 +235,13 @@ def available_call(vault: str) -> ContractCall:
 
 def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
     """What a vault's entries do not show."""
-    calls = [] if decoded.says_its_cash else [available_call(vault)]
+    calls = [] if decoded.cash_is_stored else [available_call(vault)]
     if decoded.receipt_supply is None:
         calls.append(ContractCall(vault, "get_total_ptokens"))
     return calls
 
 
-def _archived_beside(market: str, vault: str, decoded: layout.Vault, entries: layout.Entries) -> str | None:
+def _archived_elsewhere(market: str, vault: str, decoded: layout.Vault, entries: layout.Entries) -> str | None:
     """What a vault's numbers need in addition to its own entries, and is archived."""
     archived = None if decoded.model is None else layout.archived_entry(decoded.model, layout.MODEL_ENTRIES, entries)
     if archived is not None:
@@ -251,10 +251,10 @@ def _archived_beside(market: str, vault: str, decoded: layout.Vault, entries: la
 
 
 def _answer(call: ContractCall, answers: Answers) -> int:
-    return layout.decode_amount(*_told(call, answers))
+    return layout.decode_amount(*_result_of(call, answers))
 
 
-def _told(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
+def _result_of(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
     """What a call gave, with the name to put into errors about it."""
     result = answers[call]
     if result.value is None:
@@ -288,7 +288,7 @@ def _cash(vault: str, decoded: layout.Vault, balance: Balance, answers: Answers)
         raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
     aside = decoded.numbers["total_reserves"] + decoded.numbers["total_admin_fees"]
     managed = decoded.implied_cash
-    net_cash = managed - aside if decoded.says_its_cash else _told_cash(vault, borrowed, answers)
+    net_cash = managed - aside if decoded.cash_is_stored else _cash_by_views(vault, borrowed, answers)
     quoted = 0
     if decoded.boosted is not None:
         quoted = net_cash + aside - managed
@@ -325,7 +325,7 @@ def _terms(vault: str, decoded: layout.Vault, controller: layout.Controller) -> 
     }
 
 
-def _told_cash(vault: str, borrowed: int, answers: Answers) -> int:
+def _cash_by_views(vault: str, borrowed: int, answers: Answers) -> int:
     """Cash less reserves and admin fees, as the vault's views have it."""
     available = _answer(available_call(vault), answers)
     if available > 0:

@@ -177,12 +177,12 @@ def best_of(address: str, issuer: str | None, pools: Sequence[Row]) -> Best:
         tvl_usd_cents=sum(values) if values else None,
         supply=best(pools, "supply"),
         borrow=best(pools, "borrow"),
-        no_supply=_none_said(pools, "supply"),
-        no_borrow=_none_said(pools, "borrow"),
+        no_supply=_why_no_best(pools, "supply"),
+        no_borrow=_why_no_best(pools, "borrow"),
     )
 
 
-def _none_said(pools: Sequence[Row], side: Side) -> str:
+def _why_no_best(pools: Sequence[Row], side: Side) -> str:
     """Why none of the pools counts; empty if one does."""
     if any(pool[f"no_{side}"] is None for pool in pools):
         return ""

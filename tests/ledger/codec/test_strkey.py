@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stellar_sdk import StrKey
 
-from exporter.deployments.made_addresses import made_address
+from exporter.deployments.derived_addresses import derived_address
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
@@ -106,7 +106,7 @@ def test_muxed_contracts_are_those_of_the_standard(muxed: str, contract: str, nu
     assert not strkey.is_contract(muxed)
 
 
-def test_contracts_are_told_from_other_addresses() -> None:
+def test_contracts_are_distinguished_from_other_addresses() -> None:
     """Only C strkeys are contracts."""
     account = strkey.encode(strkey.ACCOUNT, bytes(32))
 
@@ -136,4 +136,4 @@ def test_every_known_address_is_a_contract() -> None:
 
     assert all(strkey.is_contract(address) for address in listed)
     assert len(set(listed)) == len(listed)
-    assert strkey.is_contract(made_address("a label"))
+    assert strkey.is_contract(derived_address("a label"))

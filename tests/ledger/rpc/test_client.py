@@ -439,7 +439,7 @@ def test_a_refused_request_is_not_repeated() -> None:
     assert [A] == bench.rpc.asked("getLedgerEntries")
 
 
-def test_endless_failure_is_bounded_and_told_by_endpoint() -> None:
+def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
     """With all endpoints failing, each is tried as often as allowed; the error lists each and says what to do."""
     bench = Bench(A, B, C, attempts=3)
     bench.fault(A, *50 * [fake.raising(httpx.ConnectError("x"))])

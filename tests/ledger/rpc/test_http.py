@@ -299,7 +299,7 @@ def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
     asyncio.run(serving(serve, ask))
 
 
-def test_a_good_server_answers_beside_a_hanging_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_good_server_answers_next_to_a_hanging_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client speaks HTTP to a real server, without a proxy of the environment; a hanging one is left in time."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

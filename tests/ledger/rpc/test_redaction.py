@@ -38,7 +38,7 @@ def test_every_part_of_a_url_is_replaced(text: str) -> None:
     assert [] == [each for each in (*SECRETS, "dXNAZXI6") if each.lower() in cleaned.lower()]
 
 
-def test_what_is_no_url_is_replaced_as_a_whole() -> None:
+def test_text_that_is_not_a_url_is_replaced_as_a_whole() -> None:
     """A text that cannot be parsed as a URL is a secret, too."""
     assert "no [endpoint] here" == Redactor(["https://[secret/path"]).clean("no https://[secret/path here")
 

@@ -72,8 +72,8 @@ def test_page() -> None:
 
     event = ContractEvent(FACTORY, 900, (symbol("deploy"),), address(POOL))
     assert EventsPage((event,), LATEST, None, LATEST) == page
-    assert event.begins_with(("deploy",))
-    assert not event.begins_with(("deploy", "more"))
+    assert event.starts_with(("deploy",))
+    assert not event.starts_with(("deploy", "more"))
 
 
 def test_what_is_asked() -> None:

@@ -74,7 +74,7 @@ def test_a_reply_is_json_rpc_to_our_request(body: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("request_id", [7, None])
-def test_an_error_is_told_apart_from_a_broken_answer(request_id: int | None) -> None:
+def test_an_error_is_distinguished_from_a_broken_answer(request_id: int | None) -> None:
     """A JSON-RPC error keeps its code and message, also without the id of a request that could not be read."""
     with pytest.raises(AttemptError) as caught:
         wire.decode_reply(reply({"error": {"code": -32700, "message": "m"}}, request_id), wire.NETWORK, 7)

@@ -105,7 +105,7 @@ def test_the_sep40_contract_scales_a_feed() -> None:
 
 
 @pytest.mark.parametrize(("code", "known"), [(None, False), (ADAPTER, True), (ADAPTER + contract("x"), False)])
-def test_the_adapter_stands_in_the_code(code: str | None, known: bool) -> None:
+def test_the_adapter_is_in_the_code(code: str | None, known: bool) -> None:
     """Another such contract's adapter is the one address in its code; without code, or of two, it is not known."""
     mine = contract("a wrapper")
     stored = sep40(mine)

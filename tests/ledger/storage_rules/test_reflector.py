@@ -76,7 +76,7 @@ def update(prices: dict[int, int]) -> ScVal:
     return struct_map({"mask": (scval.BYTES, mask), "prices": vec(*(i128(prices[index]) for index in sorted(prices)))})
 
 
-def test_a_price_stands_under_its_time_and_index() -> None:
+def test_a_price_is_under_its_time_and_index() -> None:
     """Release 4 finds an asset's index in its instance and the price under the last time and that index."""
     stored = release_4()
     put_price(stored, 1, LAST, 55)

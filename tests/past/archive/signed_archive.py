@@ -15,7 +15,7 @@ from exporter.ledger.codec import strkey
 from exporter.past.archive.archive_files import records_name
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.transaction_sets import GENERALIZED_PROTOCOL, empty_set
-from tests.past.archive.made_archive import PASSPHRASE, TIME, MadeArchive, header, header_record, marked
+from tests.past.archive.simulated_archive import PASSPHRASE, TIME, MadeArchive, header, header_record, marked
 
 
 def validators(organisations: int, each: int = 3) -> dict[str, list[SigningKey]]:

@@ -21,7 +21,7 @@ from exporter.past.archive.archive_files import (
     state_name,
     unpacked,
 )
-from tests.past.archive.made_archive import marked
+from tests.past.archive.simulated_archive import marked
 
 
 class OneFile:
@@ -59,7 +59,7 @@ def test_records_come_back_as_they_were_written(content: list[bytes], size: int,
     assert content == list(records(unpacked(OneFile(packed, size), "a", 10**6), "a"))
 
 
-def test_a_file_that_ends_early_or_is_no_gzip_is_refused() -> None:
+def test_a_file_that_ends_early_or_is_not_gzip_is_refused() -> None:
     """A copy that was cut short, is empty, or is something else says so."""
     packed = gzip.compress(b"content" * 100)
     for content, reason in (

@@ -23,7 +23,7 @@ from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.archive_places import Archives, Deadline, KeptBuckets, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
-from tests.past.archive.made_archive import MadeArchive, live, time_to_live
+from tests.past.archive.simulated_archive import MadeArchive, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, ONE
 from tests.s3.bucket_objects import BUCKET, Stored
 from tests.s3.wire_bucket import WireBucket
@@ -238,7 +238,7 @@ def test_a_run_and_a_backfill_bound_the_reading_of_archives(slow_server: str, tm
 
     with (
         pytest.raises(SourceError, match=message),
-        open_archive_state(settings, FromArchive((f"{slow_server}/silent",), kept=tmp_path)),
+        open_archive_state(settings, FromArchive((f"{slow_server}/silent",), bucket_cache=tmp_path)),
     ):
         pass
     with pytest.raises(SourceError, match=message):

@@ -22,7 +22,7 @@ from exporter.past.archive.bucket_entries import INIT
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.past.archive.archive_snapshot import archive_snapshot
-from tests.past.archive.made_archive import PASSPHRASE, MadeArchive, dead, levels, live, marked, time_to_live
+from tests.past.archive.simulated_archive import PASSPHRASE, MadeArchive, dead, levels, live, marked, time_to_live
 from tests.snapshot_files import write_snapshot
 
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))

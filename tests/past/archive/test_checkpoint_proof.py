@@ -16,8 +16,8 @@ from exporter.past.archive.archive_files import records_name
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof, newest_proof, unlisted_validators
 from exporter.past.archive.stellar_proof import check_proof, read_trust
-from tests.past.archive.made_archive import live, marked, time_to_live
 from tests.past.archive.signed_archive import SignedArchive, message, trust_document, validators
+from tests.past.archive.simulated_archive import live, marked, time_to_live
 from tests.past.archive.test_checkpoint import ONE
 
 BUCKETS = [[live(ONE, u32(1)), time_to_live(ONE, 900)]]

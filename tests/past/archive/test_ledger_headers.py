@@ -8,7 +8,7 @@ import pytest
 
 from exporter.errors import ArchiveError
 from exporter.past.archive.ledger_headers import checked_chain, decode_ledger_header
-from tests.past.archive.made_archive import header, header_record
+from tests.past.archive.simulated_archive import header, header_record
 
 SIGNED = bytes(36) + struct.pack(">I", 64) + bytes(64)
 
@@ -34,7 +34,7 @@ def test_headers_of_every_kind_of_close_value_are_read(kind: int, body: bytes, l
         found.close_time,
         found.base_reserve,
     )
-    assert (content, length, empty) == (found.content, len(found.content), found.empty_by_decree)
+    assert (content, length, empty) == (found.content, len(found.content), found.set_was_dropped)
     assert (b"p" * 32, b"b" * 32) == (found.previous_hash, found.bucket_list_hash)
 
 

@@ -16,7 +16,7 @@ from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.state_index import StateIndex
-from tests.past.archive.made_archive import MadeArchive, dead, live, time_to_live
+from tests.past.archive.simulated_archive import MadeArchive, dead, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, OTHER, THREE, TWO, archive_in
 
 INSTANCE = ContractInstance(WASM, bytes([7] * 32), None, None)

@@ -32,8 +32,8 @@ from exporter.past.archive.stellar_proof import (
     read_claims,
     read_trust,
 )
-from tests.past.archive.made_archive import PASSPHRASE, dead, live, time_to_live
 from tests.past.archive.signed_archive import SignedArchive, message, trust_document, validators
+from tests.past.archive.simulated_archive import PASSPHRASE, dead, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, THREE, TWO
 from tests.past.archive.written_claims import entries_content
 
@@ -134,7 +134,7 @@ def test_each_false_claim_is_refused_by_name(case: Case, key: bytes, claim: RawE
         case.judged(claims({key: claim}))
 
 
-def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_as_far_as_they_stand(since: Case) -> None:
+def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_where_they_hold(since: Case) -> None:
     """What was not changed since is proven; of what was changed, or is gone, nothing is known, and it is counted."""
     before = {ONE: value(ONE, 3, 99), FOUR: value(FOUR, 4, until=110), TEMPORARY: value(TEMPORARY, 5, until=100)}
 
@@ -377,7 +377,7 @@ def test_none_of_ten_thousand_random_forgeries_is_accepted(case: Case) -> None:
     assert 0 == forgeries(case, 10_000, 2)
 
 
-def test_the_checker_stands_alone(case: Case, tmp_path: Path) -> None:
+def test_the_checker_needs_no_other_module(case: Case, tmp_path: Path) -> None:
     """The file is checked where this project is not: a folder with it and the signature package, and nothing else."""
     packages = Path(sysconfig.get_path("platlib"))
     for name in ("nacl", "cffi", "pycparser", *(path.name for path in packages.glob("_cffi_backend*"))):

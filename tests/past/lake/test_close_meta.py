@@ -91,7 +91,7 @@ def test_streams_of_core(real_data: Path) -> None:
     assert ledgers > 2_000
 
 
-def test_what_was_before_is_what_stood(real_data: Path) -> None:
+def test_the_state_before_is_that_of_the_last_change(real_data: Path) -> None:
     """The first value before a change, of each key and ledger, is the value that the changes so far give."""
     compared = 0
     for path in sorted((real_data / "core-meta").glob("*/*.xdr")):

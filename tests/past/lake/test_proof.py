@@ -96,7 +96,7 @@ def test_what_cannot_be_tried_is_counted() -> None:
     assert ({}, True) == (without.differing, {"blend", "xoxno"}.isdisjoint(protocols_of(without.confirmed)))
 
 
-def test_one_wrong_unit_is_told() -> None:
+def test_one_wrong_unit_is_reported() -> None:
     """An index that is one off is a difference, named with its ledger, key, and both values."""
 
     def spoil(data: bytes) -> bytes:
@@ -146,7 +146,7 @@ def one_more(function: Callable[..., pl.Series]) -> Callable[..., pl.Series]:
         (xoxno, "accrue", lambda *given: accrue_xoxno(*given)._replace(revenue=given[0]["revenue"]), "revenue"),
     ],
 )
-def test_wrong_math_is_told(
+def test_wrong_math_is_reported(
     module: ModuleType, name: str, wrong: Any, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A year, a rounding, or a rate that is not the contract's is a difference of that protocol, in that field."""
@@ -158,7 +158,7 @@ def test_wrong_math_is_told(
     assert field in {mismatch.field for mismatch in tally.mismatches}
 
 
-def test_an_operation_with_a_fee_is_no_wrong_math() -> None:
+def test_an_operation_with_a_fee_does_not_refute_the_math() -> None:
     """The revenue of XOXNO counts only where cash and users' shares show that no operation changed it."""
     network = RecordedNetwork()
     for _ in range(2):

@@ -258,7 +258,7 @@ def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
     assert 3 == site["pools.html"].count('<span class="quiet minor">blend</span>')
 
 
-def test_freshness_stands_without_a_script(site: dict[str, str]) -> None:
+def test_freshness_is_shown_without_a_script(site: dict[str, str]) -> None:
     """Every page says of which ledger it is, and when that closed."""
     for key, text in site.items():
         if key.endswith(".html"):
@@ -374,7 +374,7 @@ def test_every_page_of_another_network_says_so(passphrase: str, said: str | None
         assert "<b>Somebody" not in text
 
 
-def test_a_cap_that_is_none_is_no_number() -> None:
+def test_no_cap_is_not_shown_as_a_number() -> None:
     """A parameter that limits nothing is shown as no limit, with the number behind it."""
     tables = tables_of([pool_row(0, 0)])
     place = contract(100), contract(10_000)

@@ -120,7 +120,7 @@ def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], e
     assert expected == said(pool_terms.rewards(row))["To suppliers"]
 
 
-def test_a_backstop_is_told_on_the_page_of_its_market() -> None:
+def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
     """Its size, what is queued, whether it is enough, and what it earns; one that could not be read says so."""
     row: dict[str, Any] = dict.fromkeys(BACKSTOPS) | {"market": contract(100), "backstop": contract(3)}
     known = {

@@ -140,7 +140,7 @@ def test_bidirectional_and_control_characters_are_shown_as_such() -> None:
     assert "Z\u0301\u0301" == harmless("Z" + "\u0301" * 50)
 
 
-def test_long_names_are_cut_with_the_full_one_beside() -> None:
+def test_long_names_are_cut_with_the_full_one_on_hover() -> None:
     """A long name is cut at 36 characters, and is shown in full next to that, up to 400."""
     shown, full = named("x" * 1000)
 

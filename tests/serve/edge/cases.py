@@ -136,7 +136,7 @@ def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str
     found: dict[str, tuple[Any, Any]] = {"status": (wanted.status, answer.status)}
     headers = {"cache-control": "", **answer.headers}
     if wanted.status != answer.status:
-        return _told(case, found)
+        return _differences(case, found)
     if case.headers.get("origin") or wanted.status >= 400 or wanted.status == 204:
         found["CORS"] = ("*", headers.get("access-control-allow-origin"))
         exposed = headers.get("access-control-expose-headers", "").split(", ")
@@ -158,7 +158,7 @@ def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str
             found["body"] = (b"" if case.method == "HEAD" else MISSING_PAGE.encode(), answer.body)
         else:
             found |= _problem_faults(case, wanted, answer)
-    return _told(case, found)
+    return _differences(case, found)
 
 
 def _problem_faults(case: Case, wanted: Expected, answer: Answer) -> dict[str, tuple[Any, Any]]:
@@ -179,7 +179,7 @@ def _problem_faults(case: Case, wanted: Expected, answer: Answer) -> dict[str, t
     return found
 
 
-def _told(case: Case, found: dict[str, tuple[Any, Any]]) -> list[str]:
+def _differences(case: Case, found: dict[str, tuple[Any, Any]]) -> list[str]:
     return [
         f"{case.method} {case.url[:200]} {case.headers}: {name} {is_!r:.300}, expected {wanted!r:.300}"
         for name, (wanted, is_) in found.items()

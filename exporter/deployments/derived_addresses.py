@@ -7,6 +7,6 @@ import hashlib
 from exporter.ledger.codec import strkey
 
 
-def made_address(label: str) -> str:
+def derived_address(label: str) -> str:
     """The address of a contract: its id is the SHA-256 of a label."""
     return strkey.encode_contract(hashlib.sha256(label.encode()).digest())
