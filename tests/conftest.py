@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 from pathlib import Path
 
@@ -25,7 +26,7 @@ REAL_FIXTURES = {"real_data", "mainnet_snapshot_path", "xoxno_repository"}
 # because of a change; scripts/test-random and scripts/test-slow look for new ones, every week.
 settings.register_profile(
     "fast",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
@@ -34,6 +35,9 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("fast"), max_examples=2_000, derandomize=False)
 settings.load_profile("fast")
+
+# Until the tests are collected there is no garbage; afterwards the collector leaves them and their modules alone.
+gc.disable()
 
 # Each store of a test has a session of boto3, and each session reads the same descriptions of services: 60 ms.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
@@ -50,6 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("real")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

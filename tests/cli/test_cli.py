@@ -152,11 +152,13 @@ def test_localnet_and_run(tmp_path: Path) -> None:
 
 def test_what_cron_keeps_of_a_run(tmp_path: Path) -> None:
     """A run ends with one line that says it all; a quiet one prints only that an RPC is dead, or why it failed."""
-    dead = "http://127.0.0.1:9"
+    dead, fast = "http://127.0.0.1:9", {"EXPORTER_REQUESTS_PER_SECOND": "1000"}
     with serving("localnet", "--port", "0", cwd=tmp_path) as url:
-        loud = exporter("run", "--rpc-url", url, "--network", "local", cwd=tmp_path)
+        loud = exporter("run", "--rpc-url", url, "--network", "local", cwd=tmp_path, **fast)
         quiet = exporter(
-            "run", "--quiet", "--rpc-url", dead, "--rpc-url", url, "--network", "local", "--out", "b", cwd=tmp_path
+            *("run", "--quiet", "--rpc-url", dead, "--rpc-url", url, "--network", "local", "--out", "b"),
+            cwd=tmp_path,
+            **fast,
         )
     failed = exporter("run", "--quiet", "--rpc-url", dead, "--network", "local", cwd=tmp_path)
 
