@@ -66,15 +66,15 @@ class Redactor:
     def __repr__(self) -> str:
         return "Redactor()"
 
-    def clean(self, text: str, length: int = MESSAGE_LENGTH) -> str:
-        """The text fit for an error or a report: one line, at most ``length`` characters, nothing secret."""
+    def clean(self, text: str) -> str:
+        """The text fit for an error or a report: one line, at most `MESSAGE_LENGTH` characters, nothing secret."""
         cut = len(text) > _SEARCHED_LENGTH
         text = printable(text[:_SEARCHED_LENGTH])
         if self._pattern is not None:
             text = self._pattern.sub(REPLACEMENT, text)
             if cut:  # the cut may have left the first half of a secret at the end, which no longer matches
                 text = text[: max(0, len(text) - self._longest)]
-        return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+        return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1].rstrip() + "…"
 
 
 def _secret_pieces(url: str) -> set[str]:

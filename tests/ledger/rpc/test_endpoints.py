@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import pytest
 
 from exporter.errors import ConfigError
@@ -139,34 +136,6 @@ def test_a_hold_is_bounded() -> None:
     endpoint.hold(0, 1e18)
 
     assert 86_400 == endpoint.held_until
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("max_in_flight", 0),
-        ("max_in_flight", 2.5),
-        ("max_in_flight", True),
-        ("max_in_flight", "4"),
-        ("max_in_flight", None),
-        ("requests_per_second", 0),
-        ("requests_per_second", -1.0),
-        ("requests_per_second", math.inf),
-        ("requests_per_second", math.nan),
-        ("attempts", 0),
-        ("attempts", 21),
-        ("total_deadline_s", 0),
-        ("request_timeout_s", math.inf),
-        ("keys_per_request", 201),
-        ("max_request_bytes", 512 * 1024 + 1),
-        ("max_response_bytes", 100),
-        ("max_retry_after_s", -1),
-    ],
-)
-def test_a_limit_out_of_range_is_named(name: str, value: Any) -> None:
-    """A limit that is not a number, or out of its range, is refused by name and with what it may be."""
-    with pytest.raises(ConfigError, match=rf"^{name} must be .* from .* to "):
-        RpcLimits(**{name: value})
 
 
 def test_a_rate_too_slow_for_the_deadline_is_refused() -> None:

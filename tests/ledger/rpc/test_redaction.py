@@ -84,7 +84,6 @@ def test_long_text_is_cut() -> None:
 
     assert MESSAGE_LENGTH >= len(cleaned)
     assert "SSSS" not in cleaned
-    assert "SSSS" not in redactor.clean("y " * 7_900 + secret, length=20_000)
 
 
 def test_a_huge_message_costs_no_time() -> None:
