@@ -17,14 +17,23 @@ from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.protocols.alula import math
 from tests.protocols import alula_judge as judge
-from tests.protocols.alula_chain import CURVE
 from tests.protocols.judged import agree, asked_of_both, columnar, frame_of, one
-from tests.protocols.made_ledger import NOW
 
 Pool = dict[str, int]
 Asked = Callable[..., Any]
 
 YEAR = 31_556_926
+NOW = 1_800_000_000
+
+# The default curve of the contract's own tests
+CURVE = {
+    "base_apr_bps": 1,
+    "kink1_apr_bps": 3_000,
+    "kink1_ur_bps": 7_000,
+    "kink2_apr_bps": 6_000,
+    "kink2_ur_bps": 8_000,
+    "max_apr_bps": 40_000,
+}
 RESULTS = (
     "total_supplied",
     "utilization_bps",

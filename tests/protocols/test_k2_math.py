@@ -11,14 +11,30 @@ from exporter.errors import ExactOverflowError
 from exporter.protocols.k2 import math, rewards
 from exporter.protocols.k2.rewards import Emission, Emissions
 from tests.protocols.judged import at, closed, columnar, frame_of, published
-from tests.protocols.k2_chain import DEBT, MODEL, STATE, SUPPLY
-from tests.protocols.made_ledger import contract
+from tests.protocols.world import contract
 
 Reserve = dict[str, int]
 
 RAY = 10**27
 DAY, YEAR = 86_400, 31_536_000
 NOW = 1_800_000_000
+SUPPLY, DEBT = 1_000 * 10**7, 500 * 10**7
+
+# The example of K2's documentation
+MODEL = {
+    "base_variable_borrow_rate": 0,
+    "optimal_utilization_rate": 8 * RAY // 10,
+    "variable_rate_slope1": 4 * RAY // 100,
+    "variable_rate_slope2": 6 * RAY // 10,
+}
+
+# At 5 percent for suppliers and 10 percent for borrowers
+STATE = {
+    "liquidity_index": RAY,
+    "variable_borrow_index": RAY,
+    "current_liquidity_rate": 5 * RAY // 100,
+    "current_variable_borrow_rate": RAY // 10,
+}
 RESERVE: Reserve = {
     **STATE,
     **MODEL,

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -22,20 +21,32 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Number
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import (
+    address,
+    encode_scval,
+    i128,
+    string,
+    struct_map,
+    symbol,
+    u32,
+    u64,
+    u128,
+    vec,
+)
 from exporter.ledger.observation import Entry
+from exporter.ledger.source import RawEntry
 from exporter.protocols.alula import layout as alula_layout
 from exporter.protocols.blend import layout as blend_layout
 from exporter.protocols.k2 import layout as k2_layout
 from exporter.protocols.slender import layout as slender_layout
 from exporter.protocols.xoxno import layout as xoxno_layout
 from exporter.protocols.xoxno.layout import HubAsset
-from tests.protocols import alula_chain as alula
-from tests.protocols import blend_chain as blend
-from tests.protocols import k2_chain as k2
-from tests.protocols import slender_chain as slender
-from tests.protocols import xoxno_ledger as xoxno
-from tests.protocols.made_ledger import Written, account, contract, entry_of, instance
+from tests.localnet.recorded import BLEND_V2
+from tests.protocols.places import A_TOKEN, CONFIG, DATA, LOW, MARKET, PARAMETERS, RESERVE, SLENDER, STATE, field
+from tests.protocols.places import ALULA as ALULA_POOL
+from tests.protocols.places import K2 as K2_RESERVE
+from tests.protocols.places import XLM as XLM_OF_THE_RECORDING
+from tests.protocols.world import World, account, contract, token
 
 XLM = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
@@ -119,116 +130,125 @@ def test_other_pool_ids_of_xoxno(text: str) -> None:
         xoxno_layout.hub_asset(text)
 
 
-NO_STATUS = [
-    (vec(), "field MarketStatus has no variant"),
-    ((scval.VEC, None), "field MarketStatus has no variant"),
-    (vec(string("Active")), "expected symbol, found string"),
-]
-NO_ROUTER: list[tuple[dict[str, ScVal | None], str]] = [
-    ({"ORACFG": struct_map({})}, "router instance.ORACFG: field price_precision is missing"),
-    ({"PSTALE": u32(60)}, "router instance: field PSTALE: expected u64, found u32"),
-    ({"ASTALMP": u32(60)}, "ASTALMP: expected map, found u32"),
-    ({"ASTALMP": struct_map({"x": u64(1)})}, "ASTALMP: an asset: expected address, found symbol"),
-]
-NO_A_TOKEN: list[tuple[Written, str]] = [
-    (k2.a_token("A", "USDC", -1), "aToken State: field total_supply_scaled is -1"),
-    (k2.a_token("A", "USDC", 10**38), "field total_supply_scaled is 1000*, above 999*"),
-    (k2.debt_token("A", "USDC"), "aToken State: field total_supply_scaled is missing"),
-    (instance(contract("A"), [], k2.CODE), "aToken instance: there is no State"),
-]
-MANY = [f"T{number}" for number in range(blend_layout.MAX_RESERVES + 1)]
+def refuse(decode: Callable[[Entry], object], protocol: str, key: bytes, value: ScVal | None, *path: Any) -> str:
+    """Why a recorded entry is refused with another value at a path."""
+    with pytest.raises(DecodeError) as refused:
+        decode(changed(protocol, key, value, *path))
+    return str(refused.value)
+
+
+def changed(protocol: str, key: bytes, value: ScVal | None = None, *path: Any) -> Entry:
+    """A recorded entry, with another value at a path."""
+    world = World(protocol)
+    if path:
+        world.put(key, value, *path)
+    return world.entry(key)
+
+
+INSTANCE = {protocol: instance_key(market) for protocol, market in MARKET.items()}
+MANY = [contract(f"T{number}") for number in range(blend_layout.MAX_RESERVES + 1)]
+ZONE = blend_layout.reward_zone_key(
+    next(item.address("backstop") or "" for item in World("blend").deployments if BLEND_V2 in item.markets)
+)
 
 
 @pytest.mark.parametrize(
-    ("decode", "written", "message"),
+    ("decode", "protocol", "key", "value", "path", "message"),
     [
         *(
-            (alula_layout.decode_instance, alula.market_instance("A", storage={"MarketStatus": value}), message)
-            for value, message in NO_STATUS
+            (alula_layout.decode_instance, "alula", INSTANCE["alula"], value, ("MarketStatus",), message)
+            for value, message in (
+                (vec(), "field MarketStatus has no variant"),
+                ((scval.VEC, None), "field MarketStatus has no variant"),
+                (vec(string("Active")), "expected symbol, found string"),
+            )
         ),
-        (
-            blend_layout.decode_instance,
-            blend.pool_instance("A", bstop_rate=10_000_001),
-            "bstop_rate is 10000001, above 10000000",
+        *(
+            (k2_layout.decode_router, "k2", INSTANCE["k2"], value, (name,), message)
+            for name, value, message in (
+                ("ORACFG", struct_map({}), "router instance.ORACFG: field price_precision is missing"),
+                ("PSTALE", u32(60), "router instance: field PSTALE: expected u64, found u32"),
+                ("ASTALMP", u32(60), "ASTALMP: expected map, found u32"),
+                ("ASTALMP", struct_map({"x": u64(1)}), "ASTALMP: an asset: expected address, found symbol"),
+            )
         ),
-        (blend_layout.decode_reserve_list, blend.reserve_list("A", MANY), "ResList: 65 addresses, more than 64"),
-        (
-            blend_layout.decode_reward_zone,
-            blend.reward_zone("Z", vec(*[address(contract("A"))] * 50_001)),
-            "reward zone: 50001 addresses, more than 50000",
+        *(
+            (k2_layout.decode_a_token, "k2", A_TOKEN, value, path, message)
+            for value, path, message in (
+                (i128(-1), ("State", "total_supply_scaled"), "aToken State: field total_supply_scaled is -1"),
+                (i128(10**38), ("State", "total_supply_scaled"), f"is {10**38}, above {10**38 - 1}"),
+                (None, ("State", "total_supply_scaled"), "aToken State: field total_supply_scaled is missing"),
+                (None, ("State",), "aToken instance: there is no State"),
+            )
         ),
-        *((k2_layout.decode_router, k2.router_instance("A", storage=value), message) for value, message in NO_ROUTER),
-        *((k2_layout.decode_a_token, value, message) for value, message in NO_A_TOKEN),
-        (
-            lambda entry: k2_layout.decode_rate_model(entry, None),
-            k2.rate_model("A", "USDC", optimal_utilization_rate=10**27 + 1),
-            "utilization_rate is 1000.*1, above 1",
-        ),
-        (lambda _: k2_layout.decode_rate_model(None, None), k2.rate_contract("A"), "neither APARAMS nor a rate"),
         (
             xoxno_layout.decode_controller,
-            xoxno.controller("A", storage={"Pool": address(account("a"))}),
+            "xoxno",
+            INSTANCE["xoxno"],
+            address(account("a")),
+            ("Pool",),
             "field Pool is not a contract",
         ),
     ],
 )
-def test_what_is_refused(decode: Callable[[Any], object], written: Written, message: str) -> None:
-    """An entry of another form, or with more than a bound allows, is refused, and what is wrong is named."""
-    with pytest.raises(DecodeError, match=message):
-        decode(entry_of(written))
+def test_what_is_refused(
+    decode: Callable[[Entry], object],
+    protocol: str,
+    key: bytes,
+    value: ScVal | None,
+    path: tuple[str, ...],
+    message: str,
+) -> None:
+    """An entry of another form is refused, and what is wrong is named."""
+    assert message in refuse(decode, protocol, key, value, *path)
 
 
-def kinked(curve: dict[str, ScVal]) -> ScVal:
-    """A configuration of Alula with changes to its curve."""
-    return alula.pool_config(interest_rate_model=alula.kinked(**curve))
+def test_lists_that_are_too_long() -> None:
+    """A reserve list of Blend, and a reward zone, may have as many addresses as the bound says, and no more."""
+    world, key = World("blend"), blend_layout.market_keys(BLEND_V2)[1]
+    world.put(key, vec(*map(address, MANY[1:])))
+    assert 64 == len(blend_layout.decode_reserve_list(world.entry(key)))
+    for place, decode, many, detail in (
+        (key, blend_layout.decode_reserve_list, MANY, "ResList: 65 addresses, more than 64"),
+        (ZONE, blend_layout.decode_reward_zone, MANY[:1] * 50_001, "reward zone: 50001 addresses, more than 50000"),
+    ):
+        world.put(place, vec(*map(address, many)))
+        with pytest.raises(DecodeError, match=detail):
+            decode(world.entry(place))
 
 
-def slender_pool(data: ScVal) -> Written:
-    """A pool of Slender with this ReserveData."""
-    ledger = slender.SlenderLedger()
-    ledger.add_market("A", ["T"])
-    ledger.change("A", {slender.variant("ReserveAssetKey", "T"): data})
-    return ledger.instance("A")
+Numbers = dict[str, Number]
+RATES = field(k2_layout.reserve_key(MARKET["k2"], token("USDC")), "interest_rate_strategy_address")
+OWN_MODEL = k2_layout.rate_model_keys(RATES, token("USDC"))[0]
+KINKED = ("config", "interest_rate_model", 1)
 
 
 def slender_reserve(entry: Entry) -> object:
-    """The reserve in it."""
-    return slender_layout.decode_reserve(slender_layout.decode_instance(entry), contract("T"))
+    """The reserve in a pool's entry."""
+    return slender_layout.decode_reserve(slender_layout.decode_instance(entry), XLM_OF_THE_RECORDING)
 
 
-DATA, CONFIG = entry_of(blend.reserve_data("A", "T", "v2")), entry_of(blend.reserve_config("A", "T", "v2"))
-Numbers = dict[str, Number]
-NUMBERS: list[tuple[Numbers, Callable[..., Written], Callable[[Entry], object]]] = [
-    (alula_layout.STATE, partial(alula.pool, "A", "T"), alula_layout.decode_pool),
-    (alula_layout.CURVE, lambda **curve: alula.pool("A", "T", config=kinked(curve)), alula_layout.decode_pool),
-    (
-        blend_layout.POOL_CONFIG,
-        lambda **config: blend.pool_instance("A", config=config),
-        blend_layout.decode_instance,
-    ),
-    (
-        blend_layout.CONFIG,
-        partial(blend.reserve_config, "A", "T", "v2"),
-        lambda entry: blend_layout.decode_reserve(entry, DATA),
-    ),
-    (
-        blend_layout.STATE,
-        partial(blend.reserve_data, "A", "T", "v2"),
-        lambda entry: blend_layout.decode_reserve(CONFIG, entry),
-    ),
-    (k2_layout.RESERVE, partial(k2.reserve, "A", "T"), k2_layout.decode_reserve),
-    (k2_layout.MODEL, partial(k2.rate_model, "A", "T"), lambda entry: k2_layout.decode_rate_model(entry, None)),
-    (xoxno_layout.PARAMETERS, partial(xoxno.parameters, "A", 1, "T"), xoxno_layout.decode_parameters),
-    (xoxno_layout.STATE, partial(xoxno.state, "A", 1, "T"), xoxno_layout.decode_state),
-    (slender_layout.RESERVE, lambda **data: slender_pool(slender.reserve_data("T", **data)), slender_reserve),
-    (slender_layout.CONFIGURATION, lambda **data: slender_pool(slender.configuration("T", **data)), slender_reserve),
+DATA_ENTRY, CONFIG_ENTRY = changed("blend", DATA), changed("blend", CONFIG)
+NUMBERS: list[tuple[Numbers, str, bytes, tuple[Any, ...], Callable[[Entry], object]]] = [
+    (alula_layout.STATE, "alula", ALULA_POOL, (), alula_layout.decode_pool),
+    (alula_layout.CURVE, "alula", ALULA_POOL, KINKED, alula_layout.decode_pool),
+    (alula_layout.FEES, "alula", ALULA_POOL, ("config", "fee_config"), alula_layout.decode_pool),
+    (blend_layout.POOL_CONFIG, "blend", INSTANCE["blend"], ("Config",), blend_layout.decode_instance),
+    (blend_layout.CONFIG, "blend", CONFIG, (), lambda entry: blend_layout.decode_reserve(entry, DATA_ENTRY)),
+    (blend_layout.STATE, "blend", DATA, (), lambda entry: blend_layout.decode_reserve(CONFIG_ENTRY, entry)),
+    (k2_layout.RESERVE, "k2", K2_RESERVE, (), k2_layout.decode_reserve),
+    (k2_layout.MODEL, "k2", OWN_MODEL, (), lambda entry: k2_layout.decode_rate_model(entry, None)),
+    (xoxno_layout.PARAMETERS, "xoxno", PARAMETERS, (), xoxno_layout.decode_parameters),
+    (xoxno_layout.STATE, "xoxno", STATE, (), xoxno_layout.decode_state),
+    (slender_layout.RESERVE, "slender", SLENDER, (RESERVE,), slender_reserve),
+    (slender_layout.CONFIGURATION, "slender", SLENDER, (RESERVE, "configuration"), slender_reserve),
 ]
 BITS = {scval.U32: (0, 32), scval.U64: (0, 64), scval.U128: (0, 128), scval.I128: (-(2**127), 127)}
 
 
-@pytest.mark.parametrize(("layout", "written", "decode"), NUMBERS)
+@pytest.mark.parametrize(("layout", "protocol", "key", "path", "decode"), NUMBERS)
 def test_every_number_has_bounds(
-    layout: Numbers, written: Callable[..., Written], decode: Callable[[Entry], object]
+    layout: Numbers, protocol: str, key: bytes, path: tuple[Any, ...], decode: Callable[[Entry], object]
 ) -> None:
     """At its bounds a number is read, beyond them it is refused with its field; no amount is negative."""
     for name, (kind, least, most) in layout.items():
@@ -236,26 +256,28 @@ def test_every_number_has_bounds(
         assert kind != scval.I128 or least >= 0
         assert kind != scval.U64 or most < 2**62
         for value in (least, min(most, 2**bits - 1)):
-            decode(entry_of(written(**{name: (kind, value)})))
+            decode(changed(protocol, key, (kind, value), *path, name))
         for value in (least - 1, most + 1):
             if smallest <= value < 2**bits:
-                with pytest.raises(DecodeError, match=f"field {name} is {value}, (below|above)"):
-                    decode(entry_of(written(**{name: (kind, value)})))
-
-
-def test_the_longest_list_of_blend() -> None:
-    """A pool may list as many reserves as the bound says."""
-    assert 64 == len(blend_layout.decode_reserve_list(entry_of(blend.reserve_list("A", MANY[1:]))))
+                said = refuse(decode, protocol, key, (kind, value), *path, name)
+                assert f"field {name} is {value}, {'below' if value < least else 'above'}" in said
 
 
 def test_statuses() -> None:
     """Numbers and variants have the names of docs/protocols; one that is not known keeps its own."""
-    variants = {name: alula.market_instance("A", name) for name in (*alula_layout.STATUS_NAMES, "OnFire")}
-    named = {name: alula_layout.decode_instance(entry_of(written)).status for name, written in variants.items()}
-    numbers = [blend.pool_instance("A", status=status) for status in (*range(8), 2**32 - 1)]
+    found = {
+        name: alula_layout.decode_instance(
+            changed("alula", INSTANCE["alula"], vec(symbol(name)), "MarketStatus")
+        ).status
+        for name in (*alula_layout.STATUS_NAMES, "OnFire")
+    }
+    numbers = [
+        blend_layout.decode_instance(changed("blend", INSTANCE["blend"], u32(status), "Config", "status")).status
+        for status in (*range(8), 2**32 - 1)
+    ]
 
-    assert 8 == len(named)
-    assert {"FrozenByAdmin": "frozen_by_admin", "OnFire": "unknown_OnFire"}.items() <= named.items()
+    assert 8 == len(set(found.values()))
+    assert {"FrozenByAdmin": "frozen_by_admin", "OnFire": "unknown_OnFire"}.items() <= found.items()
     assert [
         "admin_active",
         "active",
@@ -266,61 +288,50 @@ def test_statuses() -> None:
         "setup",
         "unknown_7",
         "unknown_4294967295",
-    ] == [blend_layout.decode_instance(entry_of(written)).status for written in numbers]
-    for paused, status in ((True, "paused"), (False, "active"), (None, "active")):
-        value = u32(1) if paused is None else xoxno.flag(paused)
-        controller = xoxno.controller("A", storage={"Paused": value})
-        assert status == xoxno_layout.decode_controller(entry_of(controller)).status
-
-
-def test_instance_of_alula_with_more_keys() -> None:
-    """Optional keys, keys that carry an address and keys of later versions are no hindrance."""
-    more = alula.market_instance("A", storage={"FarmsContract": address(contract("farms")), "Later": u32(1)})
-    decoded = alula_layout.decode_instance(entry_of(more))
-    reserved = (vec(symbol("FlashReserved"), address(contract("USDC"))), i128(5))
-
-    assert 14 == len(decoded.storage)
-    written = instance(contract("A"), [*decoded.storage, reserved], alula.CODE)
-    assert 15 == len(alula_layout.decode_instance(entry_of(written)).storage)
+    ] == numbers
 
 
 def test_what_is_only_shown_costs_nothing() -> None:
     """A part of Alula's configuration that nothing is computed from may be missing or of another kind."""
-    parts = alula.pool_config(status=u32(1), health_config=None, ir_reactivity_constant=None)
-    whole, fewer = (
-        {item.name for item in alula_layout.decode_pool(entry_of(written)).shown}
-        for written in (alula.pool("A", "T"), alula.pool("A", "T", config=parts))
-    )
+    world = World("alula")
+    whole = {item.name for item in alula_layout.decode_pool(changed("alula", ALULA_POOL)).shown}
+    for value, name in ((u32(1), "status"), (None, "health_config"), (None, "ir_reactivity_constant")):
+        world.put(ALULA_POOL, value, "config", name)
+    fewer = {item.name for item in alula_layout.decode_pool(world.entry(ALULA_POOL)).shown}
 
     assert {"flags", "ir_reactivity_constant", "supply_limit"} < whole - fewer
-    assert set(alula.CURVE) | {"take_rate_bps", "borrow_fee_bps"} <= fewer
+    assert set(alula_layout.CURVE) | {"take_rate_bps", "borrow_fee_bps"} <= fewer
 
 
 @given(st.binary(max_size=200), st.integers(0, 500))
 def test_damaged_bytes(noise: bytes, position: int) -> None:
     """An entry with other bytes in it is decoded or refused, and nothing else happens."""
-    key, data = alula.pool("A", "T")
+    data = changed("alula", ALULA_POOL).raw.data
     damaged = data[:position] + noise + data[position + len(noise) :]
     with suppress(DecodeError):
-        assert min(alula_layout.decode_pool(entry_of((key, damaged))).numbers.values()) >= 0
+        entry = Entry(ALULA_POOL, RawEntry(damaged, 1, None))
+        assert min(alula_layout.decode_pool(entry).numbers.values()) >= 0
 
 
 def test_code_decides_the_generation_of_blend() -> None:
-    """Known code decides by itself, whatever fields there are."""
-    with_more = blend.pool_instance("A", "v1", config={"min_collateral": i128(1)})
-    with_less = blend.pool_instance("A", "v2", config={"min_collateral": None})
-    found = [blend_layout.decode_instance(entry_of(written)).generation for written in (with_more, with_less)]
+    """Known code decides by itself, whatever fields there are; of unknown code the fields do, which is noticed."""
+    world, key = World("blend"), INSTANCE["blend"]
+    world.put(key, None, "Config", "min_collateral")
+    generations = []
+    for code in (None, bytes(32)):
+        if code is not None:
+            world.code(BLEND_V2, code)
+        generations.append(blend_layout.decode_instance(world.entry(key)).generation)
 
-    assert ["v1", "v2"] == found
+    assert ["v2", "v1"] == generations
 
 
 def test_stated_definition_of_the_configuration_hash() -> None:
     """It is SHA-256 over two maps of canonical XDR: the storage in any order, and each asset with its ResConfig."""
-    assets = tuple(map(contract, ["T", "U"]))
-    pool = blend_layout.decode_instance(entry_of(blend.pool_instance("A", "v2")))
-    configs = [entry_of(blend.reserve_config("A", asset, "v2", index=index)) for index, asset in enumerate("TU")]
-    in_order = ["Name", "Admin", "Config", "BLNDTkn", "Backstop"]  # XDR has the length of a symbol first
-    storage: ScVal = (scval.MAP, tuple((symbol(name), dict(pool.storage)[symbol(name)]) for name in in_order))
+    pool = blend_layout.decode_instance(changed("blend", INSTANCE["blend"]))
+    assets = blend_layout.decode_reserve_list(changed("blend", blend_layout.market_keys(BLEND_V2)[1]))
+    configs = [changed("blend", blend_layout.reserve_config_key(BLEND_V2, asset)) for asset in assets]
+    storage: ScVal = (scval.MAP, tuple(sorted(pool.storage, key=lambda pair: encode_scval(pair[0]))))
     pairs = zip(assets, configs, strict=True)
     reserves: ScVal = (scval.MAP, tuple((address(asset), vec(item.value)) for asset, item in pairs))
 
@@ -334,18 +345,21 @@ def test_stated_definition_of_the_configuration_hash() -> None:
 def test_what_a_router_of_k2_notes() -> None:
     """Its note of the oracle's configuration says how many decimals a price has; parameters that are not set are 0."""
     noted = struct_map({"price_precision": u32(8), "price_staleness_threshold": u64(60)})
-    model = k2_layout.decode_rate_model(None, entry_of(k2.rate_contract("A", {"OU": 2})))
+    instance = World("k2")
+    key = instance_key(RATES)
+    stored: Any = instance.value(key)
+    instance.put(key, (stored[0], stored[1]._replace(storage=((symbol("OU"), u128(2)),))))
+    model = k2_layout.decode_rate_model(None, instance.entry(key))
 
-    assert 8 == k2_layout.decode_router(entry_of(k2.router_instance("A", storage={"ORACFG": noted}))).price_decimals
+    assert 8 == k2_layout.decode_router(changed("k2", INSTANCE["k2"], noted, "ORACFG")).price_decimals
     assert [0, 2, 0, 0] == list(model.values())
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected"), [(0b1, "active"), (0b10, "frozen"), (0b100, "borrowing_enabled"), (0b1000, "paused")]
-)
-def test_each_flag_of_k2(flags: int, expected: str) -> None:
+@pytest.mark.parametrize(("bit", "expected"), [*enumerate(("active", "frozen", "borrowing_enabled", "paused"), 50)])
+def test_each_flag_of_k2(bit: int, expected: str) -> None:
     """Bits 50 to 53 are the four flags, one each."""
-    shown = k2_layout.decode_reserve(entry_of(k2.reserve("A", "USDC", configuration=k2.bitmap(flags=flags)))).shown
+    low = u128(LOW & ~(0b1001111 << 50) | 1 << bit)
+    shown = k2_layout.decode_reserve(changed("k2", K2_RESERVE, low, "configuration", "data_low")).shown
     names = ("active", "frozen", "borrowing_enabled", "paused", "flashloan_enabled")
 
     assert [expected] == [item.name for item in shown if item.name in names and item.value]
@@ -353,8 +367,9 @@ def test_each_flag_of_k2(flags: int, expected: str) -> None:
 
 def test_controller_of_xoxno_with_bare_keys() -> None:
     """Its keys may be variants or bare symbols; others do not matter."""
-    bare = [(symbol("Pool"), address(contract("A pool"))), (u32(7), u32(7))]
+    world, key = World("xoxno"), INSTANCE["xoxno"]
+    stored: Any = world.value(key)
+    bare = ((symbol("Pool"), address(contract("A pool"))), (u32(7), u32(7)))
+    world.put(key, (stored[0], stored[1]._replace(storage=bare)))
 
-    assert (
-        contract("A pool") == xoxno_layout.decode_controller(entry_of(instance(contract("A"), bare, xoxno.CODE))).pool
-    )
+    assert contract("A pool") == xoxno_layout.decode_controller(world.entry(key)).pool

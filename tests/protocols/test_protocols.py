@@ -5,42 +5,37 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
 from exporter.errors import lasting
-from exporter.ledger.codec.scval import STELLAR_ASSET
-from exporter.ledger.codec.scval_encode import VOID
+from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.scval import CONTRACT_INSTANCE, STELLAR_ASSET, WASM, ContractInstance
+from exporter.ledger.codec.scval_encode import VOID, u32
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread, ViewCall
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
-from tests.protocols.all_ledgers import ASSETS, computed, ledger_of, listed, pool_of
-from tests.protocols.blend_chain import BlendLedger, pool_instance
+from tests.chain_simulator import Chain, ChainSource
 from tests.protocols.golden_rows import PATH, golden_rows
 from tests.protocols.judged import at
-from tests.protocols.k2_chain import reserve_list
-from tests.protocols.made_ledger import (
-    NOW,
-    UNKNOWN_CODE,
-    MadeSource,
-    bare_token,
-    candidate_of,
-    contract,
-    instance,
-    token_instance,
-    unread_of,
-)
+from tests.protocols.places import MARKET, USDC, XLM
+from tests.protocols.world import World, contract
+
+NOW = World("k2").time
+OF_XLM = dict.fromkeys(PROTOCOLS, XLM) | {"xoxno": USDC}
+"""By protocol: a token of one of its pools."""
 
 EVERY = pytest.mark.parametrize("name", PROTOCOLS)
 
 
 def read(name: str, *candidates: Candidate) -> ProtocolReading:
     """What a protocol reads of an empty ledger."""
-    source = MadeSource(BlendLedger().chain(), {})
+    source = ChainSource(Chain())
     return asyncio.run(read_at_one_ledger(source, lambda view: PROTOCOLS[name].read(view, candidates, []))).result
 
 
@@ -88,25 +83,20 @@ def test_absent_markets(name: str) -> None:
 
 
 @EVERY
-def test_two_pools(name: str) -> None:
-    """Both pools of a market are read and priced, in the order of their ids, as what they are, and nothing is said."""
-    ledger = ledger_of(name)
-    tables = computed(name, ledger)
-    assert ledger.reading is not None
+def test_every_pool(name: str) -> None:
+    """All pools are read and priced, in the order of their ids, with what their market is, and nothing is said."""
+    world = World(name)
+    reading = world.read().result
+    reading.settle(NOW)
+    tables = world.compute()
 
     assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
-    assert [(contract("A"), 2, 0)] == tables.markets.select("market", "pool_count", "unread_count").rows()
-    assert (
-        sorted((pool_of(name, asset), contract(asset), asset) for asset in ASSETS)
-        == tables.pools.select("pool", "token_address", "symbol").rows()
-    )
-    (market,) = ledger.reading.markets
-    assert {(contract("A"), name, market.name, market.status, market.version, market.wasm_hash, market.oracle, 7)} == {
-        *tables.pools.select(
-            "market", "protocol", "market_name", "market_status", "version", "wasm_hash", "oracle", "decimals"
-        ).rows()
-    }
-    assert_columns(PROTOCOLS[name].project(at(ledger.reading.columns, NOW)))
+    for market in reading.markets:
+        pools = tables.pools.filter(pl.col("market") == market.address)
+        assert sorted(market.members) == pools["pool"].to_list()
+        shown = pools.select("protocol", "market_name", "market_status", "version", "wasm_hash", "oracle").unique()
+        assert [(name, market.name, market.status, market.version, market.wasm_hash, market.oracle)] == shown.rows()
+    assert_columns(PROTOCOLS[name].project(at(reading.columns, NOW)))
 
 
 def test_golden_rows() -> None:
@@ -117,9 +107,9 @@ def test_golden_rows() -> None:
 @EVERY
 def test_order_and_repetition_of_candidates(name: str) -> None:
     """The same markets in another order, or named twice, give the same reading."""
-    ledger = ledger_of(name)
-    named = [candidate_of(name, label) for label in "ACB"]
-    forth, back = (ledger.read(items, listed(name)).result for items in (named, [*named[::-1], *named]))
+    world = World(name)
+    named = [*world.candidates(), *(Candidate(name, contract(label)) for label in "CB")]
+    forth, back = (world.read(items).result for items in (named, [*named[::-1], *named]))
 
     assert (forth.markets, forth.columns, forth.absent) == (back.markets, back.columns, back.absent)
 
@@ -127,24 +117,24 @@ def test_order_and_repetition_of_candidates(name: str) -> None:
 @EVERY
 def test_something_else_at_the_address(name: str) -> None:
     """Another contract, and one without code of its own, is unread with what is missing, and costs no market."""
-    ledger = ledger_of(name)
-    ledger.replace(token_instance("T"), instance(contract("asset"), [], executable=STELLAR_ASSET))
-    if name == "k2":  # where the list of reserves would be missed first
-        ledger.replace(reserve_list("T", []), reserve_list("asset", []))
-    tables = computed(name, ledger, "T", "asset")
+    world, others = World(name), (contract("T"), contract("asset"))
+    for other, instance in zip(
+        others,
+        (ContractInstance(WASM, bytes(32), None, None), ContractInstance(STELLAR_ASSET, None, None, ())),
+        strict=True,
+    ):
+        world.put(instance_key(other), (CONTRACT_INSTANCE, instance))
+    tables = world.compute([*world.candidates(), *(Candidate(name, other) for other in others)])
 
-    found = unread_of(tables)
-    assert dict.fromkeys([contract("T"), contract("asset")], "undecodable") == {
-        market: reason for (market, _), (reason, _) in found.items()
-    }
-    assert "missing" in found[contract("T"), None][1]
-    assert 2 == tables.pools.height
+    assert sorted(others) == [item.market for item in tables.unread]
+    assert "missing" in next(item.detail for item in tables.unread if item.market == others[0])
+    assert World(name).compute().pools.equals(tables.pools)
 
 
 @EVERY
 def test_nulls_are_refused(name: str) -> None:
     """A null in what is computed with is a mistake of the caller, and its column is named."""
-    columns = ledger_of(name).read([candidate_of(name, "A")], listed(name)).result.columns
+    columns = World(name).read().result.columns
     of_debt = {
         "alula": "total_borrowed",
         "blend": "d_supply",
@@ -155,70 +145,49 @@ def test_nulls_are_refused(name: str) -> None:
     }[name]
 
     with pytest.raises(ValueError, match=f"null in {of_debt}"):
-        PROTOCOLS[name].project(at(columns | {of_debt: [None, 1]}, NOW))
-
-
-@pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"alula"}))
-def test_token_that_says_nothing(name: str) -> None:
-    """A token that gives no symbol costs its pool the row, with the token's reason, and no other."""
-    ledger = ledger_of(name)
-    ledger.replace(bare_token("XLM"))
-    tables = computed(name, ledger)
-
-    ((pool, (reason, detail)),) = unread_of(tables).items()
-    assert ((contract("A"), pool_of(name, "XLM")), "undecodable") == (pool, reason)
-    assert "METADATA is missing; " in detail
-    assert [pool_of(name, "USDC")] == tables.pools["pool"].to_list()
+        PROTOCOLS[name].project(at(columns | {of_debt: [None, *columns[of_debt][1:]]}, NOW))
 
 
 @pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"peridot"}))
 def test_decimals_are_the_markets(name: str) -> None:
     """Amounts count in the decimals that the contract computes with; a token that says otherwise is noticed."""
-    ledger = ledger_of(name)
-    ledger.replace(token_instance("XLM", b"XLM", decimals=9))
-    tables = computed(name, ledger)
+    world = World(name)
+    world.put(instance_key(OF_XLM[name]), u32(9), "METADATA", "decimal")
+    tables = world.compute()
 
-    assert {7} == set(tables.pools["decimals"])
-    reported = (
-        f"market {contract('A')} computes with 7 decimals of token {contract('XLM')}, which itself says that it has 9"
-    )
-    assert [reported] == [notice.split(";")[0] for notice in tables.notices if "computes with" in notice]
-
-
-@EVERY
-def test_code_other_than_listed(name: str) -> None:
-    """Where a list has the hash of a market's code, other code is read all the same, with one notice that says so."""
-    ledger = ledger_of(name)
-    if name == "blend":  # whose code the package knows by itself
-        ledger.replace(pool_instance("A", "v2", wasm_hash=UNKNOWN_CODE))
-    tables = ledger.compute([candidate_of(name, "A")], listed(name, b"\1" * 32))
-    assert ledger.reading is not None
-
-    (market,) = ledger.reading.markets
-    reported = [notice for notice in tables.notices if "runs contract code" in notice]
-    assert [f"market {contract('A')} runs contract code {market.wasm_hash}, which is not known for {name}"] == [
-        notice.split(";")[0] for notice in reported
+    assert World(name).compute().pools["decimals"].equals(tables.pools["decimals"])
+    said = f"computes with 7 decimals of token {OF_XLM[name]}, which itself says that it has 9"
+    markets = tables.pools.filter(pl.col("token_address") == OF_XLM[name])["market"].unique()
+    assert [f"market {market} {said}" for market in sorted(markets)] == [
+        notice.split(";")[0] for notice in tables.notices if "computes with" in notice
     ]
-    assert {contract("A")} == ledger.reading.unknown_code
-    assert (2, []) == (tables.pools.height, tables.unread)
 
 
 @EVERY
-def test_code_that_is_known_or_that_no_list_has(name: str) -> None:
-    """The listed code needs no word, nor does any where no list has a hash: there is nothing to compare with."""
-    unknown = ledger_of(name).read([candidate_of(name, "A")], listed(name)).result
-    code = bytes.fromhex(unknown.markets[0].wasm_hash or "")
-    known = ledger_of(name).read([candidate_of(name, "A")], listed(name, code)).result
+@pytest.mark.parametrize("listed", ["01" * 32, None])
+def test_code_other_than_listed(name: str, listed: str | None) -> None:
+    """Other code than a list has is read all the same, with a notice; without a hash there is nothing to compare."""
+    world, code = World(name), bytes(range(32))
+    world.code(MARKET[name], code)
+    world.deployments = [
+        replace(item, contracts=tuple(replace(each, wasm_hash=listed) for each in item.contracts))
+        for item in world.deployments
+    ]
+    tables, reading = world.compute(), world.read().result
+    reported = [notice.split(";")[0] for notice in tables.notices if code.hex() in notice]
 
-    for reading in (unknown, known):
-        assert set() == reading.unknown_code
-        assert [] == [notice for notice in reading.notices if "contract code" in notice]
+    if name == "blend" or listed is not None:  # whose code the package knows by itself
+        assert [f"market {MARKET[name]} runs contract code {code.hex()}, which is not known for {name}"] == reported
+        assert MARKET[name] in reading.unknown_code
+    else:
+        assert ([], set()) == (reported, reading.unknown_code)
+    assert (World(name).compute().pools.height, []) == (tables.pools.height, tables.unread)
 
 
 @pytest.mark.parametrize("name", ["peridot", "slender"])
 def test_views_of_pools_that_are_not_read(name: str) -> None:
     """Nothing is compared of a pool without a row; a view without a time has none, a failed call says nothing."""
-    views, reading = PROTOCOLS[name].views, ledger_of(name).read([candidate_of(name, "A")]).result
+    views, reading = PROTOCOLS[name].views, World(name).read().result
     calls = [item for item in views.calls(reading) if isinstance(item, ViewCall)]
 
     assert [] == [item for call in calls for item in views.compare(call, VOID, {}, NOW)]

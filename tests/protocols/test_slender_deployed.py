@@ -20,7 +20,6 @@ from exporter import exact
 from exporter.deployments import deployments_of
 from exporter.errors import ExactError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
 from exporter.ledger.view import read_at_one_ledger
@@ -29,11 +28,14 @@ from exporter.protocols.base import Candidate, ViewCall
 from exporter.protocols.slender import Slender, math
 from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
-from tests.entries import name_of, recorded
+from tests.entries import name_of, recorded, recorded_instance
 from tests.localnet.direct_source import DirectSource
 from tests.protocols.contract_spec import Spec, spec_of
-from tests.protocols.made_ledger import NOW, contract
-from tests.protocols.slender_chain import POOL, SlenderLedger, cash, pool_config, reserve_data, variant
+from tests.protocols.places import RESERVE, SLENDER, XLM, field
+from tests.protocols.world import World
+
+NOW = World("slender").time
+POOL = recorded_instance("ReserveAssetKey")
 
 STORED_AS = {
     "ReserveAssetKey": "ReserveData",
@@ -74,7 +76,7 @@ def test_code(wasm: bytes) -> None:
 
 def test_recorded_types(spec: Spec) -> None:
     """Every key and value of the recorded pool is of the type that the deployed code has for it."""
-    balance = vec(symbol("TokenBalance"), address(contract("XLM")), address(contract("s")))
+    balance = vec(symbol("TokenBalance"), address(XLM), address(XLM))
     misfits, names = [], set()
     for key, value in (*(POOL.storage or ()), (balance, recorded("TokenBalance"))):
         misfits += spec.misfits(key, "DataKey")
@@ -124,21 +126,20 @@ RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
 
 
 def as_stored(reserve: Reserve, window: int = 20) -> dict[tuple[int, ScVal], ScVal]:
-    """The entries of a pool with one reserve; without ``cash`` that entry is missing."""
-    ledger = SlenderLedger()
-    ledger.add_market("S")
-    rates = {name: reserve[name] for name in RATES if name in reserve}
-    found = {(2, key): value for key, value in ledger.storage["S"].items()} | {
-        (2, variant("PoolConfig")): pool_config(ledger, "S", timestamp_window=u64(window)),
-        (2, variant("ReserveAssetKey", "XLM")): reserve_data(
-            "XLM", last_update_timestamp=u64(reserve["last_update"]), **rates
-        ),
-        (2, variant("TokenSupply", "XLM s")): i128(reserve["s_supply"]),
-        (2, variant("TokenSupply", "XLM debt")): i128(reserve["debt_supply"]),
-    }
+    """The entries of the recorded pool with these numbers in one reserve; without ``cash`` that entry is missing."""
+    world = World("slender")
+    _, *tokens = field(SLENDER, RESERVE, "reserve_type")
+    for name in RATES:
+        if name in reserve:
+            world.put(SLENDER, i128(reserve[name]), RESERVE, name)
+    world.put(SLENDER, u64(reserve["last_update"]), RESERVE, "last_update_timestamp")
+    world.put(SLENDER, u64(window), "PoolConfig", "timestamp_window")
+    for name, owner in zip(("s_supply", "debt_supply"), tokens, strict=True):
+        world.put(SLENDER, i128(reserve[name]), vec(symbol("TokenSupply"), owner))
+    instance: Any = world.value(SLENDER)
+    found = {(2, key): value for key, value in instance[1].storage}
     if "cash" in reserve:
-        data = decode_contract_data(cash("S", "XLM", i128(reserve["cash"]))[1])
-        found[1, data.key] = data.value
+        found[1, vec(symbol("TokenBalance"), address(XLM), tokens[0])] = i128(reserve["cash"])
     return found
 
 
@@ -152,7 +153,7 @@ def test_vector(host: Any) -> None:
         "debt_supply": 400 * 10**7,
     }
     found = [
-        host.call(as_stored(each), NOW, "collat_coeff", address(contract("XLM")))
+        host.call(as_stored(each), NOW, "collat_coeff", address(XLM))
         for each in (reserve | {"cash": 600 * 10**7}, reserve)
     ]
 
@@ -169,7 +170,7 @@ def test_coefficients(host: Any) -> None:
         stored = as_stored(reserve, window)
         for function, ours in (("collat_coeff", collateral_coefficient), ("debt_coeff", debt_coefficient)):
             try:
-                theirs: object = host.call(stored, NOW, function, address(contract("XLM")))[1]
+                theirs: object = host.call(stored, NOW, function, address(XLM))[1]
             except RuntimeError:
                 theirs = None
             try:

@@ -18,12 +18,10 @@ from exporter.protocols.xoxno.math import project_pools
 from exporter.tree.pools import AssetSpoke
 from tests.protocols.judged import at as at_time
 from tests.protocols.judged import closed, columnar, frame_of, one, projected, published
-from tests.protocols.made_ledger import NOW
-from tests.protocols.xoxno_ledger import JUDGED
 
 Pool = dict[str, int]
 
-RAY = 10**27
+RAY, NOW = 10**27, 1_800_000_000
 DAY, YEAR = 86_400_000, 31_556_926_000
 YIELDING = (54 * 10**24, 29835 * 10**21)
 
@@ -228,6 +226,26 @@ class TestVectors:
         assert "9.81e-05" == f"{found['stored_borrow_apr'] / RAY:.2e}"
 
 
+# 1000 tokens supplied, 10 of them the protocol's, and 500 lent, a hundred seconds ago
+LENDING: Pool = {
+    "base_borrow_rate": 5 * 10**24,
+    "max_borrow_rate": 1_250 * 10**24,
+    "max_utilization": 950 * 10**24,
+    "mid_utilization": 600 * 10**24,
+    "optimal_utilization": 850 * 10**24,
+    "slope1": 30 * 10**24,
+    "slope2": 95 * 10**24,
+    "slope3": RAY,
+    "borrow_index": RAY,
+    "borrowed": 500 * RAY,
+    "cash": 500 * 10**7,
+    "revenue": 10 * RAY,
+    "supplied": 1_000 * RAY,
+    "supply_index": RAY,
+    "last_timestamp": (NOW - 100) * 1_000,
+    "asset_decimals": 7,
+    "reserve_factor": 1_500,
+}
 SPOKE = Spoke(
     number=1,
     deprecated=False,
@@ -270,7 +288,7 @@ def row_of(
 )
 def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
     """A gate is open where one spoke opens it; controller and hub close what is new, and exits never."""
-    row = row_of(JUDGED, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
+    row = row_of(LENDING, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
 
     assert (expected, status) == (closed(row), row["pool_status"])
 
@@ -283,7 +301,7 @@ def test_terms_of_several_spokes() -> None:
         replace(SPOKE, number=3, is_collateralizable=False, borrow_cap=5, loan_to_value=9_000),
         replace(SPOKE, number=4, deprecated=True, supply_cap=7, loan_to_value=9_500),
     )
-    row = row_of(JUDGED, spokes)
+    row = row_of(LENDING, spokes)
     expected = {
         "risk_scope": "spoke",
         "liquidation_kind": "range",
@@ -306,12 +324,12 @@ def test_terms_of_several_spokes() -> None:
     assert [1, 2, 3, 4] == [spoke.spoke for spoke in shown]
     assert [True, True, False, False] == [spoke.can_supply for spoke in shown]
     assert ["10000000000", "10000000000", "5", "10000000000"] == [spoke.borrow_cap for spoke in shown]
-    assert None is row_of(JUDGED | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
+    assert None is row_of(LENDING | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
 
 
 def test_what_cannot_be_known() -> None:
     """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
-    row = row_of(JUDGED, None)
+    row = row_of(LENDING, None)
 
     assert 5 * [None] == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]
     assert (None, None, math.UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
@@ -320,7 +338,7 @@ def test_what_cannot_be_known() -> None:
 
 def test_an_insolvent_market_takes_no_supply() -> None:
     """What suppliers are owed may not be more than cash and debt (contracts/pool/src/guards.rs)."""
-    row = row_of(JUDGED | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
+    row = row_of(LENDING | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
 
     (spoke,) = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
 
@@ -332,7 +350,7 @@ def test_an_insolvent_market_takes_no_supply() -> None:
 def test_debts_of_any_size_bound_what_is_withdrawn(most: int) -> None:
     """A debt whose double, times RAY, has more than 128 bits costs nobody his withdrawal but by the utilization."""
     debt = 10**37  # ten billion whole tokens
-    pool = JUDGED | {"last_timestamp": NOW * 1_000, "supply_index": RAY, "borrow_index": RAY, "revenue": 0}
+    pool = LENDING | {"last_timestamp": NOW * 1_000, "supply_index": RAY, "borrow_index": RAY, "revenue": 0}
     pool |= {"supplied": 2 * debt, "borrowed": debt, "cash": 10**17, "max_utilization": most, "asset_decimals": 7}
 
     expected = {RAY: 10**17, 95 * RAY // 100: (2 * debt - debt * 100 // 95) // 10**20, 1: 0}[most]

@@ -25,8 +25,8 @@ from exporter.ledger.source import RawEntry
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import HubAsset
 from tests.entries import recorded
-from tests.protocols.made_ledger import contract
-from tests.protocols.xoxno_ledger import UNUSABLE
+from tests.protocols.test_quotes import GOOD
+from tests.protocols.world import contract
 
 VARIABLE = "EXPORTER_XOXNO_REPOSITORY"
 # Read now: the settings of the machine are kept out of the tests.
@@ -60,7 +60,11 @@ def names_of(value: ScVal) -> set[str]:
     [
         ("common/src/types/pool.rs", "MarketParamsRaw", recorded("Params")),
         ("common/src/types/pool.rs", "PoolStateRaw", recorded("State")),
-        ("common/src/types/oracle.rs", "PriceStatus", UNUSABLE),
+        (
+            "common/src/types/oracle.rs",
+            "PriceStatus",
+            struct_map({name: value for name, value in GOOD.items() if value is not None}),
+        ),
         ("common/src/types/composable_oracle.rs", "AssetOracle", recorded("Oracle", "max_price_stale_seconds")),
     ],
 )

@@ -27,6 +27,7 @@ from exporter.ledger.codec.entries import (
 )
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import Reading, read_at_one_ledger
 from exporter.localnet.player import RecordedNetwork
@@ -108,6 +109,12 @@ class World:
         self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
         self.answers: dict[tuple[str, str], Answer] = {}
         self.source = LoggingSource(self.chain, self.answers)
+
+    def entry(self, key: bytes) -> Entry:
+        """What a reader finds under a key that has something."""
+        raw = self.chain.entry(key, self.chain.latest)
+        assert raw is not None
+        return Entry(key, raw)
 
     def value(self, key: bytes) -> ScVal | None:
         """What is stored under a key."""
