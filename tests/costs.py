@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.history.damage import SAMPLE_FILES, USUAL_BYTES
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -28,13 +29,17 @@ PER_1000_PUTS = 0.005  # PUT and LIST
 PER_1000_GETS = 0.0004  # GET and HEAD
 PER_GIGABYTE_MONTH = 0.023
 PER_GIGABYTE_OUT = 0.085  # CloudFront to North America and Europe; from S3 to CloudFront nothing
+PER_GIGABYTE_READ = 0.09  # from S3 to a runner outside of AWS
 PER_10000_QUESTIONS = 0.01  # HTTPS requests to CloudFront
 
 MINUTES_OF_A_MONTH = 60 * 24 * 365.25 / 12
-BUCKET_MINUTES = (5, 15, 60, 360, 1440, 10080)
+BUCKET_MINUTES = (5, 60, 1440, 10080)  # of a pool; totals have those of a day alone
 BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
 PARQUET_ROW_BYTES = 133  # one pool in the file of one run; less after compaction
-FEW_REQUESTS = 20  # of a run, whatever its size: pointer, intent, manifests, the publisher's hold
+FEW_REQUESTS = 25  # of a run, whatever its size, of each kind: pointer, intent, manifests, the hold, folders
+STATE_ROW_BYTES = (
+    17  # one observation of a pool in the state that a run reads, which holds half a week of them on average
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,8 @@ class RunSize:
         documents: files that every run writes again under the same key.
         aliases: copies of documents under their extensionless path, in buckets.
         pages: new immutable pages, kept for the retention time.
-        histories: documents of histories in one length of bucket, which are written again when a bucket of it closes.
+        histories: of pools, markets, tokens and the like; a document of each length of bucket is written again when a
+            bucket closes.
         document_bytes: bytes of the documents and their aliases.
         page_bytes: bytes of the pages.
     """
@@ -60,9 +66,9 @@ class RunSize:
     page_bytes: int
 
 
-SMALL = RunSize(pools=54, documents=376, aliases=21, pages=184, histories=85, document_bytes=2956913, page_bytes=247605)
+SMALL = RunSize(pools=54, documents=358, aliases=21, pages=184, histories=85, document_bytes=3303118, page_bytes=249257)
 LARGE = RunSize(
-    pools=504, documents=2798, aliases=171, pages=1869, histories=685, document_bytes=23237509, page_bytes=3185420
+    pools=504, documents=2632, aliases=171, pages=1869, histories=685, document_bytes=25678300, page_bytes=3198002
 )
 
 
@@ -86,37 +92,54 @@ class Month:
     requests_usd: float
     stored: float
     stored_usd: float
+    read_usd: float
 
     @property
     def usd(self) -> float:
         """All of it but what readers cause."""
-        return self.requests_usd + self.stored_usd
+        return self.requests_usd + self.stored_usd + self.read_usd
 
 
 def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month:
     """The formula.
 
     requests   runs * (documents + aliases + pages + histories of what closes in a run + few) PUTs, and LISTs of a
-               thousandth of what is listed
-               runs * (read back + pages that expire + few) GETs and HEADs
+               thousandth of all but pages, which are listed once a day
+               runs * (read back + few) GETs and HEADs
+    read       what is read back, a sample of the history, the state, and the listings of three runs
     storage    documents, and pages and manifests of the runs that are retained, and of the history
                what a year adds: a Parquet row a run, and an entry in each bucket
     """
     size = size_at(pools)
     runs = MINUTES_OF_A_MONTH / interval_minutes
-    closing = round(size.histories * sum(min(1, interval_minutes / minutes) for minutes in BUCKET_MINUTES))
-    files = size.documents + size.pages + len(BUCKET_MINUTES) * size.histories
+    totals = size.histories - pools
+    closing = round(
+        pools * sum(min(1, interval_minutes / minutes) for minutes in BUCKET_MINUTES)
+        + totals * min(1, interval_minutes / 1440)
+    )
+    files = size.documents + size.pages + len(BUCKET_MINUTES) * pools + totals
     retained = max(1.0, retention_hours * 60 / interval_minutes)
     puts = size.documents + size.pages + size.aliases + closing + FEW_REQUESTS
-    lists = FEW_REQUESTS + (files - size.pages + size.aliases + size.pages * retained) / 1000
-    gets = min(MAX_FILES, files) + size.pages + FEW_REQUESTS
+    lists = FEW_REQUESTS + (files + size.aliases) / 1000
+    gets = min(MAX_FILES, files) + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
     manifest_bytes = 40 * files
-    entries_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
-    history_of_a_year = 12 * runs * pools * PARQUET_ROW_BYTES + entries_of_a_year * size.histories * BUCKET_ENTRY_BYTES
+    mean_bytes = size.document_bytes / (size.documents + size.aliases)
+    state_bytes = STATE_ROW_BYTES * pools * BUCKET_MINUTES[-1] / 2 / interval_minutes
+    read_bytes = min(MAX_FILES, files) * mean_bytes + SAMPLE_FILES * USUAL_BYTES + state_bytes + 3 * manifest_bytes
+    buckets_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
+    entries = pools * buckets_of_a_year + totals * 365
+    history_of_a_year = 12 * runs * pools * PARQUET_ROW_BYTES + entries * BUCKET_ENTRY_BYTES
     stored = size.document_bytes + retained * (size.page_bytes + manifest_bytes) + history_of_a_year
-    return Month(runs, puts, requests_usd, stored, stored / 1e9 * PER_GIGABYTE_MONTH)
+    return Month(
+        runs,
+        puts,
+        requests_usd,
+        stored,
+        stored / 1e9 * PER_GIGABYTE_MONTH,
+        runs * read_bytes / 1e9 * PER_GIGABYTE_READ,
+    )
 
 
 def tables() -> str:
@@ -125,13 +148,14 @@ def tables() -> str:
         "pools | a run every | objects a run | requests, USD a month | stored after a year | together, USD a month",
         "---:|---|---:|---:|---:|---:",
     ]
-    for pools in (50, 5_000):
-        for name, minutes in (("30 minutes", 30), ("6 hours", 360), ("day", 1440)):
-            cost = month(pools, minutes)
-            lines.append(
-                f"{pools:,} | {name} | {cost.puts_of_a_run:,} | {_usd(cost.requests_usd)} | {_bytes(cost.stored)} |"
-                f" {_usd(cost.usd)}"
-            )
+    usual = (("30 minutes", 30), ("6 hours", 360), ("day", 1440))
+    rows = [(50, *each) for each in usual] + [(165, "5 minutes", 5)] + [(5_000, *each) for each in usual]
+    for pools, name, minutes in rows:
+        cost = month(pools, minutes)
+        lines.append(
+            f"{pools:,} | {name} | {cost.puts_of_a_run:,} | {_usd(cost.requests_usd)} | {_bytes(cost.stored)} |"
+            f" {_usd(cost.usd)}"
+        )
     lines += ["", "a million requests for | bytes each | CDN, USD", "---|---:|---:"]
     for name, size in (
         ("`/v1/system/status`", 1_500),

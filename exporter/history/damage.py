@@ -19,8 +19,8 @@ from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 
 SAMPLE_FILES = 8
-SAMPLE_BYTES = 64 * 2**20
-"""How much is read at the most, unless the first file drawn is larger by itself."""
+USUAL_BYTES = 2**19
+"""A file up to this size is read when it is drawn; a larger one with a chance by which it costs as much on average."""
 
 
 def find_damage(store: Store, manifest: HistoryManifest | None, seed: int) -> list[str]:
@@ -69,12 +69,9 @@ def _wrong_size(file: HistoryFile, sizes: dict[str, int]) -> str | None:
 
 
 def _sample(files: Sequence[HistoryFile], drawn: Random) -> Iterator[HistoryFile]:
-    read = 0
     for file in drawn.sample(files, min(SAMPLE_FILES, len(files))):
-        if read and read + file.bytes > SAMPLE_BYTES:
-            return
-        read += file.bytes
-        yield file
+        if drawn.random() * file.bytes < USUAL_BYTES:
+            yield file
 
 
 def _rows(file: HistoryFile, data: bytes) -> int:

@@ -27,6 +27,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
 from tests.publishing.test_compaction import DAY, FIRST_DAY, record
+from tests.stores.bucket_simulator import BucketSimulator
 
 
 class Job:
@@ -91,6 +92,21 @@ def test_every_file_is_read_by_some_run() -> None:
 
     assert {SAMPLE_FILES} == {len(keys) for keys in named}
     assert set(keys_of(store)) == set.union(*named)
+
+
+def test_large_files_are_read_as_seldom_as_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run reads does not grow with the files: one of four times the usual size is read every fourth time."""
+    store = MemoryStore()
+    record(store, [FIRST_DAY + 60 * number for number in range(SAMPLE_FILES)])
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    monkeypatch.setattr("exporter.history.damage.USUAL_BYTES", manifest.files[0].bytes // 4)
+    bucket = BucketSimulator(store)
+    for seed in range(100):
+        assert [] == find_damage(bucket, manifest, seed)
+    read = sum(call.operation == "get" for call in bucket.calls)
+
+    assert 0.2 < read / (100 * SAMPLE_FILES) < 0.3
 
 
 @pytest.mark.parametrize("damage", ["missing", "other"])
