@@ -461,6 +461,7 @@ RUN_PARQUET = Family(
 FAMILIES = (
     # The site.
     _document("index.html", url="/"),
+    _document("404.html"),
     _document("{about}.html"),
     _document("{list}.html"),
     _document("{list}-{number}.html"),

@@ -21,8 +21,9 @@ SHOWN_CHARACTERS = 60
 MISSING_PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     "<title>No such page</title><style>:root{color-scheme:light dark}body{font:1.1em/1.5 system-ui;max-width:36em;"
-    "margin:4em auto;padding:0 1em}</style><h1>There is no such page</h1><p>The address is mistyped, or what it showed "
-    'is not read any more. Go to <a href="/">the overview</a> or <a href="/pools.html">all pools</a>.</p>'
+    "margin:4em auto;padding:0 1em}a{color:inherit}</style><main><h1>No such page</h1><p>The address "
+    'is mistyped, or this page no longer exists. Go to <a href="/">the overview</a> or '
+    '<a href="/pools.html">all pools</a>.</main>'
 )
 """What a browser gets with 404, whole: a rule at the edge has no other file to hand for it."""
 

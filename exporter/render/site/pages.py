@@ -142,7 +142,10 @@ class _Site:
         )
         yield self._page("api.html", "api", reference=api_reference(), example_base=EXAMPLE_BASE)
         protocols = {
-            name: (*_totals_charts(trend, f"value-{name}"), _totals_table(trend))
+            name: (
+                *_totals_charts(trend, f"value-{name}"),
+                _totals_table(trend, f"Totals of {self.titles[name]} over time"),
+            )
             for name, trend in trends.of_groups("protocol").items()
             if trend.starts
         }
@@ -419,8 +422,8 @@ def _totals_charts(trend: GroupTrend, name: str) -> tuple[Markup, Markup, Markup
     )
 
 
-def _totals_table(trend: GroupTrend) -> Markup:
-    return table(trend.starts, _totals_cells(trend), "Totals over time")
+def _totals_table(trend: GroupTrend, caption: str = "Totals over time") -> Markup:
+    return table(trend.starts, _totals_cells(trend), caption)
 
 
 def _totals_cells(trend: GroupTrend) -> list[tuple[str, Unit, Sequence[int | None]]]:

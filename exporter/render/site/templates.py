@@ -17,6 +17,7 @@ from exporter.errors import pluralize
 from exporter.render.site import cells, text
 from exporter.render.site.text import SYMBOL_LENGTH
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.problems import MISSING_PAGE
 
 _CELLS = (
     cells.address,
@@ -112,8 +113,17 @@ class Pieces:
         return b"".join(self._parts), (*self._links, *"".join(self._led).splitlines())
 
 
+MISSING_KEY = "404.html"
+_UNDER_A_PREFIX = (
+    "<script>var p=location.pathname.split(/[/](?:markets|pools|tokens)[/]/),r=p[1]===undefined?p[0].slice(0,"
+    "p[0].lastIndexOf('/')):p[0];for(var a of document.links)a.href=location.origin+r+a.getAttribute('href')</script>"
+)
+"""Puts before the links of a page, which a static host sends with any address, what is before the folder of pages."""
+
+
 def static_files() -> Iterator[RenderedFile]:
-    """The files that pages load: the style sheet, the script and the icon, the same in every run of a version."""
+    """The files that are the same in every run of a version: what pages load, and what static hosts send with 404."""
+    yield RenderedFile(MISSING_KEY, (MISSING_PAGE + _UNDER_A_PREFIX).encode(), FileKind.DOCUMENT)
     for path in sorted((template_folder() / "static").iterdir()):
         yield RenderedFile(f"static/{path.name}", path.read_bytes(), FileKind.DOCUMENT)
 

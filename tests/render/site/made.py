@@ -16,6 +16,7 @@ from exporter.protocols.base import Unread
 from exporter.protocols.compute import Tables, Unpriced
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.site.templates import MISSING_KEY
 from exporter.tables import MARKETS, POOLS, TERMS
 from tests.render.rendering import contract
 
@@ -161,8 +162,9 @@ def facts_of(tables: Tables, series: Series | None = None, network: str = LOCAL)
 
 
 def site_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> dict[str, str]:
-    """All files of the site by key, as text."""
-    return {file.key: file.data.decode() for file in render_site(facts_of(tables, series, network))}
+    """All files of the site by key, as text, but for the page that is sent where there is none."""
+    files = render_site(facts_of(tables, series, network))
+    return {file.key: file.data.decode() for file in files if file.key != MISSING_KEY}
 
 
 class Page(HTMLParser):

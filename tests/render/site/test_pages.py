@@ -15,11 +15,12 @@ from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols.base import Absent, Parameter, Unread
 from exporter.protocols.compute import Bounded
 from exporter.render.site.reference import api_reference
-from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets
+from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets, static_files
 from exporter.render.site.text import NO_PRICE
 from exporter.tree.documents import PoolsPage
 from exporter.tree.families import token_key
 from exporter.tree.pools import AssetDetail
+from exporter.tree.problems import MISSING_PAGE
 from tests.render.rendering import contract
 from tests.render.site.made import (
     LEDGER,
@@ -372,6 +373,14 @@ def test_every_page_of_another_network_says_so(passphrase: str, said: str | None
         )
         assert said is None or said in Page(text).text
         assert "<b>Somebody" not in text
+
+
+def test_static_hosts_have_a_page_for_missing_addresses() -> None:
+    """The tree has the page that the edge sends, with links that a script puts under the prefix."""
+    text = {file.key: file.data for file in static_files()}["404.html"].decode()
+
+    assert text.startswith(MISSING_PAGE)
+    assert "location.origin+r" in text
 
 
 def test_no_cap_is_not_shown_as_a_number() -> None:
