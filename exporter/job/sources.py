@@ -97,7 +97,7 @@ class RpcEndpoints:
             request_timeout_s=settings.network.request_timeout_seconds,
         )
         async with RpcSource(
-            settings.network.rpc_urls, settings.passphrase, limits=limits, on_event=lambda _: on_request()
+            settings.network.rpc_urls, settings.passphrase, limits=limits, on_request=on_request
         ) as source:
             label = ", ".join(source.endpoints)
             yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)

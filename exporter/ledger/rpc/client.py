@@ -70,23 +70,6 @@ _ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RpcEvent:
-    """One HTTP request, or the network check's, after it has ended.
-
-    ``outcome`` is ``ok`` or the name of a failure (``timeout``, ``http 503``, ``rpc -32603`` ...); ``detail`` says a
-    failure in words and is empty otherwise. ``keys`` is how many ledger keys it asked for,
-    ``seconds`` how long it took.
-    """
-
-    method: str
-    endpoint: str
-    keys: int
-    outcome: str
-    detail: str
-    seconds: float
-
-
 @dataclass(slots=True)
 class RpcCounters:
     """Counts since the client was made. All are of HTTP requests unless said otherwise.
@@ -182,7 +165,7 @@ class RpcCaller:
         timing: Timing,
         redactor: Redactor,
         counters: RpcCounters,
-        on_event: Callable[[RpcEvent], None] | None,
+        on_request: Callable[[], None],
     ) -> None:
         self._pool = pool
         self._passphrase = passphrase
@@ -191,7 +174,7 @@ class RpcCaller:
         self._timing = timing
         self._redactor = redactor
         self._counters = counters
-        self._on_event = on_event
+        self._on_request = on_request
         self._ids = count(1)
 
     def budget(self) -> Budget:
@@ -313,7 +296,7 @@ class RpcCaller:
         return remaining
 
     async def _send(self, endpoint: Endpoint, question: Question[T], budget: Budget) -> T | Failure:
-        """One HTTP request and its answer; counted, and reported as an event."""
+        """One HTTP request and its answer; counted."""
         remaining = self._remaining(budget)
         if budget.requests <= 0:
             raise _BudgetSpentError(f"{self._limits.requests_per_call} requests (requests_per_call)")
@@ -324,25 +307,18 @@ class RpcCaller:
         counters.requests[question.method] += 1
         counters.keys_asked += question.keys
         counters.bytes_sent += len(body)
-        started = self._timing.clock()
         outcome: T | Failure
         try:
             answer = await self._poster.post(endpoint, body, min(remaining, self._limits.request_timeout_s))
             outcome = question.decode(answer, request_id, endpoint)
         except AttemptError as error:
             outcome = replace(error.failure, method=question.method)
-        seconds = self._timing.clock() - started
         if isinstance(outcome, Failure):
             counters.errors[endpoint.label][outcome.name] += 1
-            self._tell(endpoint, question, outcome.name, self._redactor.clean(str(outcome)), seconds)
         else:
             counters.answers[endpoint.label] += 1
-            self._tell(endpoint, question, "ok", "", seconds)
+        self._on_request()
         return outcome
-
-    def _tell(self, endpoint: Endpoint, question: Question[T], outcome: str, detail: str, seconds: float) -> None:
-        if self._on_event is not None:
-            self._on_event(RpcEvent(question.method, endpoint.label, question.keys, outcome, detail, seconds))
 
     async def _check_network(self, endpoint: Endpoint, budget: Budget) -> Failure | None:
         """Make sure, once, that an endpoint serves the configured network; calls that come meanwhile wait for it."""
@@ -428,7 +404,7 @@ class RpcSource:
         limits: bounds on time, size, rate and tries.
         transport: what to send HTTP requests through instead of the network.
         timing: clock and chance; for tests.
-        on_event: called after each HTTP request.
+        on_request: called after each HTTP request.
 
     Raises:
         ConfigError: a URL or the passphrase is not acceptable.
@@ -442,7 +418,7 @@ class RpcSource:
         limits: RpcLimits | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         timing: Timing | None = None,
-        on_event: Callable[[RpcEvent], None] | None = None,
+        on_request: Callable[[], None] = lambda: None,
     ) -> None:
         if not passphrase:
             raise ConfigError("passphrase must be the network's passphrase, and is empty")
@@ -467,7 +443,7 @@ class RpcSource:
             timing=timing,
             redactor=self._redactor,
             counters=self.counters,
-            on_event=on_event,
+            on_request=on_request,
         )
 
     async def __aenter__(self) -> Self:

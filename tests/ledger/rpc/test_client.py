@@ -15,7 +15,7 @@ import pytest
 
 from exporter.errors import AllEndpointsFailedError, NetworkMismatchError, RequestRefusedError
 from exporter.ledger.events import EventFilter
-from exporter.ledger.rpc.client import RpcEvent, RpcSource
+from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from tests.ledger.rpc import fake_rpc as fake
@@ -34,14 +34,14 @@ class Bench:
         self.rpc = rpc or FakeRpc()
         self.clock = VirtualClock()
         self.rpc.clock = self.clock.clock
-        self.events: list[RpcEvent] = []
+        self.answered: list[None] = []
         self.source = RpcSource(
             [f"https://{host}/rpc" for host in hosts or (A,)],
             PASSPHRASE,
             limits=RpcLimits(**{"requests_per_second": 1_000, **limits}),
             transport=self.rpc,
             timing=self.clock.timing(),
-            on_event=self.events.append,
+            on_request=lambda: self.answered.append(None),
         )
 
     def run(self, ask: Callable[[RpcSource], Awaitable[T]]) -> T:
@@ -896,31 +896,12 @@ def test_counters_say_what_was_done() -> None:
     sent = sum(len(call.request.content) for call in bench.rpc.calls)
 
     assert {"getHealth": 1, "getLedgerEntries": 3, "getNetwork": 2} == report["requests"]
+    assert 6 == len(bench.answered)
     assert {A: {"http 503": 1}, B: {"rpc -32603": 1}} == report["errors"]
     assert {A: 3, B: 1} == report["answers"]
     assert (9, 2, 0, sent) == (report["keys_asked"], report["retries"], report["splits"], report["bytes_sent"])
     assert 500 < report["bytes_received"]
     assert report == json.loads(json.dumps(report))
-
-
-def test_every_request_is_an_event() -> None:
-    """The callback hears of each request with its endpoint's label, outcome and words."""
-    bench = Bench(A, B, rpc=filled(2))
-    bench.fault(A, fake.status(429, retry_after="5"))
-    bench.read(0, 1)
-
-    assert [
-        ("getNetwork", A, 0, "ok", ""),
-        (
-            "getLedgerEntries",
-            A,
-            2,
-            "http 429",
-            "HTTP 429: too many requests: lower requests_per_second or max_in_flight",
-        ),
-        ("getNetwork", B, 0, "ok", ""),
-        ("getLedgerEntries", B, 2, "ok", ""),
-    ] == [(each.method, each.endpoint, each.keys, each.outcome, each.detail) for each in bench.events]
 
 
 def test_a_transport_that_answers_from_memory_will_do() -> None:

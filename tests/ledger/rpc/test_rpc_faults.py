@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import AllEndpointsFailedError, ExporterError, RequestRefusedError
-from exporter.ledger.rpc.client import RpcEvent, RpcSource
+from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.source import ContractCall
 from tests.ledger.rpc import fake_rpc as fake
@@ -193,10 +193,9 @@ def leaks(text: str) -> list[str]:
 @pytest.mark.parametrize("during", ["the call", "the check of the network"])
 @pytest.mark.parametrize("echoed", range(len(ECHOES)))
 def test_no_secret_of_a_url_gets_out(echoed: int, during: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A key in path, query or user information is in no log record, error, traceback, event, counter or answer."""
+    """A key in path, query or user information is in no log record, error, traceback, counter or answer."""
     for name in (None, "httpx", "httpcore", "httpcore.http11", "httpcore.connection", "asyncio", "exporter"):
         caplog.set_level(logging.DEBUG, logger=name)
-    events: list[RpcEvent] = []
     said: list[object] = []
     causes: list[BaseException | None] = []
     clock = VirtualClock()
@@ -205,9 +204,7 @@ def test_no_secret_of_a_url_gets_out(echoed: int, during: str, caplog: pytest.Lo
     limits = RpcLimits(attempts=2)
 
     async def main() -> None:
-        source = RpcSource(
-            [SECRET_URL], PASSPHRASE, limits=limits, transport=rpc, timing=clock.timing(), on_event=events.append
-        )
+        source = RpcSource([SECRET_URL], PASSPHRASE, limits=limits, transport=rpc, timing=clock.timing())
         async with source:
             for ask in (
                 source.tip,
@@ -230,7 +227,7 @@ def test_no_secret_of_a_url_gets_out(echoed: int, during: str, caplog: pytest.Lo
     assert {f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"} == authorizations
     assert {f"/v1/{PATH}/rpc?apikey={QUERY}".encode()} == {call.request.url.raw_path for call in rpc.calls}
     assert {None} >= set(causes)
-    assert [] == leaks(repr([said, events]))
+    assert [] == leaks(repr(said))
     assert [] == [record for record in caplog.records if leaks(record.getMessage() + repr(vars(record)))]
 
 
