@@ -20,8 +20,19 @@ from exporter.best import in_order, with_ranks
 from exporter.errors import ConfigError, SourceError
 from exporter.render.site.text import cut
 from exporter.stores.tree_sources import TreeSource
+from exporter.tables import POOLS
 from exporter.tree.decoding import decode_json
-from exporter.tree.families import BUCKET_PAGE, LATEST_PARQUET, POINTER_KEY, asset_key, history_key
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    CHANGES,
+    LATEST_PARQUET,
+    MARKET,
+    POINTER_KEY,
+    TOTALS_PAGE,
+    asset_key,
+    history_key,
+    totals_key,
+)
 from exporter.tree.format import refuse_other_format
 from exporter.tree.values import CONTRACT, POOL, as_written
 
@@ -43,6 +54,7 @@ SHOWN = (
     "pool",
     "protocol",
     "market_name",
+    "pool_label",
     "market_status",
     "pool_status",
     "token_address",
@@ -58,15 +70,20 @@ SHOWN = (
     "borrow_apy_bps",
     "comparable_supply_apy_bps",
     "comparable_borrow_apy_bps",
-    "supply_reward_apr_bps",
-    "borrow_reward_apr_bps",
     "total_supply_apy_bps",
+    "supply_reward_apr_bps",
+    "supply_reward_expiration",
+    "borrow_reward_apr_bps",
+    "borrow_reward_expiration",
+    "reward_symbol",
     "utilization_bps",
     "total_supplied",
     "total_borrowed",
     "available_to_supply",
     "available_to_borrow",
     "available_to_withdraw",
+    "available_to_supply_usd_cents",
+    "available_to_borrow_usd_cents",
     "oracle_price_usd",
     "price_reason",
     "tvl_usd_cents",
@@ -74,6 +91,21 @@ SHOWN = (
     "liquidation_threshold_bps",
 )
 """What a list says of a pool, as far as the tree has it; `pool` gives everything."""
+
+OF_DOCUMENTS = (
+    "app_url",
+    "first_seen_ledger",
+    "supply_compounding",
+    "borrow_compounding",
+    "operations",
+    "rate_model",
+    "rate_curve",
+    "periods",
+    "pending",
+)
+"""What the document of a pool has in addition to its row; an older tree may lack some."""
+
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?"
 
 Operation = Literal["supply", "withdraw", "borrow", "repay", "liquidate"]
 _Json = dict[str, Any]
@@ -98,7 +130,7 @@ class Answers:
         return await self._document("v1/protocol/summary.json")
 
     async def list_markets(self, protocol: str | None = None) -> _Json:
-        """All lending markets with protocol, name, status in the protocol's own words, number of pools and value.
+        """All lending markets: protocol, name, status in the protocol's own words, value (US cents) and mean yields.
 
         Args:
             protocol: only markets of this protocol, such as blend.
@@ -110,6 +142,61 @@ class Answers:
             raise ConfigError(f"no market of the protocol {str(protocol)[:80]!r} was read; the protocols are {known}")
         markets = [market | {"name": cut(market["name"])} for market in markets]
         return {"observed_ledger": listed["observed_ledger"], "count": len(markets), "markets": markets}
+
+    async def market(self, market: str) -> _Json:
+        """One market: status, value, mean yields, and of Blend's what insures it (the backstop) and is queued there.
+
+        `find_pools` has its pools.
+
+        Args:
+            market: the market's contract address, or its name.
+        """
+        entry = await self._market(market)
+        document = await self._document(MARKET.key(market=entry["market"]))
+        return {**entry, **{name: value for name, value in document.items() if name != "pools"}}
+
+    async def tokens(self, token: str | None = None) -> _Json:
+        """Tokens that are lent, with issuer (of classic assets), their pools counted and summed, and their best rates.
+
+        Anybody can name a token as he likes: the address says which it is, and the issuer who can make more of it.
+
+        Args:
+            token: only the token with this contract address, or those with this symbol in any case.
+        """
+        listed = await self._document("v1/tokens.json")
+        wanted = [entry for entry in listed["data"] if token is None or _names_token(token, entry)]
+        if not wanted:
+            raise ConfigError(f"no token {str(token)[:80]!r} was read; symbols are those of the contracts")
+        return {"observed_ledger": listed["observed_ledger"], "count": len(wanted), "tokens": wanted[:MOST_ROWS]}
+
+    async def changes(
+        self, market: str | None = None, kind: str | None = None, since: str | None = None, limit: int = 50
+    ) -> _Json:
+        """What changed from run to run, newest first: statuses, prices, yields, rewards, caps, admins, new markets.
+
+        `count` is how many of the changes that are kept (1,000, and 50 of a market) match; `kinds` counts them.
+
+        Args:
+            market: only of this market, by contract address or name.
+            kind: only of this kind, such as paused, price, supply_rate, supply_cap or unread.
+            since: only at this time or later, as 2026-11-24 or 2026-11-24T06:00:00Z, in UTC.
+            limit: the most changes to give, up to 200.
+        """
+        if since is not None and re.fullmatch(_TIME, since) is None:
+            raise ConfigError("since is a day such as 2026-11-24, or a time such as 2026-11-24T06:00:00Z")
+        listed = await self._document(CHANGES.template)
+        address = None if market is None else (await self._market(market))["market"]
+        found = [
+            change
+            for change in listed["data"]
+            if address in (None, change["market"]) and (since or "") <= change["ledger_close_time"]
+        ]
+        kinds = Counter(change["kind"] for change in found)
+        if kind is not None:
+            found = [change for change in found if change["kind"] == kind]
+        shown = found[: _bounded(limit, MOST_ROWS)]
+        facts = {"observed_ledger": listed["observed_ledger"], "count": len(found), "kinds": dict(kinds)}
+        return facts | {"changes": shown}
 
     async def find_pools(
         self,
@@ -155,34 +242,54 @@ class Answers:
         """
         row = _one(await self._pools(), market, pool)
         detail = await self._document(asset_key(row["market"], row["pool"]))
-        facts = {name: detail[name] for name in ("rate_model", "supply_compounding", "borrow_compounding")}
+        facts = {name: detail[name] for name in OF_DOCUMENTS if name in detail}
         return {"observed_ledger": row["observed_ledger"], "pool": _row(row)} | facts
 
     async def history(
-        self, market: str, pool: str, bucket: Literal["5m", "1h", "1d", "1w"] = "1d", count: int = 30
+        self,
+        market: str | None = None,
+        pool: str | None = None,
+        token: str | None = None,
+        protocol: str | None = None,
+        bucket: Literal["5m", "1h", "1d", "1w"] = "1d",
+        count: int = 30,
     ) -> _Json:
-        """The newest closed buckets of a pool's history, ascending: means of amounts, medians of rates and prices.
+        """The newest closed buckets of a history, ascending: of a pool, or the totals of a market, token or protocol.
+
+        Without any of the four, of the whole network. Of a pool they have means of amounts and medians of rates and
+        prices, of totals sums in US cents, mean yields weighted by them, and the best rates.
 
         Args:
-            market: the market's contract address, or its name.
-            pool: the pool's id in the market, or its token's address or symbol.
-            bucket: the length of a bucket.
+            market: a market's contract address, or its name.
+            pool: a pool's id in that market, or its token's address or symbol.
+            token: without a market: a token's contract address or symbol.
+            protocol: without the others: a protocol such as blend.
+            bucket: the length of a bucket; totals have days alone.
             count: how many buckets, up to 500; times in which nothing was observed have none.
         """
-        if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
-            row = _one(await self._pools(), market, pool)
-            market, pool = row["market"], row["pool"]
         count = _bounded(count, MOST_BUCKETS)
-        newest = page = await self._document(history_key(market, pool, bucket))
+        if pool is not None:
+            if market is None:
+                raise ConfigError("a pool is asked for with its market")
+            if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
+                row = _one(await self._pools(), market, pool)
+                market, pool = row["market"], row["pool"]
+            key, facts = history_key(market, pool, bucket), {"market": market, "pool": pool, "bucket": bucket}
+        else:
+            if bucket != "1d":
+                raise ConfigError("histories of totals have buckets of a day; ask for one pool to have shorter ones")
+            scope, name = await self._scope(market, token, protocol)
+            key, facts = totals_key(scope, name), {"scope": scope, "id": name, "bucket": bucket}
+        newest = page = await self._document(key)
         buckets = page["data"]
+        pages = BUCKET_PAGE if pool is not None else TOTALS_PAGE
         for _ in range(MOST_PAGES):
             if page["next_cursor"] is None or len(buckets) >= count:
                 break
-            page = await self._document(BUCKET_PAGE.key(cursor=page["next_cursor"]))
+            page = await self._document(pages.key(cursor=page["next_cursor"]))
             buckets = [*page["data"], *buckets]
         shown = buckets[-count:]
-        facts = {"observed_ledger": newest["observed_ledger"], "market": market, "pool": pool, "bucket": bucket}
-        return facts | {"count": len(shown), "buckets": shown}
+        return {"observed_ledger": newest["observed_ledger"]} | facts | {"count": len(shown), "buckets": shown}
 
     async def best_rate(
         self,
@@ -211,8 +318,34 @@ class Answers:
         listed = _listed(pools, limit, f"{side}_rank_bps")
         return listed | {"side": side, "left_out": dict(Counter(why_not)), "tokens": tokens}
 
+    async def _scope(self, market: str | None, token: str | None, protocol: str | None) -> tuple[str, str]:
+        """Whose totals are meant."""
+        if market is not None:
+            return "market", (await self._market(market))["market"]
+        if token is not None:
+            found = (await self.tokens(token))["tokens"]
+            if len(found) > 1:
+                listed = "; ".join(f"{entry['address']} of {entry['issuer'] or 'no issuer'}" for entry in found[:10])
+                raise ConfigError(f"{len(found)} tokens fit; ask for one by its address: {listed}")
+            return "token", found[0]["address"]
+        if protocol is not None:
+            return "protocol", (await self.list_markets(protocol))["markets"][0]["protocol"]
+        return "network", "network"
+
+    async def _market(self, market: str) -> _Json:
+        """The entry of the only market that is meant. Raises `ConfigError` with the candidates where several are."""
+        listed = (await self._document("v1/markets.json"))["data"]
+        wanted = market.lower()
+        found: list[_Json] = [each for each in listed if each["market"] == market or each["name"].lower() == wanted]
+        if not found:
+            raise ConfigError("no such market was read; list_markets has all")
+        if len(found) > 1:
+            addresses = ", ".join(each["market"] for each in found[:MOST_CANDIDATES])
+            raise ConfigError(f"{len(found)} markets fit; ask for one by its address: {addresses}")
+        return found[0]
+
     async def _pools(self) -> pl.DataFrame:
-        """The table of the published run."""
+        """The table of the published run; columns that an older exporter did not write are null."""
         run_id = (await self._document(POINTER_KEY))["run_id"]
         if self._kept is None or self._kept[0] != run_id:
             key = LATEST_PARQUET.template
@@ -220,9 +353,11 @@ class Answers:
             if data is None:
                 raise SourceError(f"{self._source.uri} has no {key}")
             try:
-                self._kept = run_id, pl.read_parquet(io.BytesIO(data))
+                table = pl.read_parquet(io.BytesIO(data))
             except pl.exceptions.PolarsError as error:
                 raise SourceError(f"{self._source.uri}: {key} cannot be read: {error}") from error
+            lacking = {name: dtype for name, dtype in POOLS.items() if name not in table.columns}
+            self._kept = run_id, table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
         return self._kept[1]
 
     async def _document(self, key: str) -> _Json:
@@ -249,6 +384,11 @@ def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: st
         names = ", ".join(sorted(pools["protocol"].unique()))
         pools = _some(pools, pl.col("protocol") == protocol, f"none is of {protocol[:80]!r}; the protocols are {names}")
     return pools
+
+
+def _names_token(token: str, entry: _Json) -> bool:
+    symbol = NATIVE if token.upper() == "XLM" else token
+    return bool(entry["address"] == token or entry["symbol"].lower() == symbol.lower())
 
 
 def _is_token(token: str) -> pl.Expr:
