@@ -11,7 +11,7 @@ import msgspec
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
 from exporter.past.archive.trusted_organisations import checker_digests
 from tests import checker_digests as digests
-from tests import cli_reference, columns_reference, protocols_reference
+from tests import cli_reference, columns_reference, messages_reference, protocols_reference
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -52,6 +52,11 @@ def test_protocols_reference() -> None:
 def test_cli_reference() -> None:
     """docs/cli.md is the help of every command, as `scripts/docs` writes it."""
     assert cli_reference.render() == (DOCS / "cli.md").read_text()
+
+
+def test_messages_reference() -> None:
+    """docs/messages.txt has the warnings and notices as the code words them; scripts/docs writes it."""
+    assert messages_reference.render() == (DOCS / "messages.txt").read_text()
 
 
 def test_columns_reference() -> None:

@@ -135,11 +135,11 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
     for ledger, reason in sorted((result.refused | result.failed).items())[:SHOWN]:
         console.warning(f"ledger {ledger} was not added: {reason}", ledger=ledger)
     if len(result.refused) + len(result.failed) > SHOWN:
-        console.warning(f"{pluralize(len(result.refused) + len(result.failed), 'ledger')} were not added in all")
+        console.warning(f"{pluralize(len(result.refused) + len(result.failed), 'ledger')} in all were not added")
     for item in result.tally.mismatches[:SHOWN]:
         console.warning(
-            f"ledger {item.ledger}: {item.protocol} made {item.field} {item.found}, computed is {item.computed} "
-            f"(key {item.key[:200]}, code {item.code})",
+            f"ledger {item.ledger}: {item.protocol} wrote {item.found} as {item.field}, the exporter computes "
+            f"{item.computed} (key {item.key[:200]}, code {item.code})",
             ledger=item.ledger,
         )
     surprises = {place for places in result.unread.values() for place in places if not settings.may_be_unread(place)}

@@ -112,8 +112,8 @@ class _Follower:
             while True:
                 if found.pages >= MAX_PAGES or found.events >= MAX_EVENTS:
                     found.notices.append(
-                        f"events were read up to the bound of a run ({MAX_PAGES} pages, {MAX_EVENTS} events); the next "
-                        "run goes on from there"
+                        f"events were read up to the limit of a run ({MAX_PAGES} pages, {MAX_EVENTS} events); the next "
+                        "run continues there"
                     )
                     return
                 found.pages += 1
@@ -141,7 +141,7 @@ class _Follower:
                     found.notices.append(
                         f"events {gone} are gone"
                         + ("" if page.certain else " from the endpoints that answer")
-                        + "; a market that only they named has to be named in [[markets]]"
+                        + "; name a market that only they named in [[markets]]"
                     )
                     certain = page.certain
                 position = page.oldest + restarts  # which may go while it is asked for
@@ -166,7 +166,9 @@ class _Follower:
         try:
             named = self._modules[name].candidates_in(event)
         except DecodeError as error:
-            self._wrong.append(f"an event of {event.contract} at ledger {event.ledger} names nothing ({error})")
+            self._wrong.append(
+                f"an event of {event.contract} at ledger {event.ledger} does not name a market ({error})"
+            )
             return
         for candidate in named:
             if len(self._found.candidates) < MAX_CANDIDATES:

@@ -121,7 +121,7 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[known_markets.M
     refused = _fill(memory, content.networks[network_id]) if network_id in content.networks else []
     if refused:
         memory.notices.append(
-            f"{MEMORY_KEY} has {len(refused)} records that are none, the first: {refused[0][:200]}; the file is set "
+            f"{MEMORY_KEY} has {len(refused)} invalid records, the first: {refused[0][:200]}; the file is set "
             "aside, and the other records are used"
         )
     return memory, others, not refused

@@ -262,7 +262,10 @@ def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mappi
     for label, names in errors.items():
         if answers and not answers.get(label):
             counted = ", ".join(f"{name} ({count} times)" for name, count in names.items())
-            log.warning(f"the RPC {label} gave no usable answer, another one did: {counted}", endpoint=label)
+            log.warning(
+                f"the RPC {label} gave no usable answer, but another one did, so nothing is lost: {counted}",
+                endpoint=label,
+            )
 
 
 class EvidenceFile(NamedTuple):
@@ -459,7 +462,9 @@ class Job:
             try:
                 save_missed(self.store, recorded.lost)
             except StoreError as error:
-                self.log.warning(f"the list of missing prices was not saved: {error}")
+                self.log.warning(
+                    f"the list of missing prices was not saved; the next run compares with an older one: {error}"
+                )
 
     def judge_history(self, recorded: Recorded) -> None:
         """End the run here where earlier files of the history are damaged."""
@@ -482,7 +487,7 @@ class Job:
                 done = compact(self.store, self.settings.history.months, self.now, closed)
                 facts.update(files_before=done.files_before, files_after=len(done.files))
             except (StoreError, CheckError, LostRaceError) as error:
-                self.log.warning(f"the history was not compacted: {error}")
+                self.log.warning(f"the history was not compacted; a later run tries again: {error}")
 
     def sweep(self, tables: Tables) -> None:
         """Remove what has expired."""
@@ -490,9 +495,9 @@ class Job:
             retention = timedelta(hours=self.settings.output.retention_hours)
             swept = sweep(self.store, retention, now=self.now, closed=tables.close_time)
             if swept.refused is not None:
-                self.log.warning(f"nothing {'more ' if swept.documents else ''}was swept: {swept.refused}")
+                self.log.warning(f"no {'more ' if swept.documents else ''}expired files were removed: {swept.refused}")
             if swept.ageless is not None and self.judges_clocks:
-                self.log.warning(f"nothing was removed for its age: {swept.ageless}")
+                self.log.warning(f"old files were kept: {swept.ageless}")
             facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
 
 

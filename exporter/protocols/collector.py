@@ -177,8 +177,8 @@ class Collector:
             )
             return False
         self.notice(
-            f"market {market} lists {pluralize(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}): "
-            "if the list is not its own, the market has pools that are not known"
+            f"market {market} lists {pluralize(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}); "
+            "they were not read, and other pools may be missing from the list"
         )
         return True
 
@@ -213,8 +213,8 @@ class Collector:
         """Note where a market computes with other decimals than the token itself has."""
         if token is not None and token.decimals is not None and token.decimals != decimals:
             self.notice(
-                f"market {market} computes with {decimals} decimals of token {token.address}, which itself says "
-                f"that it has {token.decimals}; the amounts are as the market computes them"
+                f"market {market} computes with {decimals} decimals of token {token.address}, whose contract says "
+                f"{token.decimals}; amounts have the market's decimals"
             )
 
     def take_admins(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:

@@ -155,7 +155,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, events: int) -> Non
     found = follow(source, {STREAM: 600})
 
     assert (3, {STREAM: 651}) == (len(source.asked), found.streams)
-    assert [True] == ["the bound of a run" in notice for notice in found.notices]
+    assert [True] == ["the limit of a run" in notice for notice in found.notices]
 
 
 def test_candidates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ class TestFaults:
             code, facts = run(settings_for(tmp_path, url))
 
         assert 0 == code
-        assert [notice for notice in facts["notices"] if "names nothing" in notice and "and 2 more" in notice]
+        assert [notice for notice in facts["notices"] if "does not name a market" in notice and "and 2 more" in notice]
         absent = [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
         assert [contract("no contract")] == absent
         assert contract("not a pool") not in json.dumps(facts)
@@ -194,7 +194,7 @@ class TestFaults:
 
         assert 0 == code
         assert fake not in published_markets(tmp_path)
-        assert [notice for notice in facts["notices"] if fake in notice and "not read, as anybody" in notice]
+        assert [notice for notice in facts["notices"] if fake in notice and "not read, because anybody" in notice]
         assert not memory_in(tmp_path).markets["blend", fake, None].confirmed
 
 

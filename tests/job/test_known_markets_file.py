@@ -196,7 +196,7 @@ class TestDamage:
         kept = [store.get(item.key) for item in store.list(SET_ASIDE_PREFIX)]
 
         assert [A] == [market.address for market in memory.markets.values()]
-        assert [True] == ["1 records that are none" in notice for notice in notices]
+        assert [True] == ["1 invalid records" in notice for notice in notices]
         assert [damaged] == [item.data for item in kept if item is not None]
 
     @given(

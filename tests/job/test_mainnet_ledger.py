@@ -314,9 +314,7 @@ def test_everything_else_is_named(tables: Tables) -> None:
     assert sorted(known - {FIXED}) == [item.market for item in tables.absent]
     # blend.md, "Discovery": the reward zone of v1 at this ledger has these four and the one that is there.
     assert 1 == len(tables.notices)
-    assert tables.notices[0].startswith(
-        "in what was read there is no contract of 4 markets that reward zones list: CAQF5KNO"
-    )
+    assert tables.notices[0].startswith("reward zones list 4 markets without a contract: CAQF5KNO")
 
 
 def test_other_ways_to_the_market(snapshot: LedgerSnapshot, tables: Tables) -> None:

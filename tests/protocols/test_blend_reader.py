@@ -150,9 +150,7 @@ class TestRewardZone:
         assert {A: (2, 0)} == counts_of(tables)
         assert [] == tables.unread
         assert 1 == len(tables.notices)
-        assert tables.notices[0].startswith(
-            "in what was read there is no contract of 300 markets that reward zones list: "
-        )
+        assert tables.notices[0].startswith("reward zones list 300 markets without a contract: ")
         assert len(tables.notices[0]) < 1000
 
     @pytest.mark.parametrize(
@@ -182,7 +180,7 @@ class TestRewardZone:
 
         assert {A: (2, 0), B: (1, 0)} == counts_of(tables)
         assert 1 == len(tables.notices)
-        assert f"lists {account('x')} and 1 more: no contract's address" in tables.notices[0]
+        assert f"lists {account('x')} and 1 more, not contracts; ignored" in tables.notices[0]
 
     def test_listed_contract_that_is_not_a_pool(self) -> None:
         """A listed contract that is something else is unread, not passed over in silence."""

@@ -116,7 +116,7 @@ class TestVerifying:
         assert [] == read_of(reading)
         assert ([], []) == (reading.unread, reading.absent)
         assert [f"no known factory has a record of 1 contract ({C}): not read"] == [
-            notice.split(", as anybody")[0] for notice in reading.notices
+            notice.split(", because anybody")[0] for notice in reading.notices
         ]
 
     @pytest.mark.parametrize("value", [(scval.BOOL, False), u32(1), VOID])
@@ -242,8 +242,8 @@ class TestFactories:
 
         assert 3 == len(notices)
         assert all(notice.startswith("drift: ") for notice in notices)
-        assert f"names the factory {contract('factory 3')}, and {FACTORY_1} is known" in notices[0]
-        assert f"deploys for backstop {contract('backstop 1')}, and {contract('backstop 2')} is listed" in notices[1]
+        assert f"names the factory {contract('factory 3')}, not the known {FACTORY_1}" in notices[0]
+        assert f"deploys for backstop {contract('backstop 1')}, not the listed {contract('backstop 2')}" in notices[1]
         assert f"deploys contract code {UNKNOWN_CODE.hex()}" in notices[2]
 
     @pytest.mark.parametrize("changes", [{"pool_hash": None}, {"backstop": u32(1)}, {"pool_hash": symbol("x")}])

@@ -156,7 +156,7 @@ def test_decimals_are_the_markets(name: str) -> None:
     tables = world.compute()
 
     assert World(name).compute().pools["decimals"].equals(tables.pools["decimals"])
-    said = f"computes with 7 decimals of token {OF_XLM[name]}, which itself says that it has 9"
+    said = f"computes with 7 decimals of token {OF_XLM[name]}, whose contract says 9"
     markets = tables.pools.filter(pl.col("token_address") == OF_XLM[name])["market"].unique()
     assert [f"market {market} {said}" for market in sorted(markets)] == [
         notice.split(";")[0] for notice in tables.notices if "computes with" in notice

@@ -86,11 +86,21 @@ def each(*changes: Change) -> Change:
 
 
 NOTICES: list[tuple[str, Change, int, list[str]]] = [
-    ("alula", put(instance_key(M_ALULA), None, "DeployerHost"), 3, ["names no contract", "has no record of it"]),
-    ("alula", put(instance_key(M_ALULA), address(account("m")), "DeployerHost"), 3, ["names no contract"]),
-    ("alula", put(instance_key(M_ALULA), address(contract("m")), "DeployerHost"), 3, [f"names {contract('m')}"]),
-    ("alula", put(instance_key(XLM), None, "METADATA"), 3, ["does not give its symbol", "noted when it was made"]),
-    ("alula", put(ALULA, None, "config", "status"), 3, ["lacks flags in its entry"]),
+    (
+        "alula",
+        put(instance_key(M_ALULA), None, "DeployerHost"),
+        3,
+        ["because a list or [[markets]] names it", "names no market manager"],
+    ),
+    ("alula", put(instance_key(M_ALULA), address(account("m")), "DeployerHost"), 3, ["names no market manager"]),
+    (
+        "alula",
+        put(instance_key(M_ALULA), address(contract("m")), "DeployerHost"),
+        3,
+        [f"{contract('m')} has no record of it"],
+    ),
+    ("alula", put(instance_key(XLM), None, "METADATA"), 3, ["does not give its symbol", "is the copy in pool"]),
+    ("alula", put(ALULA, None, "config", "status"), 3, ["lacks flags; what depends on that is null"]),
     ("k2", put(balance_key(XLM, field(K2, "a_token_address")), None), 4, ["cannot be determined"]),
     ("peridot", put(variant_key(M_PERIDOT, "OracleMaxAgeMultiplier"), u64(9)), 4, ["of up to 9 times"]),
     (
@@ -99,16 +109,16 @@ NOTICES: list[tuple[str, Change, int, list[str]]] = [
         4,
         ["its price is asked for by its address"],
     ),
-    ("peridot", UNSUPPORTED, 4, [f"vault {VAULT} is known, but market {M_PERIDOT} does not list it (any more)"]),
-    ("peridot", each(UNSUPPORTED, put(instance_key(VAULT), None)), 3, ["does not list it, and it does not exist"]),
-    ("peridot", put(variant_key(M_PERIDOT, "SupportedMarkets"), None), 4, ["has no list of the vaults it supports"]),
+    ("peridot", UNSUPPORTED, 4, [f"market {M_PERIDOT} does not list the known vault {VAULT} (any more)"]),
+    ("peridot", each(UNSUPPORTED, put(instance_key(VAULT), None)), 3, ["does not exist, and market"]),
+    ("peridot", put(variant_key(M_PERIDOT, "SupportedMarkets"), None), 4, ["has no list of its vaults"]),
     ("peridot", put(balance_key(XLM, VAULT), None), 4, [f"what vault {VAULT} can pay out", "has no balance of"]),
     ("slender", put(SLENDER, vec(symbol("RWA")), RESERVE, "reserve_type"), 2, ["is of type RWA, which lends nothing"]),
     (
         "xoxno",
         put(instance_key(M_XOXNO), address(contract("p")), "Pool"),
         0,
-        ["keeps its pools in contract", "announced but not deployed: 1-", "no pool of it was found"],
+        ["keeps its pools in contract", "announced but not deployed: 1-", "none of its pools is known"],
     ),
     (
         "xoxno",
@@ -120,8 +130,13 @@ NOTICES: list[tuple[str, Change, int, list[str]]] = [
         ("xoxno", put(instance_key(M_XOXNO), named, "PriceAggregator"), 4, ["names no price aggregator"])
         for named in (None, u32(1), VOID)
     ),
-    ("xoxno", put(instance_key(M_XOXNO), None, "LastSpokeId"), 4, ["is not read: it does not say how many"]),
-    ("xoxno", put(instance_key(M_XOXNO), u32(4_000), "LastSpokeId"), 4, ["is not read: 4000 are many"]),
+    ("xoxno", put(instance_key(M_XOXNO), None, "LastSpokeId"), 4, ["was not read; their number is not known"]),
+    (
+        "xoxno",
+        put(instance_key(M_XOXNO), u32(4_000), "LastSpokeId"),
+        4,
+        ["was not read; their number is 4000, too many"],
+    ),
     ("xoxno", put(xoxno.hub_key(M_XOXNO, 1), VOID), 4, ["whether hub 1 is active is not known"]),
 ]
 

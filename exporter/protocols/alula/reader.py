@@ -71,8 +71,12 @@ class _Reader(Collector):
             self.reading.verified[market] = manager
         else:
             self.notice(
-                f"market {market} names {manager or 'no contract'} as the market manager that deployed it, which has "
-                "no record of it; it was read, because lists or [[markets]] name it"
+                f"market {market} was read because a list or [[markets]] names it, but "
+                + (
+                    "it names no market manager"
+                    if manager is None
+                    else f"its market manager {manager} has no record of it"
+                )
             )
 
     def take_pools(self, market: str, entries: Entries) -> None:
@@ -138,7 +142,7 @@ class _Reader(Collector):
         lacking = sorted({*TERM_COLUMNS} - {item.name for item in decoded.shown} - {*decoded.locks})
         if lacking:
             self.notice(
-                f"pool {pool} of market {market} lacks {', '.join(lacking)} in its entry; what hangs on it is not known"
+                f"the entry of pool {pool} of market {market} lacks {', '.join(lacking)}; what depends on that is null"
             )
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
@@ -151,8 +155,8 @@ class _Reader(Collector):
                 if unnamed and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:
                     tokens[token.address] = Token(token.address, decoded.token_symbol, decimals)
                     self.notice(
-                        f"token {token.address} does not give its symbol ({token.failure}); {decoded.token_symbol!r} "
-                        f"is what pool {pool} of market {market} noted when it was made"
+                        f"token {token.address} does not give its symbol ({token.failure}); "
+                        f"{decoded.token_symbol!r} is the copy in pool {pool} of market {market}"
                     )
             else:
                 self.compare_decimals(market, decimals, token)

@@ -104,7 +104,7 @@ class _Reader(Collector):
         """Say which contracts no factory has a record of, and what became of them."""
         for origin, markets in self._unconfirmed.items():
             done = _ANSWERED_FOR.get(
-                origin, "not read, as anybody can deploy such contracts; name in [[markets]] what is"
+                origin, "not read, because anybody can deploy such contracts; name those that you trust in [[markets]]"
             )
             self.notice(
                 f"no known factory has a record of {pluralize(len(markets), 'contract')} ({_shown(markets)}): {done}"
@@ -249,8 +249,7 @@ async def read_pools(
     missing = sorted(zones.keys() & {item.market for item in reader.reading.absent})
     if missing:
         reader.notice(
-            f"in what was read there is no contract of {pluralize(len(missing), 'market')} that reward zones list: "
-            f"{_shown(missing)}"
+            f"reward zones list {pluralize(len(missing), 'market')} without a contract: {_shown(missing)}; not read"
         )
 
     reader.planned = {market for market in reader.instances if entries[plan_key(market)] is not None}

@@ -158,8 +158,8 @@ class Records:
             known = self.factories.get(item.label)
             if known not in (None, factory):
                 notice(
-                    f"drift: backstop {item.backstop} of blend {item.label} names the factory {factory}, and "
-                    f"{known} is known"
+                    f"drift: backstop {item.backstop} of blend {item.label} names the factory {factory}, not the known "
+                    f"{known}"
                 )
             self.factories[item.label] = factory
             if not any(each.address == factory and each.source != LEARNED for each in item.contracts):
@@ -180,7 +180,7 @@ class Records:
         if strangers:
             notice(
                 f"the reward zone of backstop {backstop} lists {strangers[0]}"
-                f"{f' and {len(strangers) - 1} more' if strangers[1:] else ''}: no contract's address"
+                f"{f' and {len(strangers) - 1} more' if strangers[1:] else ''}, not contracts; ignored"
             )
 
     def in_zones(self) -> list[Candidate]:
@@ -204,8 +204,8 @@ class Records:
                 continue
             if item.backstop not in (None, backstop):
                 notice(
-                    f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, and "
-                    f"{item.backstop} is listed"
+                    f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, not the listed "
+                    f"{item.backstop}"
                 )
             if pool_hash not in WASM_HASHES:
                 notice(

@@ -113,11 +113,11 @@ class _Reader(Collector):
                 raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
             self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
             if controller.supported is None:
-                self.notice(f"market {market} has no list of the vaults it supports; those that are known were read")
+                self.notice(f"market {market} has no list of its vaults; the known ones were read")
             if controller.age_multiplier != layout.USUAL_AGE_MULTIPLIER:
                 self.notice(
-                    f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution, "
-                    f"not {layout.USUAL_AGE_MULTIPLIER} times; the exporter refuses them at the latter"
+                    f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution; "
+                    f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
                 )
             queued.take_controller(self, market, entries)
             known = {*self.listed.get(market, ()), *(controller.supported or ())}
@@ -134,13 +134,11 @@ class _Reader(Collector):
                     kept.append(vault)
                     self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
                 else:
-                    self.notice(f"vault {vault} is known, but market {market} does not list it, and it does not exist")
+                    self.notice(f"the known vault {vault} does not exist, and market {market} does not list it")
                 continue
             kept.append(vault)
             if not supported:
-                self.notice(
-                    f"vault {vault} is known, but market {market} does not list it (any more); it was read anyway"
-                )
+                self.notice(f"market {market} does not list the known vault {vault} (any more); it was read anyway")
             self.take_code(market, f"vault {vault}", entries[instance_key(vault)])
             queued.take_vault(self, market, vault, entries)
             with self.noting(market, vault):

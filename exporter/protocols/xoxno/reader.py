@@ -111,17 +111,15 @@ class _Reader(Collector):
             known = self.known[market]
             if known.pool_contract not in (None, controller.pool):
                 self.notice(
-                    f"market {market} keeps its pools in contract {controller.pool}, not in {known.pool_contract} as "
-                    "the list of deployments has it; they were read where they are"
+                    f"market {market} keeps its pools in contract {controller.pool}, not in the listed "
+                    f"{known.pool_contract}; they were read where they are"
                 )
             if controller.aggregator is None:
-                self.notice(
-                    f"market {market} names no price aggregator in its instance, so that its pools have no price"
-                )
+                self.notice(f"market {market} names no price aggregator, so its pools have no price")
             elif known.aggregator not in (None, controller.aggregator):
                 self.notice(
-                    f"market {market} takes its prices from contract {controller.aggregator}, not from "
-                    f"{known.aggregator} as the list of deployments has it; the former was asked"
+                    f"market {market} takes its prices from contract {controller.aggregator}, not from the listed "
+                    f"{known.aggregator}; the former was asked"
                 )
 
     def spoke_numbers(self, market: str) -> range:
@@ -176,8 +174,8 @@ class _Reader(Collector):
         if proposed is not None:
             self.take_pending(market, None, "admin", partial(layout.decode_proposed_owner, proposed))
         if controller.last_spoke != 0 and not self.spoke_numbers(market):
-            count = "it does not say how many" if controller.last_spoke is None else f"{controller.last_spoke} are many"
-            self.notice(f"market {market}: what its spokes allow is not read: {count}")
+            count = "not known" if controller.last_spoke is None else f"{controller.last_spoke}, too many"
+            self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
         members: list[tuple[layout.HubAsset, Entry | None]] = []
         missing: list[layout.HubAsset] = []
         for pool in known.pools:
@@ -193,8 +191,8 @@ class _Reader(Collector):
             self.notice(f"market {market}: these pools are announced but not deployed: {named}")
         if not members:
             self.notice(
-                f"market {market} was read and no pool of it was found: its contracts list none, so that only a list, "
-                "an event or an earlier run can name them"
+                f"market {market} was read, but none of its pools is known: its contracts do not list them, so a list, "
+                "an event or an earlier run has to name them"
             )
         self.reading.markets.append(
             Market(
