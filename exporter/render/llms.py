@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from exporter.render.openapi import OPERATIONS
-from exporter.tree.families import LLMS
+from exporter.render.openapi import OPERATIONS, YIELDS_OPERATIONS
+from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS
 from exporter.tree.files import FileKind, RenderedFile
 
 _ABOUT = """\
@@ -22,10 +22,11 @@ Read this before you use a number:
 - Money is a string of digits in US cents. `tvl_usd_cents` is all that was supplied, including what is lent out of it.
 - null means that there is none, or that it is not known. It is never 0.
 - A market can be frozen, and a pool closed for supplying or borrowing. `best_supply` and `best_borrow` of
-  `/v1/tokens` are among pools that are open, priced and large enough.
+  `v1/tokens.json` are among pools that are open, priced and large enough.
 - Symbols are what tokens call themselves; identify tokens by `token_address`.
-- Lists are in pages: follow `next_cursor` until it is null.
-- What could not be read is named in `/v1/system/status`, with the reason.
+- Lists are in pages until `next_cursor` is null: the next one is `{next_cursor}.json` in `v1/pool-pages/` for pools in
+  flat rows, in `v1/pages/` for others, in `v1/buckets/` for a pool's history and in `v1/buckets/totals/` for totals.
+- What could not be read is named in `v1/system/status.json`, with the reason.
 
 ## Where to begin
 
@@ -36,10 +37,9 @@ Read this before you use a number:
 - [All pools in one table](v1/latest.parquet): every column, as Parquet
 - [What changed lately](v1/changes.json)
 
-## Documents of the API
+## Files of the API
 
-Paths are relative to the root of this tree. Names in braces are yours to fill in; without a server that maps paths to
-files, append `.json`.
+These are files, relative to the root of this tree. Names in braces are in the lists above.
 
 """
 
@@ -58,5 +58,8 @@ An assistant that speaks the Model Context Protocol can ask this tree by `export
 
 def render_llms() -> RenderedFile:
     """Render the file."""
-    listed = "".join(f"- `{path}`: {operation.summary}\n" for path, _, operation in OPERATIONS)
+    files = {family.path: family.template for family in FAMILIES if family not in (PROOFS, CENSUS)}  # may be absent
+    files |= {path: f"{path[1:]}.json" for path, _, _ in YIELDS_OPERATIONS}
+    known = ((files.get(path), operation.summary) for path, _, operation in OPERATIONS)
+    listed = "".join(f"- `{file}`: {summary}\n" for file, summary in known if file is not None)
     return RenderedFile(LLMS.template, (_ABOUT + listed + _MORE).encode(), FileKind.DOCUMENT)

@@ -351,14 +351,19 @@ def test_decimals(value: int, decimals: int, printed: str | None) -> None:
 
 
 def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
-    """Each link of the text is a file of a published tree."""
+    """Each link of the text is a file of a published tree, and so is each file that it names, whatever is filled in."""
     text = render_llms().data.decode()
     links = re.findall(r"\]\(([^)]+)\)", text)
+    named = re.findall(r"^- `([^`]+)`: ", text, re.MULTILINE)
+    keys = [str(path.relative_to(tree)) for path in tree.rglob("*.json")]
+    patterns = {name: re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)) for name in named}
 
     assert (tree / "llms.txt").read_text() == text
     assert len(links) > 8
     assert [] == [link for link in links if not (tree / link).is_file()]
-    assert "`/v1/assets/{market}/{pool}`: One pool" in text
+    assert len(named) > 20
+    assert [] == [name for name, pattern in patterns.items() if not any(re.fullmatch(pattern, key) for key in keys)]
+    assert "`v1/assets/{market}/{pool}.json`: One pool" in text
 
 
 def test_the_job_reports_what_changed() -> None:
