@@ -6,37 +6,28 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
 import pytest
 
-from exporter.deployments import Deployment
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, u64, vec
-from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.deployments import BACKSTOP
+from exporter.ledger.codec.entries import data_key, instance_key, variant_key
+from exporter.ledger.codec.scval import BOOL, MAP, ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.view import read_at_one_ledger
+from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.blend.backstop import Balance, PoolBackstop
-from exporter.protocols.blend.comet import Comet
-from exporter.protocols.blend.emissions import Emission
+from exporter.protocols.balances import balance_key as token_balance_key
+from exporter.protocols.blend.backstop import Balance, PoolBackstop, balance_key, lp_value_key
+from exporter.protocols.blend.comet import Comet, comet_keys
+from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
 from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding
+from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.reader import BlendReading
-from exporter.protocols.compute import Tables
-from tests.chain_simulator import Chain, ChainSource
-from tests.entries import recorded
-from tests.protocols.blend_chain import BlendLedger, candidate, deployment, reserve_data, reward_zone
-from tests.protocols.made_ledger import (
-    NOW,
-    UNKNOWN_CODE,
-    Written,
-    balance,
-    changed,
-    contract,
-    entry,
-    instance,
-    token_instance,
-)
+from tests.localnet.direct_source import DirectSource
+from tests.localnet.recorded import BLEND_V1, BLEND_V2
+from tests.protocols.places import USDC, XLM
+from tests.protocols.world import World, contract
 
+NOW = World("blend").time
 A, B = contract("A"), contract("B")
 ONE = 10**7
 YEAR = 31_536_000
@@ -193,320 +184,209 @@ class TestEmission:
             assert (None, reason, 5) == tuple(row[f"emission_{part}"] for part in ("apr_bps", "reason", "per_second"))
 
 
-# A ledger with emissions: markets A (v1) and B (v2) of USDC and XLM, and their common backstop.
+BACKSTOP_1, BACKSTOP_2 = (item.address(BACKSTOP) or "" for item in World("blend").deployments)
 
 
-def emission(owner: str, name: str, which: ScVal, eps: int = 100_000, expiration: int = NOW + 60) -> Written:
-    """An emission entry with all four fields."""
-    fields = {"eps": u64(eps), "expiration": u64(expiration), "index": i128(0), "last_time": u64(NOW - 60)}
-    return entry(owner, vec(symbol(name), which), struct_map(fields))
+def named_by(backstop: str, name: str) -> str:
+    """A contract that a backstop's instance names."""
+    instance: Any = World("blend").value(instance_key(backstop))
+    return str(dict(instance[1].storage)[symbol(name)][1])
 
 
-def plan(market: str) -> Written:
-    """``PoolEmis`` of a pool that divides what it is given."""
-    return entry(contract(market), symbol("PoolEmis"), (scval.MAP, ((u32(1), u64(ONE)),)))
+BLND, COMET = named_by(BACKSTOP_1, "BLNDTkn"), named_by(BACKSTOP_1, "BToken")
+EMITTER = named_by(BACKSTOP_2, "Emitter")
+Change = tuple[Any, ...]
+"""A key, a value, and the path to where it goes; see `World.put`."""
 
 
-def comet_entries(usdc: int = 400_000 * ONE, blnd: int = 20_000_000 * ONE) -> list[Written]:
-    """The records and the shares of the pool of Comet: 0.08 USDC for a BLND."""
-    held = {"USDC": (usdc, 2_000_000), "BLND": (blnd, 8_000_000)}
-    (_, template), *_ = recorded("AllRecordData")[1]
-    records = [
-        (address(contract(label)), changed(template, {"balance": i128(balance), "weight": i128(weight)}))
-        for label, (balance, weight) in held.items()
-    ]
-    return [
-        entry(
-            contract("LP"),
-            vec(symbol("AllRecordData")),
-            (scval.MAP, tuple(sorted(records, key=lambda pair: encode_scval(pair[0])))),
-        ),
-        entry(contract("LP"), vec(symbol("TotalShares")), i128(5_000_000 * ONE)),
-    ]
+def noted(name: str, value: ScVal | None) -> Change:
+    """An entry of v2's backstop: ``Backfill`` or ``BackfillEmis``."""
+    return data_key(BACKSTOP_2, symbol(name)), value
 
 
-def balance_of(market: str, shares: int, tokens: int, queued: int) -> Written:
-    """``PoolBalance`` of a pool."""
-    fields = {"shares": i128(shares), "tokens": i128(tokens), "q4w": i128(queued)}
-    return entry(contract("backstop"), vec(symbol("PoolBalance"), address(contract(market))), struct_map(fields))
+def at_emitter(name: str, value: ScVal | None) -> Change:
+    """An entry that the emitter has of v2's backstop: ``LastDistro`` or ``Dropped``."""
+    return variant_key(EMITTER, name, address(BACKSTOP_2)), value
 
 
-def rewarded() -> BlendLedger:
-    """Both pools pay 0.01 BLND a second to the suppliers of USDC, and have a backstop of 1,000,000 tokens."""
-    ledger = BlendLedger()
-    ledger.add_market("A", "v1", ["USDC", "XLM"])
-    ledger.add_market("B", "v2", ["USDC", "XLM"])
-    names = {"BToken": "LP", "BLNDTkn": "BLND", "USDCTkn": "USDC", "PoolFact": "factory", "Emitter": "emitter"}
-    storage = [(symbol(name), address(contract(label))) for name, label in sorted(names.items())]
-    ledger.replace(instance(contract("backstop"), storage, UNKNOWN_CODE), token_instance("BLND", b"BLND"))
-    ledger.replace(*comet_entries())
-    ledger.replace(plan("A"), emission(A, "EmisConfig", u32(1)))
-    ledger.replace(plan("B"), emission(B, "EmisData", u32(1), 100_000 * ONE))
-    for market, name, eps in (("A", "BEmisCfg", 50_000), ("B", "BEmisData", 50_000 * ONE)):
-        ledger.replace(balance_of(market, 1_000_000 * ONE, 1_000_000 * ONE, 0))
-        ledger.replace(emission(contract("backstop"), name, address(contract(market)), eps))
-    ledger.replace(entry(contract("backstop"), symbol("LPTknVal"), vec(i128(4 * ONE), i128(800_000))))
-    ledger.replace(emitter_of("backstop"))
-    return ledger
+def paid_by(backstop: str) -> Change:
+    """The emitter pays this backstop."""
+    return instance_key(EMITTER), address(backstop), "Backstop"
 
 
-def emitter_of(backstop: str) -> Written:
-    """The instance of the emitter, which names the backstop that it pays."""
-    return instance(contract("emitter"), [(symbol("Backstop"), address(contract(backstop)))], UNKNOWN_CODE)
+def world_of(*changes: Change) -> World:
+    """The recorded markets, changed."""
+    world = World("blend")
+    for key, value, *path in changes:
+        if value is not None or path or world.value(key) is not None:
+            world.put(key, value, *path)
+    return world
 
 
-def noted(name: str, value: ScVal) -> Written:
-    """An entry of the backstop: ``Backfill`` or ``BackfillEmis``."""
-    return entry(contract("backstop"), symbol(name), value)
-
-
-def at_emitter(name: str, value: ScVal) -> Written:
-    """An entry that the emitter has of the backstop: ``LastDistro`` or ``Dropped``."""
-    return entry(contract("emitter"), vec(symbol(name), address(contract("backstop"))), value)
-
-
-def rewards_of(tables: Tables, market: str = A, token: str = "USDC") -> dict[str, Any]:
-    """What a pool's row says of its rewards."""
-    found = tables.pools.filter((pl.col("market") == market) & (pl.col("pool") == contract(token)))
-    return {name: value for name, value in found.row(0, named=True).items() if "reward" in name}
-
-
-def reward(row: dict[str, Any], *parts: str) -> tuple[object, ...]:
-    """These parts of what suppliers are paid."""
-    return tuple(row[f"supply_reward_{part}"] for part in parts)
-
-
-def backstop_of(tables: Tables, market: str = A) -> dict[str, Any]:
+def backstop_of(world: World, market: str = BLEND_V1) -> dict[str, Any]:
     """The row of a market's backstop."""
-    return tables.backstops.row(by_predicate=pl.col("market") == market, named=True)
+    (row,) = (row for row in world.compute().backstops.rows(named=True) if row["market"] == market)
+    return row
 
 
-def computed(ledger: BlendLedger, *deployments: Deployment) -> Tables:
-    """The tables of both markets, which are read in any case."""
-    tables = ledger.compute([candidate("A"), candidate("B")], deployments)
-    assert 4 == tables.pools.height
-    return tables
+def reward(world: World, *parts: str, market: str = BLEND_V1, asset: str = USDC) -> tuple[object, ...]:
+    """These parts of what suppliers are paid."""
+    rows = world.compute().pools.rows(named=True)
+    (row,) = (row for row in rows if (row["market"], row["pool"]) == (market, asset))
+    return tuple(row[f"supply_reward_{part}"] for part in parts)
 
 
 class TestReading:
     """From entries to columns."""
 
-    def test_backstops(self) -> None:
-        """Size, value by the market's oracle, threshold, yield of depositors, and the status that follows."""
-        tables = computed(rewarded())
-
-        for market, extra in ((A, 0), (B, 7)):
-            assert {
-                "market": market,
-                "backstop": contract("backstop"),
-                "lp_token": contract("LP"),
-                "shares": 1_000_000 * ONE,
-                "lp_tokens": 1_000_000 * ONE,
-                "queued_shares": 0,
-                "queued_part": 0,
-                "blnd": 4_000_000 * ONE,
-                "usdc": 80_000 * ONE,
-                "lp_price_usdc": 4_000_000,
-                "blnd_price_usdc": 800_000,
-                "value_usd_cents": 80_000_000,  # 400,000 USDC at 2 dollars
-                "threshold_product_bps": 4_000_000**4 * 80_000 * 10_000 // (200_000 if market == A else 100_000) ** 5,
-                "threshold_met": True,
-                "status_after_update": "active",
-                "emission_token": contract("BLND"),
-                "emission_per_second": 50_000 * 10**extra,
-                "emission_decimals": extra,
-                "emission_per_year": 1_576_800_000_000,
-                "emission_expiration": NOW + 60,
-                "emission_apr_bps": 315,  # 157,680 BLND at 0.08 over a million at 0.4
-                "emission_reason": "valid",
-                "emission_source": "emitter",
-                "emission_funded": True,
-                "backfill_remaining": None,
-                "in_reward_zone": None,
-            } == backstop_of(tables, market)
-
     def test_the_reward_zone(self) -> None:
         """A market is in the zone that its own backstop lists it in; without a zone that is known, nobody knows."""
-        ledger = rewarded()
-        ledger.replace(reward_zone("backstop", vec(address(A))))
-        tables = computed(ledger, deployment())
-
-        assert (True, False) == tuple(backstop_of(tables, market)["in_reward_zone"] for market in (A, B))
+        for value, expected in ((vec(), False), (vec(address(BLEND_V1)), True), (VOID, None)):
+            assert expected is backstop_of(world_of((reward_zone_key(BACKSTOP_1), value)))["in_reward_zone"]
 
     @pytest.mark.parametrize(
-        ("written", "source", "funded", "remaining"),
+        ("changes", "source", "funded", "remaining"),
         [
             ([], "backfill", True, ALLOTMENT),
-            ([noted("Backfill", (scval.BOOL, True))], "backfill", True, ALLOTMENT),
+            ([noted("Backfill", (BOOL, True))], "backfill", True, ALLOTMENT),
             ([noted("BackfillEmis", i128(7 * ONE))], "backfill", False, ALLOTMENT - 7 * ONE),
-            (
-                [noted("BackfillEmis", i128(7 * ONE)), balance("BLND", "backstop", 7 * ONE - 1)],
-                "backfill",
-                False,
-                ALLOTMENT - 7 * ONE,
-            ),
-            (
-                [noted("BackfillEmis", i128(7 * ONE)), balance("BLND", "backstop", 7 * ONE)],
-                "backfill",
-                True,
-                ALLOTMENT - 7 * ONE,
+            *(
+                (
+                    [noted("BackfillEmis", i128(7 * ONE)), (token_balance_key(BLND, BACKSTOP_2), held)],
+                    "backfill",
+                    enough,
+                    ALLOTMENT - 7 * ONE,
+                )
+                for enough in (False, True)
+                for held in [
+                    struct_map(
+                        {
+                            "amount": i128(7 * ONE - (not enough)),
+                            "authorized": (BOOL, True),
+                            "clawback": (BOOL, False),
+                        }
+                    )
+                ]
             ),
             ([noted("BackfillEmis", i128(ALLOTMENT))], "backfill", False, 0),
             ([noted("BackfillEmis", i128(7 * ONE)), at_emitter("LastDistro", u64(5))], "none", False, None),
             (
-                [noted("BackfillEmis", i128(7 * ONE)), at_emitter("Dropped", (scval.BOOL, True))],
+                [noted("BackfillEmis", i128(7 * ONE)), at_emitter("Dropped", (BOOL, True))],
                 "backfill",
                 True,
                 ALLOTMENT - 7 * ONE,
             ),
-            ([noted("BackfillEmis", i128(7 * ONE)), noted("Backfill", (scval.BOOL, False))], "none", False, None),
-            ([noted("BackfillEmis", i128(7 * ONE)), emitter_of("backstop")], "emitter", False, None),
+            ([noted("BackfillEmis", i128(7 * ONE)), noted("Backfill", (BOOL, False))], "none", False, None),
+            ([noted("BackfillEmis", i128(7 * ONE)), paid_by(BACKSTOP_2)], "emitter", False, None),
             (
                 [
                     noted("BackfillEmis", i128(7 * ONE)),
-                    emitter_of("backstop"),
+                    paid_by(BACKSTOP_2),
                     at_emitter("LastDistro", u64(5)),
-                    at_emitter("Dropped", (scval.BOOL, True)),
+                    at_emitter("Dropped", (BOOL, True)),
                 ],
                 "emitter",
                 True,
                 None,
             ),
-            ([noted("BackfillEmis", u64(7))], "backfill", None, None),
+            ([noted("BackfillEmis", u32(7))], "backfill", None, None),
         ],
     )
-    def test_funding(self, written: list[Written], source: str, funded: bool | None, remaining: int | None) -> None:
+    def test_funding(self, changes: list[Change], source: str, funded: bool | None, remaining: int | None) -> None:
         """What is promised of the allotment is paid when the emitter minted it, or somebody gave it; not before."""
-        ledger = rewarded()
-        ledger.replace(emitter_of("another"))
-        ledger.replace(*written)
-        tables = computed(ledger)
-        row = backstop_of(tables, B)
+        fields = {"eps": u64(100_000 * ONE), "expiration": u64(NOW + 60), "index": i128(0), "last_time": u64(NOW)}
+        promised = struct_map(fields)
+        before = [
+            noted("Backfill", None),
+            (token_balance_key(BLND, BACKSTOP_2), None),
+            at_emitter("LastDistro", None),
+            paid_by(contract("another")),
+            (plan_key(BLEND_V2), (MAP, ((u32(1), u64(ONE)),))),
+            (backstop_emission_key("v2", BACKSTOP_2, BLEND_V2), promised),
+            *((reserve_emission_key("v2", BLEND_V2, place, "supply"), promised) for place in range(4)),
+        ]
+        world = world_of(*before, *changes)
+        row = backstop_of(world, BLEND_V2)
 
         names = ("emission_source", "emission_funded", "backfill_remaining")
         assert (source, funded, remaining) == tuple(row[name] for name in names)
         reason = {True: "valid", False: "not_funded", None: "unread"}[funded]
-        yearly = None if funded is None else 1_576_800_000_000
+        yearly = None if funded is None else 100_000 * YEAR
         assert (reason, yearly) == (row["emission_reason"], row["emission_per_year"])
         assert (row["emission_apr_bps"] is None) == (reason != "valid")
-        of_pool = rewards_of(tables, B)
-        assert reason == of_pool["supply_reward_reason"]
-        assert (of_pool["supply_reward_apr_bps"] is None) == (reason != "valid")
-        assert "valid" == rewards_of(tables, A)["supply_reward_reason"]  # v1 promises what the emitter minted
+        (of_pool, apr) = reward(world, "reason", "apr_bps", market=BLEND_V2)
+        assert (reason, reason != "valid") == (of_pool, apr is None)
+        assert ("valid",) == reward(world, "reason")  # v1 promises what the emitter minted
 
-    def test_a_pool_that_never_paid(self) -> None:
-        """Without a plan nothing was ever paid, whatever else is there, and nothing more is asked for."""
-        ledger = rewarded()
-        ledger.remove(plan("A"))
-        tables = computed(ledger)
-
-        assert (0, "no_emissions") == reward(rewards_of(tables), "apr_bps", "reason")
-        assert "valid" == rewards_of(tables, B)["supply_reward_reason"]
-
-    def test_the_end_is_the_ledgers(self) -> None:
-        """An emission ends with the close time that it names, and the same reading says so at another time."""
-        ledger = rewarded()
-        ledger.replace(emission(A, "EmisConfig", u32(1), expiration=NOW))
-
-        row = rewards_of(computed(ledger))
-        assert (0, 0, NOW, "expired") == reward(row, "apr_bps", "per_year", "expiration", "reason")
-
-    @pytest.mark.parametrize("kind", ["no records", "nothing in it", "no backstop", "no price", "other decimals"])
-    def test_without_a_price_of_blnd(self, kind: str) -> None:
-        """Without Comet's pool, or a price of USDC, the amounts stay and the yield is null with its reason."""
-        ledger = rewarded()
-        if kind == "no records":
-            ledger.remove(comet_entries()[0])
-        elif kind == "nothing in it":
-            ledger.replace(*comet_entries(usdc=0))
-        elif kind == "no backstop":
-            ledger.remove(instance(contract("backstop"), (), UNKNOWN_CODE))
-        elif kind == "no price":
-            ledger.set_price("A oracle", "USDC", 0, NOW)
-        else:
-            ledger.replace(token_instance("BLND", b"BLND", decimals=8))
-        tables = computed(ledger)
-        row = rewards_of(tables)
-
-        assert (None, 3_153_600_000_000, "no_reward_price") == reward(row, "apr_bps", "per_year", "reason")
-        assert (None, None) == (row["reward_price"], row["reward_price_source"])
-        assert backstop_of(tables)["value_usd_cents"] is None
-
-    def test_without_a_price_of_the_token(self) -> None:
-        """A token that the oracle does not price has a reward of a known amount and an unknown yield."""
-        ledger = rewarded()
-        ledger.replace(emission(A, "EmisConfig", u32(3)))
-        ledger.set_price("A oracle", "XLM", 0, NOW)
-
-        assert "no_token_price" == rewards_of(computed(ledger), A, "XLM")["supply_reward_reason"]
+    def test_what_is_not_paid(self) -> None:
+        """Without a plan nothing was ever paid; an emission ends with the close time that it names."""
+        assert (0, "no_emissions") == reward(world_of((plan_key(BLEND_V1), None)), "apr_bps", "reason")
+        keys = (reserve_emission_key("v1", BLEND_V1, place, "supply") for place in range(2))
+        world = world_of(*((key, u64(NOW), "expiration") for key in keys))
+        assert (0, 0, NOW, "expired") == reward(world, "apr_bps", "per_year", "expiration", "reason")
 
     @pytest.mark.parametrize(
-        ("written", "unknown"),
+        "change",
         [
-            (balance_of("A", 5, 5, 6), ("lp_tokens", "status_after_update")),
-            (balance_of("A", -5, 5, 0), ("lp_tokens", "status_after_update")),
-            (entry(contract("backstop"), symbol("LPTknVal"), vec(i128(1))), ("threshold_met", "status_after_update")),
-            (
-                entry(contract("backstop"), symbol("LPTknVal"), vec(i128(-1), i128(5))),
-                ("threshold_met", "status_after_update"),
-            ),
-            (instance(contract("backstop"), (), UNKNOWN_CODE), ("lp_token", "blnd", "value_usd_cents")),
+            (comet_keys(COMET)[0], None),
+            (comet_keys(COMET)[0], i128(0), address(USDC), "balance"),
+            (comet_keys(COMET)[1], i128(0)),
+            (instance_key(BACKSTOP_1), None),
+            (instance_key(BLND), u32(8), "METADATA", "decimal"),
         ],
     )
-    def test_an_unread_backstop(self, written: Written, unknown: tuple[str, ...]) -> None:
+    def test_without_a_price_of_blnd(self, change: Change) -> None:
+        """Without Comet's pool, or with other decimals, the amounts stay and the yield is null with its reason."""
+        world = world_of(change)
+        apr, yearly, reason = reward(world, "apr_bps", "per_year", "reason")
+
+        assert (None, "no_reward_price") == (apr, reason)
+        assert yearly == reward(World("blend"), "per_year")[0]
+        assert backstop_of(world)["value_usd_cents"] is None
+
+    @pytest.mark.parametrize(("asset", "reason"), [(USDC, "no_reward_price"), (XLM, "no_token_price")])
+    def test_without_a_price_of_the_token(self, asset: str, reason: str) -> None:
+        """A token that the oracle does not price has a reward of a known amount and an unknown yield."""
+        world = World("blend")
+        oracle = world.row("USDC")["oracle"]
+        price = struct_map({"price": i128(0), "timestamp": u64(NOW)})
+        world.answers[oracle, "lastprice"] = lambda call: price if call.arguments[0][1][1][1] == asset else None
+
+        assert (reason,) == reward(world, "reason", asset=asset)
+
+    @pytest.mark.parametrize(
+        ("changes", "unknown"),
+        [
+            (
+                [(balance_key(BACKSTOP_1, BLEND_V1), i128(6 * 10**20), "q4w")],
+                ("lp_tokens", "status_after_update"),
+            ),
+            ([(balance_key(BACKSTOP_1, BLEND_V1), i128(-5), "shares")], ("lp_tokens", "status_after_update")),
+            ([(lp_value_key(BACKSTOP_1), vec(i128(1)))], ("threshold_met", "status_after_update")),
+            ([(lp_value_key(BACKSTOP_1), vec(i128(-1), i128(5)))], ("threshold_met", "status_after_update")),
+            ([(instance_key(BACKSTOP_1), None)], ("lp_token", "blnd", "value_usd_cents")),
+            (
+                [(balance_key(BACKSTOP_1, BLEND_V1), i128(2**127 - 1), name) for name in ("shares", "tokens")],
+                ("blnd",),
+            ),
+        ],
+    )
+    def test_an_unread_backstop(self, changes: list[Change], unknown: tuple[str, ...]) -> None:
         """What of a backstop cannot be read is null, and so is what hangs on it."""
-        ledger = rewarded()
-        ledger.replace(written)
-        row = backstop_of(computed(ledger))
+        row = backstop_of(world_of((lp_value_key(BACKSTOP_1), vec(i128(4 * ONE), i128(800_000))), *changes))
 
         assert {None} == {row[name] for name in unknown}
 
-    def test_numbers_beyond_128_bits(self) -> None:
-        """Deposits that nobody can have give no number, and cost no pool."""
-        ledger = rewarded()
-        ledger.replace(balance_of("A", 2**127 - 1, 2**127 - 1, 0))
-
-        assert (None, 2**127 - 1) == tuple(backstop_of(computed(ledger))[name] for name in ("blnd", "lp_tokens"))
-
-    def test_one_reading_asks_for_all_of_it_with_the_reserves(self) -> None:
-        """With a backstop that the lists know, rewards and backstops cost no wave of requests."""
-        ledger = rewarded()
-        computed(ledger, deployment())
-        assert ledger.source is not None
-
-        asked = [keys for kind, keys, _ in ledger.source.log if kind == "entries"]
-        of_reserves, of_emissions, of_backstop, of_funding, tokens = 3 * 4 + 1, 2 * 4, 2 * 2 + 1 + 2, 6, 3
-        assert [2 * 3 + 2, of_reserves + of_emissions + of_backstop + of_funding + tokens] == [asked[0], asked[-1]]
-        assert len(asked) <= 3
-
-    @pytest.mark.parametrize("requests_per_ledger", [1, 2, 3])
-    def test_two_rounds_while_everything_moves(self, requests_per_ledger: int) -> None:
-        """Comet's pool, reserves and what they are paid change at every ledger, and one closes between requests."""
-        ledger = rewarded()
-        for market in ("C", "D", "E", "F", "G", "H"):
-            ledger.add_market(market, "v2", [f"{market}{number}" for number in range(20)])
-            ledger.replace(plan(market))
-        chain = ledger.chain()
-        chain.functions = dict.fromkeys(("decimals", "lastprice"), lambda _: None)  # without prices
-
-        def change(chain: Chain) -> None:
-            states = [reserve_data(market, "USDC", generation) for market, generation in (("A", "v1"), ("B", "v2"))]
-            paid = [emission(B, "EmisData", u32(1), chain.ledger), emission(A, "EmisConfig", u32(1), chain.ledger)]
-            for key, data in (*comet_entries(blnd=chain.ledger * ONE), *states, *paid):
-                chain.put(key, data)
-
-        chain.on_close = change
-        source = ChainSource(chain, requests_per_ledger=requests_per_ledger)
-        candidates = [candidate(market) for market in "ABCDEFGH"]
-
-        async def program(view: LedgerView) -> ProtocolReading:
-            return await PROTOCOLS["blend"].read(view, candidates, [deployment()])
-
-        read = asyncio.run(read_at_one_ledger(source, program))
+    def test_two_rounds_while_everything_moves(self) -> None:
+        """Reserves, prices and what is paid change at every ledger, and one closes after each request."""
+        network = RecordedNetwork(copies=12, moves_per_ledger=100)
+        source = DirectSource(network, moving=True)
+        world = World("blend")
+        named = [replace(world.candidates()[0], address=market) for market in (BLEND_V1, BLEND_V2, *network.copies)]
+        read = asyncio.run(
+            read_at_one_ledger(source, lambda view: PROTOCOLS["blend"].read(view, named, world.deployments))
+        )
 
         assert isinstance(read.result, BlendReading)
+        assert 12 * 6 == len(read.result.columns["pool"])
         assert read.certificate.rounds <= 2
-        paces = {eps for eps in read.result.columns["supply_eps"] if eps is not None}
-        assert 124 == len(read.result.columns["pool"])
-        assert {read.certificate.ledger - 1} == paces
-        assert {read.certificate.ledger - 1} == {item.comet.blnd // ONE for item in read.result.insured if item.comet}

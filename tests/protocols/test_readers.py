@@ -322,6 +322,7 @@ class TestPeridot:
         counted = 525 * 10**7 if quotes else (1 - late) * 5 * 10**9
 
         assert (self.of(self.CASH + counted), self.CASH + 10**10 + 10**9) == self.rate(world)
+        assert self.CASH + 10**10 == world.row("native")["available_to_withdraw"]
 
     def test_vault_without_a_model(self) -> None:
         """It has the one rate that it keeps itself."""
