@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from exporter import FORMAT
 from exporter.check import freshness
@@ -24,6 +25,7 @@ from exporter.cli import main
 from exporter.cli.status import report_status
 from exporter.console import Console
 from exporter.errors import ConfigError, SourceError
+from exporter.localnet.runner import running
 from exporter.stores import tree_sources
 from exporter.tree.families import POINTER_KEY
 
@@ -201,106 +203,43 @@ def test_the_verdict_is_the_definition(interval: int, grace: int | None, after: 
     assert (after > allowed) + (lag > max_lag) == len(problems)
 
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@contextmanager
-def serving(answer: Answer) -> Iterator[str]:
-    """A web server that answers every GET in one way; gives its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def answering(code: int, body: bytes = b"", **headers: str) -> Answer:
-    """An answer with a status, a body and headers."""
-
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(code)
-        for name, value in headers.items():
-            request.send_header(name, value)
-        request.send_header("content-length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
-
-    return answer
-
-
-def test_over_http(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["/markets", "/markets/"])
+def test_over_http(end: str) -> None:
     """The URL of a tree's root is enough, with or without a slash at its end, and the key is asked for below it."""
-    asked = []
 
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        asked.append(request.path)
-        answering(200, json.dumps(pointer()).encode())(request)
+    async def published(scope: Scope, receive: Receive, send: Send) -> None:
+        found = scope["path"] == "/markets/v1/system/status.json"
+        await JSONResponse(pointer(), 200 if found else 404)(scope, receive, send)
 
-    with serving(answer) as url:
-        assert (0, 0) == (tell(f"{url}/markets", timedelta(0))[0], tell(f"{url}/markets/", timedelta(0))[0])
-
-    assert ["/markets/v1/system/status.json"] * 2 == asked
+    with running(published) as url:
+        assert 0 == tell(url + end, timedelta(0))[0]
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(404, "nothing is published"), (403, "nothing is published"), (302, "redirect"), (401, "401")]
+    ("code", "said"),
+    [(404, "nothing is published"), (403, "nothing is published"), (302, "redirect"), (401, "401"), (503, "503")],
 )
-def test_a_server_without_a_tree(code: int, said: str) -> None:
-    """A server that has no pointer, or leads elsewhere, is the error of a source."""
-    with serving(answering(code, location="http://127.0.0.1:9/")) as url, pytest.raises(SourceError, match=said):
-        tell(url, timedelta(0))
-
-
-def test_a_server_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that fails every time is asked a few times, no more."""
+def test_a_server_without_a_tree(code: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that has no pointer, leads elsewhere or fails every time is the error of a source."""
     monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.001)
-    asked = []
-
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        asked.append(request.path)
-        answering(503)(request)
-
-    with serving(answer) as url, pytest.raises(SourceError, match="503"):
+    answer = Response(status_code=code, headers={"location": "http://127.0.0.1:9/"})
+    with running(answer) as url, pytest.raises(SourceError, match=said):
         tell(url, timedelta(0))
-    assert tree_sources.TRIES == len(asked)
 
 
 def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body without an end is read up to a bound; one that does not come is waited for up to another."""
     monkeypatch.setattr(freshness, "MAX_POINTER_BYTES", 100_000)
-
-    def endless(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.end_headers()
-        try:
-            while True:
-                request.wfile.write(b" " * 65_536)
-        except OSError:  # the reader has gone
-            return
-
-    with serving(endless) as url, pytest.raises(SourceError, match="larger than 100000 bytes"):
+    with (
+        running(StreamingResponse(repeat(b" " * 65_536))) as url,
+        pytest.raises(SourceError, match="larger than 100000"),
+    ):
         tell(url, timedelta(0))
 
     monkeypatch.setattr(freshness, "READING_SECONDS", 0.2)
     gone = threading.Event()
-
-    def silent(_request: BaseHTTPRequestHandler) -> None:
-        gone.wait(5)
-
-    with serving(silent) as url:
+    silent = StreamingResponse(iter(lambda: b"x" if gone.wait(5) else b"", b"x"))
+    with running(silent) as url:
         with pytest.raises(SourceError, match="did not come within"):
             tell(url, timedelta(0))
         gone.set()

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_files
 from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.errors import CheckError, ConfigError, SourceError
-from exporter.serve.preview import bind, create_app
+from exporter.localnet.runner import running
+from exporter.serve.preview import create_app
 from exporter.stores import tree_sources
 from tests.check.trees import small_tree
 
@@ -48,25 +46,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an application on a free port; gives its URL."""
-    listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none", http="h11"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=20)
-        listener.close()
-
-
 def broken(app: Any, rule: Rule) -> Asgi:
     """The application with its answers passed through a rule."""
 
     async def run(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await app(scope, receive, send)
+            return
         status, headers, body = 0, dict[str, str](), bytearray()
 
         async def collect(message: MutableMapping[str, Any]) -> None:
@@ -95,14 +81,14 @@ def check(url: str, sample: int | None = None) -> CheckSummary:
 
 def faults_of(root: Path, rule: Rule) -> list[str]:
     """What is wrong with a server that breaks a rule."""
-    with serving(broken(create_app(root), rule)) as url, pytest.raises(TreeFaultsError) as caught:
+    with running(broken(create_app(root), rule)) as url, pytest.raises(TreeFaultsError) as caught:
         check(url, sample=3)
     return [str(fault) for fault in caught.value.faults]
 
 
 def test_preview_server_passes(root: Path) -> None:
     """Files, public URLs, errors, headers and ranges of the preview server are as they should be."""
-    with serving(create_app(root)) as url:
+    with running(create_app(root)) as url:
         looked, sample = check(url), check(f"{url}/", sample=3)
 
     folder = check_files(str(root))
@@ -201,7 +187,7 @@ def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
         if count % 10 == 0:
             reply.status = 429
 
-    with serving(broken(create_app(root), rule)) as url:
+    with running(broken(create_app(root), rule)) as url:
         assert check(url, sample=1).requests
 
 
@@ -245,7 +231,7 @@ def test_run_published_meanwhile(root: Path) -> None:
             reply.body = reply.body.replace(b'"notices":[', b'"notices":["%d",' % count).replace(b",]", b"]")
 
     with (
-        serving(broken(create_app(root), rule)) as url,
+        running(broken(create_app(root), rule)) as url,
         pytest.raises(SourceError, match="3 times a new run was published during the check"),
     ):
         check(url, sample=1)

@@ -316,18 +316,3 @@ def test_other_code_is_said_once() -> None:
     assert dict.fromkeys(listed, 1) == counts
     assert len(listed) == len(notices)
     assert [] == [item for part in reading.result for item in part.unread]
-
-
-@pytest.mark.parametrize("copies", [1, 20])
-def test_requests(copies: int) -> None:
-    """All protocols together ask at most ceil(keys / 200) and one more for each wave that depends on another."""
-    network = RecordedNetwork(copies=copies)
-    memory = Memory(network_id(LOCAL.passphrase))
-    settings = settings_for()
-    with pluralize(network) as (url, behaviour):
-        reading = asyncio.run(read_all(url, settings, memory))
-
-    waves = 3  # lists and zones; what these name; pools, and what K2's reserves name
-    assert 1 == reading.certificate.rounds
-    assert {*MARKETS, *network.copies} == {market.address for part in reading.result for market in part.markets}
-    assert behaviour.counts["getLedgerEntries"] <= -(-reading.certificate.keys // 200) + waves

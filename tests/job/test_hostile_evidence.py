@@ -10,6 +10,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from exporter.tree.families import EVIDENCE
 from tests.job.signed_runs import CHECKPOINT
 from tests.job.test_verify_attacks import Forger, Trees
@@ -17,6 +19,7 @@ from tests.job.test_verify_attacks import Forger, Trees
 MEMORY_KB = 700_000
 
 
+@pytest.mark.slow
 def test_evidence_that_unpacks_to_128_mb(tmp_path: Path) -> None:
     """A file of 130 kB in the tree is refused for its size with 3, before anything is made of it."""
     trees = Trees(tmp_path)

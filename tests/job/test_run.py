@@ -14,9 +14,9 @@ import pytest
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ConfigError, NetworkMismatchError, NotNewerError, SourceError, StoreError
+from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunReport
-from exporter.localnet.behaviour import Behaviour, Failure
+from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.oracle import price_entries
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
@@ -263,21 +263,6 @@ class TestEmbeddedNetwork:
         assert 21 == len(walk(tmp_path / "out", "v1/assets/index.json"))
         assert 24 == status["pool_count"]
 
-    def test_failing_endpoint(self, tmp_path: Path) -> None:
-        """With every request failing the run ends with exit code 3 and what is published stays."""
-        network = RecordedNetwork()
-        behaviour = Behaviour()
-        with running(create_app(network, behaviour)) as url:
-            run(three_pools(tmp_path / "out", url))
-            before = tree_of(tmp_path / "out")
-            network.advance()
-            behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=1000)
-            with pytest.raises(SourceError) as caught:
-                run(three_pools(tmp_path / "out", url))
-
-        assert 3 == caught.value.exit_code
-        assert before == tree_of(tmp_path / "out")
-
     def test_flaky_endpoints(self, tmp_path: Path) -> None:
         """Nodes that lag and fail now and then give the same tree as one that does not."""
         with running(create_app(RecordedNetwork())) as url:
@@ -297,14 +282,6 @@ class TestEmbeddedNetwork:
             pytest.raises(SourceError, match=r"network\.read_deadline_seconds = 1"),
         ):
             run(settings_for(tmp_path / "out", url, network__read_deadline_seconds=1.0))
-
-    def test_wrong_network(self, tmp_path: Path) -> None:
-        """An endpoint of another network is refused."""
-        with (
-            running(create_app(RecordedNetwork())) as url,
-            pytest.raises(NetworkMismatchError, match="Public Global Stellar Network"),
-        ):
-            run(settings_for(tmp_path / "out", url, network__name="mainnet"))
 
     @pytest.mark.parametrize("dry_run", [False, True])
     def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
