@@ -203,7 +203,10 @@ def load(
 def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | None = None) -> Settings:
     """The settings of a TOML file, the environment (``EXPORTER_*``) and values by key, the later winning.
 
-    ``load_settings("exporter.toml", {"output.uri": "./public"})``; docs/configuration.md lists the keys.
+    docs/configuration.md lists the keys.
+
+        >>> load_settings(None, {"output.uri": "./public"}).output.uri
+        './public'
 
     Raises:
         ConfigError: something is not acceptable; the message names the key and what is accepted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import subprocess
@@ -39,6 +40,33 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [tuple(map(str, row)) for row in tables.pools.select(shared).rows()] == [
         tuple(map(str, row)) for row in history.sort("market", "pool").select(shared).rows()
     ]
+
+
+def test_the_examples_of_the_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example gives what it says, in this order; ``rpc_url`` is that of a recorded network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EXPORTER_NETWORK", "local")
+    monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
+    documented = (
+        exporter.load_settings,
+        exporter.run,
+        exporter.RunResult,
+        exporter.read,
+        exporter.LedgerTables,
+        exporter.check_tree,
+        exporter.CheckSummary,
+        exporter.scan_history,
+    )
+    runner = doctest.DocTestRunner()
+    with running(create_app(RecordedNetwork())) as url:
+        names: dict[str, Any] = {**{name: getattr(exporter, name) for name in exporter.__all__}, "rpc_url": url}
+        for item in documented:
+            test = doctest.DocTestParser().get_doctest(item.__doc__ or "", names, item.__name__, None, None)
+            assert test.examples, item.__name__
+            runner.run(test, clear_globs=False)
+            names = test.globs
+
+    assert 0 == runner.failures
 
 
 def test_every_name_is_there_and_nothing_is_imported_for_it() -> None:

@@ -86,7 +86,12 @@ class Faults:
 
 @dataclass(slots=True)
 class CheckSummary:
-    """How much was looked at. A check that looked at little proves little.
+    """How much was checked. A check of little proves little.
+
+        >>> summary.pools, summary.links > 0
+        (24, True)
+        >>> summary.lines()[0].startswith("run ")
+        True
 
     Attributes:
         complete: False for a sample.

@@ -153,6 +153,10 @@ async def read_manifest(source: TreeSource) -> HistoryManifest:
 def scan_history(uri: str, start: str | None = None, end: str | None = None) -> pl.LazyFrame:
     """The Parquet history of a published tree as a lazy frame, in the columns of docs/history.md.
 
+        >>> history = scan_history("./public", start="65000000")
+        >>> history.select("observed_ledger").unique().collect().item()
+        65000000
+
     The manifest is read at once; files are fetched when the frame is collected, one at a time, and each is compared
     with its digest before a row of it is used.
 
@@ -163,7 +167,7 @@ def scan_history(uri: str, start: str | None = None, end: str | None = None) -> 
 
     Raises:
         SourceError: no history is published there; when collected, also: a file is not the one that the manifest names.
-        ConfigError: the URI, ``start`` or ``end`` is none.
+        ConfigError: the URI, ``start`` or ``end`` is invalid.
     """
     selection = Selection(parse_moment(start, "start"), parse_moment(end, "end"))
 

@@ -29,7 +29,13 @@ from exporter.protocols.containment import read_contained
 
 
 class LedgerTables(NamedTuple):
-    """The numbers of all markets, and the proof of the one ledger they are the state of."""
+    """The numbers of all markets, and the proof of the one ledger they are the state of.
+
+    >>> tables.ledger == certificate.ledger
+    True
+    >>> tables.unread
+    []
+    """
 
     tables: Tables
     certificate: Certificate
@@ -38,13 +44,17 @@ class LedgerTables(NamedTuple):
 def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     """Read every market at one ledger, and write nothing.
 
+        >>> tables, certificate = read(rpc_url)
+        >>> tables.pools.select("protocol", "symbol", "total_supplied").sort("protocol", "symbol").row(0)
+        ('alula', 'EURC', 4776600000000)
+
     Args:
         source: the URL of a Stellar RPC, or the path of a ledger snapshot file.
         settings: the network, its limits, and the markets; those of the environment where none are given.
 
     Raises:
         SourceError: the source cannot be read, or is of another network.
-        ConfigError: the source is none.
+        ConfigError: the source is not a URL or a file.
     """
     settings = settings or load_settings()
     is_url = isinstance(source, str) and "://" in source

@@ -113,6 +113,11 @@ MAX_COMPACTED = 40
 class RunResult:
     """What became of a run that did not fail.
 
+        >>> result.run_id == result.report["run_id"]
+        True
+        >>> result.report["unread"]
+        []
+
     ``exit_code`` is 0, or 7 where something could not be read that ``allow_unread`` does not list, or too many prices
     are missing. ``run_id`` is None where there was nothing to do, because the ledger was published already.
     ``published`` says whether this run published anything. ``report`` holds what the run report holds.
@@ -135,6 +140,11 @@ def run(
     console: Console | None = None,
 ) -> RunResult:
     """Read every market at one ledger and publish the tree into ``output.uri``.
+
+        >>> settings = load_settings(None, {"network.rpc_urls": [rpc_url], "output.uri": "./public"})
+        >>> result = run(settings)
+        >>> result.exit_code, result.ledger, result.published
+        (0, 65000000, True)
 
     Args:
         settings: what to read, and where the tree goes.
