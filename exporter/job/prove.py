@@ -115,7 +115,7 @@ def prove(
     trusted = trust_of(network, trust)
     read_current_listing(store, published.pointer)  # raises for a tree that is damaged
     runs = {key[len(RUNS_PREFIX) : -len(".json")]: key for key in manifest_keys(store)}
-    known = {proof.run_id for proof in _known(store)}
+    known = {proof.run_id for proof in published_proofs(store)}
     added, waiting, unproven = list[tuple[Proof, bytes]](), dict[str, str](), Unproven()
     refuted: RefutedError | None = None
     failed: ArchiveError | None = None
@@ -214,7 +214,11 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
     store.put(VERIFIER.template, verifier_file())
     store.put(TRUST.template, trust_file(network, trust)[0])
     names = {proof.run_id for proof, _ in added}
-    kept = [proof for proof in _known(store) if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))]
+    kept = [
+        proof
+        for proof in published_proofs(store)
+        if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))
+    ]
     proofs = sorted([*(proof for proof, _ in added), *kept], key=lambda proof: -proof.observed_ledger)
     document = ProofList(network, VERIFIER.template, TRUST.template, proofs)
     store.put(PROOFS.template, render_document(document).data)
@@ -285,7 +289,8 @@ def _evidence_of(store: Store, manifest_key: str) -> ManifestFile | None:
     return next(listed_files(listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))), None)
 
 
-def _known(store: Store) -> list[Proof]:
+def published_proofs(store: Store) -> list[Proof]:
+    """The proofs that a tree has. Raises `StoreError` where their list cannot be understood."""
     stored = store.get(PROOFS.template)
     try:
         return [] if stored is None else decode_json(stored.data, ProofList).proofs

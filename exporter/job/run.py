@@ -49,7 +49,7 @@ from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.ledger_clock import check_ledger_clock
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
-from exporter.job.prove import add_proof
+from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets, router_for
 from exporter.job.report import RunLog, RunReport
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger
@@ -96,7 +96,15 @@ from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import documents
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import CHANGES, EVIDENCE, HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, RUN_FILES
+from exporter.tree.families import (
+    CHANGES,
+    EVIDENCE,
+    HISTORY_MANIFEST_KEY,
+    INTENT_KEY,
+    POINTER_KEY,
+    PROOFS,
+    RUN_FILES,
+)
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of, read_back
 
@@ -217,6 +225,7 @@ def execute(
             recorded = job.record(computed)
             summary = job.publish(computed, recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
+            log.add(**times_of(summary, settings.schedule.interval_minutes), **job.proven())
             code = EXIT_UNREAD if computed.surprises or recorded.lost.too_many else EXIT_DONE
             if not dry_run:
                 job.read_back(store, summary)
@@ -236,6 +245,12 @@ def execute(
     return RunResult(code, ledger, summary.run_id, not dry_run, log.report.facts)
 
 
+def times_of(summary: RunSummary, interval_minutes: int | None) -> dict[str, int]:
+    """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
+    at = int(summary.published_at.timestamp())
+    return {"published_at": at} | ({} if interval_minutes is None else {"next_expected_at": at + 60 * interval_minutes})
+
+
 @contextmanager
 def held(store: Store, before: Published | None) -> Iterator[ReadOnce]:
     """Hold a store for all that a run does with it, with what its steps read of it, together.
@@ -249,7 +264,16 @@ def held(store: Store, before: Published | None) -> Iterator[ReadOnce]:
         yield only
 
 
-_READ = (POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY, SUPERSEDED_KEY, CHANGES.template, STATE_KEY, LOST_PRICES_KEY)
+_READ = (
+    POINTER_KEY,
+    INTENT_KEY,
+    HISTORY_MANIFEST_KEY,
+    SUPERSEDED_KEY,
+    CHANGES.template,
+    PROOFS.template,
+    STATE_KEY,
+    LOST_PRICES_KEY,
+)
 
 
 def report_outcome(log: RunLog, tables: Tables, summary: RunSummary, *, published: bool) -> None:
@@ -460,6 +484,18 @@ class Job:
                 self.now,
             )
             facts.update(entries=evidence.entries)
+
+    def proven(self) -> dict[str, dict[str, int]]:
+        """What the newest proof in the tree confirms, for the report; nothing where there is none."""
+        try:
+            newest = max(published_proofs(self.store), key=lambda proof: proof.observed_ledger, default=None)
+        except StoreError as error:
+            self.log.warning(str(error))
+            return {}
+        if newest is None:
+            return {}
+        named = {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed}
+        return {"proven": named}
 
     def remember(self, recorded: Recorded) -> None:
         """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
@@ -772,7 +808,7 @@ def status_document(
     """The pointer, from what is known at the end."""
     output, interval = settings.output, settings.schedule.interval_minutes
     checkpoint = checkpoint_of(tables.ledger)
-    published = int(summary.published_at.timestamp())
+    times = times_of(summary, interval)
     return documents.SystemStatus(
         run_id=summary.run_id,
         format=FORMAT,
@@ -780,8 +816,8 @@ def status_document(
         network_name=network_of(settings.passphrase).name,
         observed_ledger=tables.ledger,
         ledger_close_time=documents.timestamp(tables.close_time),
-        generated_at=documents.timestamp(published),
-        next_expected_at=None if interval is None else documents.timestamp(published + 60 * interval),
+        generated_at=documents.timestamp(times["published_at"]),
+        next_expected_at=None if interval is None else documents.timestamp(times["next_expected_at"]),
         market_count=tables.markets.height,
         pool_count=int(tables.markets["pool_count"].sum()),
         token_count=tables.pools["token_address"].n_unique(),

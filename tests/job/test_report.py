@@ -33,6 +33,7 @@ def test_a_step_that_fails_is_in_the_report(tmp_path: Path) -> None:
     written = json.loads(path.read_text())
     assert [("read", False)] == [(step["step"], step["complete"]) for step in written["steps"]]
     assert (True, 3, "the source failed") == (written["complete"], written["exit_code"], written["message"])
+    assert "lending_run_exit_code 3\n" in (tmp_path / "report.json.prom").read_text()
 
 
 def test_killed_in_a_step(tmp_path: Path) -> None:
