@@ -114,6 +114,7 @@ def valued(*pools: Pool) -> pl.DataFrame:
                 exact.column([None if pool[2] else pool[1] // 2 for pool in pools], f"available_to_{action}")
                 for action in ("withdraw", "supply", "borrow")
             ),
+            *(exact.column([0] * len(pools), f"{side}_cap") for side in ("supply", "borrow")),
             pl.Series("decimals", [pool[3] for pool in pools], dtype=pl.Int64),
             exact.column(prices, "oracle_price"),
             pl.Series("oracle_decimals", [None if pool[4] is None else pool[5] for pool in pools], dtype=pl.Int64),

@@ -105,9 +105,6 @@ def test_pools(files: Files, rows: list[Row]) -> None:
         detail = load(files, f"v1/assets/{row['market']}/{row['pool']}.json")
         assert row == {name: detail[name] for name in row}
         curve, rates = detail["rate_curve"], detail["rates"]
-        assert bool(curve) is (detail["protocol"] == "blend")
-        if not curve:
-            continue
         assert [0, 10_000] == [curve[0]["utilization_bps"], curve[-1]["utilization_bps"]]
         now = (rates["accrued_utilization"], "utilization"), (rates["accrued_borrow_apr"], "apr")
         used, rate = (int(value) * 10_000 // 10 ** rates[f"{name}_decimals"] for value, name in now)
