@@ -26,6 +26,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, ProtocolModule, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
+from exporter.protocols.price_sources import watch_prices
 
 
 class LedgerTables(NamedTuple):
@@ -202,6 +203,7 @@ async def read_tried(
         for name, module in modules.items()
     ]
     drifts, *read = await _all(checked, *readings)
+    await watch_prices(view, read)
     for reading in read:
         reading.notices += [
             drift.notice

@@ -12,12 +12,12 @@ from operator import itemgetter
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_of
+from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, expect, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
-from exporter.ledger.oracles import read_quotes
+from exporter.ledger.oracles import by_address, read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import NOBODY, Absent, Candidate, Held, Parameter, Pending, ProtocolReading, Unread
@@ -76,6 +76,26 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
 def _parameter(name: str, value: int, decimals: int, no_limit: bool) -> Parameter:
     """One of these numbers, shared by the pools that have the same: most have been set to a few round ones."""
     return Parameter(name, value, decimals, no_limit=no_limit)
+
+
+def oracle_keys(oracles: Iterable[str | None]) -> list[bytes]:
+    """The ledger keys of the instances of oracles, each once, by which prices are watched."""
+    return [instance_key(oracle) for oracle in dict.fromkeys(oracles) if oracle is not None and oracle.startswith("C")]
+
+
+def config_keys(oracle: str | None, tokens: Iterable[str]) -> list[bytes]:
+    """The ledger keys of what an oracle of K2, or one of Blend's of 2024, is to ask for tokens."""
+    if oracle is None or not oracle.startswith("C"):
+        return []
+    return [variant_key(oracle, "AssetConfig", by_address(token)) for token in tokens]
+
+
+def code_of(instance: Entry | None) -> str | None:
+    """The hash of the code that a contract runs, 64 hex digits; None where its instance does not say it."""
+    with suppress(DecodeError):
+        code = None if instance is None else instance_of(instance.contract_data()).wasm_hash
+        return None if code is None else code.hex()
+    return None
 
 
 def proposed(value: ScVal, role: str) -> Queued:
@@ -245,10 +265,9 @@ class Collector:
 
     def take_code(self, market: str, subject: str, instance: Entry | None) -> None:
         """Note the code that a contract of a market runs; nothing where its instance does not say it."""
-        with suppress(DecodeError):
-            code = None if instance is None else instance_of(instance.contract_data()).wasm_hash
-            if code is not None:
-                self.reading.held.append(Held(market, "code", subject, code.hex()))
+        code = code_of(instance)
+        if code is not None:
+            self.reading.held.append(Held(market, "code", subject, code))
 
     def take_pending(self, market: str, pool: str | None, kind: str, decode: Callable[[], Queued]) -> None:
         """Note what an entry has queued; one of another form is noted as such, and costs nothing else.

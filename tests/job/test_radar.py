@@ -22,6 +22,7 @@ from exporter.ledger.codec.entries import (
 from exporter.ledger.codec.fields import named
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, u128, vec
+from exporter.ledger.oracles import by_address
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
@@ -35,7 +36,7 @@ from exporter.tree.documents import ChangeList, MarketSummary, RunChange, System
 from exporter.tree.pools import AssetDetail
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only, pools_of, without_oracle
-from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, entry_of
+from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, contract, entry_of, instance
 
 Document = TypeVar("Document")
 
@@ -69,7 +70,8 @@ def runs_of(protocol: str, *scenarios: Scenario) -> MemoryStore:
     """The tree after a run, and one more after each of these was written in a ledger of its own."""
     network, store = RecordedNetwork(), MemoryStore()
     with running(create_app(network)) as url:
-        settings = settings_for(None, url, **only(protocol))
+        # What XOXNO has is known from the lists alone.
+        settings = settings_for(None, url, **({} if protocol == "xoxno" else only(protocol)))
         run(settings, store)
         for scenario in scenarios:
             network.close(scenario(network))
@@ -88,10 +90,10 @@ def changes_of(protocol: str, *scenarios: Scenario) -> list[RunChange]:
     return document(runs_of(protocol, *scenarios), "v1/changes.json", ChangeList).data
 
 
-def stored(contract: str, key: ScVal, value: ScVal | None, durability: int = PERSISTENT) -> Written:
+def stored(owner: str, key: ScVal, value: ScVal | None, durability: int = PERSISTENT) -> Written:
     """An entry as it is written, or removed."""
-    data = None if value is None else encode_contract_data(ContractData(contract, key, durability, value))
-    return {data_key(contract, key, durability): data}
+    data = None if value is None else encode_contract_data(ContractData(owner, key, durability, value))
+    return {data_key(owner, key, durability): data}
 
 
 def writing(*entries: tuple[str, ScVal, ScVal], durability: int = PERSISTENT) -> Scenario:
@@ -209,9 +211,9 @@ def key(variant: str, *values: ScVal) -> ScVal:
     return vec(symbol(variant), *values)
 
 
-def timed(contract: str, variant: str, value: ScVal, eta: str, *values: ScVal) -> Scenario:
+def timed(owner: str, variant: str, value: ScVal, eta: str, *values: ScVal) -> Scenario:
     """What Peridot has queued: a value, and its time in an entry of its own."""
-    return writing((contract, key(variant, *values), value), (contract, key(eta, *values), u64(UNLOCKS)))
+    return writing((owner, key(variant, *values), value), (owner, key(eta, *values), u64(UNLOCKS)))
 
 
 ALULA, K2, XOXNO, PERIDOT = (MARKET[protocol] for protocol in ("alula", "k2", "xoxno", "peridot"))
@@ -476,16 +478,110 @@ def test_what_is_queued_in_another_form_costs_its_text_alone(protocol: str, scen
 
 
 @pytest.mark.parametrize(
-    ("protocol", "subject", "contract"),
+    ("protocol", "subject", "holder"),
     [
         ("peridot", f"vault {VAULT}", VAULT),
         ("k2", f"aToken {A_TOKEN}", A_TOKEN),
         ("xoxno", f"pool contract {XOXNO_POOL}", XOXNO_POOL),
     ],
 )
-def test_other_code_of_a_contract_with_the_tokens(protocol: str, subject: str, contract: str) -> None:
+def test_other_code_of_a_contract_with_the_tokens(protocol: str, subject: str, holder: str) -> None:
     """Where another contract than the market has the tokens, its code is watched as well."""
-    found = [item for item in changes_of(protocol, instance_with(contract, code=UNKNOWN_CODE)) if item.kind == "code"]
+    found = [item for item in changes_of(protocol, instance_with(holder, code=UNKNOWN_CODE)) if item.kind == "code"]
 
     assert [UNKNOWN_CODE.hex()] == [item.after for item in found]
     assert found[0].title.endswith(f": the code of the {subject} changed")
+
+
+def behind_an_aggregator(source: str, code: bytes = UNKNOWN_CODE) -> Scenario:
+    """The market of Blend asks an aggregator, which asks a source that runs some code."""
+
+    def written(network: RecordedNetwork) -> Written:
+        key = instance_key(BLEND_V2)
+        known, ours = (strkey.decode(each)[1] for each in (ORACLE, AGGREGATOR))
+        oracles = vec(struct_map({"address": address(source), "decimals": u32(14), "resolution": u32(300)}))
+        storage = [
+            (symbol(name), value) for name, value in (("Base", u32(0)), ("Decimals", u32(7)), ("MaxAge", u64(9)))
+        ]
+        return {
+            key: (network.look(key) or b"").replace(known, ours),
+            **dict([instance(AGGREGATOR, [*storage, (symbol("Oracles"), oracles)], bytes(32))]),
+            **dict([instance(source, None, code)]),
+        }
+
+    return written
+
+
+AGGREGATOR, SOURCES = contract("aggregator"), [contract("a source"), contract("another source")]
+
+
+def test_each_hop_behind_an_oracle() -> None:
+    """Another source of an aggregator, and other code of a source, are changes of every market that asks it."""
+    scenarios = [
+        behind_an_aggregator(SOURCES[0]),
+        behind_an_aggregator(SOURCES[1]),
+        behind_an_aggregator(SOURCES[1], bytes(32)),
+    ]
+    code, sources, *_ = [item for item in changes_of("blend", *scenarios) if item.kind in ("code", "oracle")]
+
+    assert ("code", UNKNOWN_CODE.hex(), bytes(32).hex()) == (code.kind, code.before, code.after)
+    assert code.title.endswith(f": the code of the price source {SOURCES[1]} changed")
+    assert ("oracle", *SOURCES) == (sources.kind, sources.before, sources.after)
+    assert sources.title.endswith(": the price sources changed")
+
+
+def other_adapter(_network: RecordedNetwork) -> Written:
+    """K2's oracle has a token's price from an adapter."""
+    token = pools_of(RecordedNetwork(), K2)[0].token
+    config = struct_map(
+        {"asset": by_address(token), "batch_adapter": address(SOURCES[0]), "enabled": (scval.BOOL, True)}
+    )
+    return stored(K2_ORACLE, key("AssetConfig", by_address(token)), config)
+
+
+def is_oracle(key: bytes) -> bool:
+    return strkey.decode(XOXNO_AGGREGATOR)[1] in key and b"Oracle" in key and b"Token" in key
+
+
+def other_provider(network: RecordedNetwork) -> Written:
+    """XOXNO's aggregator has a token's price from another contract."""
+    entry = next(key for key in network.chain.known_keys() if is_oracle(key))
+    known, other = (strkey.decode(each)[1] for each in (ORACLE, SOURCES[0]))
+    data = network.look(entry) or b""
+    assert known in data
+    return {entry: data.replace(known, other)}
+
+
+def named_in(market: str, name: str) -> str:
+    data = decode_contract_data(RecordedNetwork().look(instance_key(market)) or b"")
+    found: str = named(data.value[1].storage)[name][1]
+    return found
+
+
+K2_ORACLE, XOXNO_AGGREGATOR = named_in(K2, "ORACLE"), named_in(XOXNO, "PriceAggregator")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "scenario"),
+    [
+        ("k2", instance_with(K2_ORACLE, {"ReflectorContract": address(SOURCES[0])})),
+        ("k2", other_adapter),
+        ("xoxno", other_provider),
+    ],
+)
+def test_other_contracts_that_oracles_ask(protocol: str, scenario: Scenario) -> None:
+    """Whom an oracle asks for all tokens, or for one, is in its own entries."""
+    [change] = [item for item in changes_of(protocol, scenario) if item.kind == "oracle"]
+
+    assert change.title.endswith(": the price sources changed")
+    assert SOURCES[0] in (change.after or "").split(", ")
+    assert SOURCES[0] not in (change.before or "")
+
+
+@pytest.mark.parametrize("protocol", sorted(MARKET))
+def test_other_code_of_an_oracle(protocol: str) -> None:
+    """The code of the oracle that a market names, or that its oracle asks, is watched for every protocol."""
+    found = [item for item in changes_of(protocol, instance_with(ORACLE, code=UNKNOWN_CODE)) if item.kind == "code"]
+
+    assert {UNKNOWN_CODE.hex()} == {item.after for item in found}
+    assert all(ORACLE in item.title for item in found)

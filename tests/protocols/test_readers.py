@@ -37,12 +37,12 @@ from tests.protocols.places import (
 from tests.protocols.world import Change, World, account, answer, contract, demanded, put, token
 
 WAVES = {
-    "alula": [2, 11],
-    "blend": [14, 53],
-    "k2": [3, 12, 18],
-    "peridot": [160, 36],
-    "slender": [1, 6],
-    "xoxno": [17, 13, 8],
+    "alula": [2, 12],
+    "blend": [14, 54],
+    "k2": [3, 17, 18],
+    "peridot": [160, 37],
+    "slender": [1, 7],
+    "xoxno": [17, 14, 8],
 }
 """How many keys each wave asks for, of everything that the protocol's recorded markets have."""
 
@@ -72,8 +72,9 @@ def test_waves_of_k2_with_its_contracts_listed() -> None:
     world.read()
 
     assert 2 == len(deployment.addresses("interest_rate"))
-    # RDATA, RDEBTCEIL, token, aToken and debt token of four, and the two rate contracts with four reserves each
-    assert [3, 4 * 5 + 2 * 5, 4] == world.source.waves
+    # RDATA, RDEBTCEIL, token, its price, aToken and debt token of four, the two rate contracts with four reserves each,
+    # and the oracle
+    assert [3, 4 * 6 + 2 * 5 + 1, 4] == world.source.waves
 
 
 M_PERIDOT, M_XOXNO, M_ALULA = (MARKET[name] for name in ("peridot", "xoxno", "alula"))
@@ -225,7 +226,7 @@ class TestRewardsOfK2:
         """Two requests more, and a price where the reward token is a reserve's; another has none here."""
         world = self.world(USDC)
         assert (USDC, 10, "valid") == self.reward(world)
-        assert [3, 12, 18, 1, 1] == world.source.waves
+        assert [3, 17, 18, 1, 1] == world.source.waves
         other = token("EURC")
         assert (other, 10, "no_reward_price") == self.reward(self.world(other))
 

@@ -14,7 +14,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
 from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError, live
+from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 
 NAME = "alula"
 
@@ -186,6 +186,7 @@ async def read_markets(
     records = [layout.record_key(manager, market) for market, manager in managers.items()]
     queued = [layout.queued_upgrade_key(manager, market) for market, manager in managers.items()]
     queued += [layout.queued_pool_key(*member) for member in members]
+    queued += oracle_keys(instance.oracle for instance in reader.instances.values())
     entries = await view.read([*records, *pool_keys, *queued, *guessed])
     for market in reader.instances:
         reader.verify(market, managers.get(market), entries)

@@ -17,7 +17,7 @@ from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Entries, Records
-from exporter.protocols.collector import Collector, UnreadError, live
+from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
@@ -259,6 +259,7 @@ async def read_pools(
     busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
     quiet = [*(layout.reserve_config_key(*reserve) for reserve in reserves), *insurance.emitter_keys()]
     quiet += [layout.queued_reserve_key(*reserve) for reserve in reserves]
+    quiet += oracle_keys(found.oracle for found in reader.instances.values())
     quiet += [
         layout.proposed_admin_key(market) for market, found in reader.instances.items() if found.generation != "v1"
     ]

@@ -13,7 +13,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
-from exporter.protocols.collector import Collector, UnreadError, live
+from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
 from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY, TERM_COLUMNS
 from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of, reward_list_key
@@ -259,6 +259,12 @@ async def read_markets(
             *(key for reserve in reserves for key in (layout.reserve_key(*reserve), layout.debt_ceiling_key(*reserve))),
             *guessed,
             *(instance_key(asset) for _, asset in reserves),
+            *oracle_keys(router.oracle for router in reader.routers.values()),
+            *(
+                key
+                for market, router in reader.routers.items()
+                for key in config_keys(router.oracle, reader.members[market])
+            ),
         ]
     )
     for reserve in reserves:

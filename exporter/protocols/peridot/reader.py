@@ -17,7 +17,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError
+from exporter.protocols.collector import Collector, UnreadError, oracle_keys
 from exporter.protocols.peridot import layout, queued
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 
@@ -395,6 +395,7 @@ async def read_markets(
     keys = [
         key for model in models for key in (*layout.entry_keys(model, layout.MODEL_ENTRIES), *queued.model_keys(model))
     ]
+    keys += oracle_keys(found.controller.oracle for found in reader.markets.values())
     keys += [layout.oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
     keys += [balance_key(decoded.token, vault) for _, vault, decoded in pools]
     entries |= await view.read([*keys, *(instance_key(token) for token in tokens)])

@@ -13,7 +13,7 @@ from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError, live
+from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 
@@ -158,7 +158,8 @@ async def read_markets(
         reader.take_reserves(market)
     keys = [(*pair, layout.cash_key(*pair, reserve.s_token)) for pair, reserve in reader.reserves.items()]
     tokens = dict.fromkeys(asset for _, asset in reader.reserves)
-    entries = await view.read([*(key for *_, key in keys), *(instance_key(token) for token in tokens)])
+    feeds = oracle_keys(reserve.feed.contract for reserve in reader.reserves.values() if reserve.feed is not None)
+    entries = await view.read([*(key for *_, key in keys), *feeds, *(instance_key(token) for token in tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
     for market, asset, key in keys:
         with reader.noting(market, asset):

@@ -13,7 +13,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError, live
+from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
 
@@ -277,6 +277,7 @@ async def read_markets(
             *reader.spoke_keys(market),
             instance_key(controller.pool),
             layout.proposed_owner_key(market),
+            *oracle_keys([controller.aggregator]),
         )
     ]
     entries |= await view.read(where_they_are)

@@ -67,7 +67,7 @@ class RecordedRpc:
         match method:
             case "getLedgerEntries":
                 found = [entry for key in params["keys"] if (entry := self._entries.get(key)) is not None]
-                latest = max(self._asked.get(key, 0) for key in params["keys"]) or self.latest
+                latest = min((self._asked[key] for key in params["keys"] if key in self._asked), default=self.latest)
                 return _result({"entries": found, "latestLedger": latest})
             case "getEvents" if params.get("startLedger", 0) >= self._events["oldestLedger"]:
                 return _result(self._events)
