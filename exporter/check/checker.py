@@ -18,7 +18,6 @@ import msgspec
 from exporter.check.documents import KINDS, check_status, judge_ledger
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
 from exporter.check.public_urls import follow_links, links_of
-from exporter.check.run_files import RunFiles
 from exporter.check.summary import CheckSummary, Whole
 from exporter.errors import CheckError
 from exporter.render.openapi import VERSION_FIELD
@@ -34,13 +33,10 @@ from exporter.tree.documents import (
 )
 from exporter.tree.families import (
     EVIDENCE,
-    HISTORY_MANIFEST,
     LATEST_PARQUET,
     OPENAPI_KEY,
-    POINTER,
     POINTER_KEY,
     PROOF,
-    RUN,
     RUN_FILES,
     YIELDS,
     Family,
@@ -79,7 +75,6 @@ class TreeChecker:
         self.whole = Whole(ledger, page_sizes, partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
         self._schemas: Schemas | None = None
-        self._files = RunFiles()
 
     def add_rendered(self, file: RenderedFile) -> None:
         """Add a file as it comes from its renderer, and hold it against what that says of it."""
@@ -90,7 +85,6 @@ class TreeChecker:
         key: str,
         data: bytes,
         *,
-        of_run: bool = True,
         sha256: str | None = None,
         written: msgspec.Struct | None = None,
         links: Sequence[str] | None = None,
@@ -100,7 +94,6 @@ class TreeChecker:
         Args:
             key: its key.
             data: its bytes.
-            of_run: False for a file that the run's manifest does not list, and need not list.
             sha256: the digest of the bytes, where it was computed already.
             written: the document that the bytes must say, where that is known.
             links: where the web page leads inside the tree, where that is known.
@@ -115,8 +108,6 @@ class TreeChecker:
         whole.summary.bytes[kind.value] += len(data)
         sha256 = sha256 or hashlib.sha256(data).hexdigest()
         found = parse_key(key)
-        if of_run and (found is None or found[0] not in (POINTER, HISTORY_MANIFEST, RUN, RUN_FILES)):
-            self._files.add(key, kind, len(data), sha256)
         if not data:
             whole.faults.add(key, "is empty")
             return
@@ -142,9 +133,7 @@ class TreeChecker:
 
     def take_over(self, files: Iterable[ManifestFile]) -> None:
         """Accept documents of the run before, whose checker saw them, that this run has unchanged."""
-        for file in files:
-            self.whole.seen.add(file.key)
-            self._files.add(file.key, file.kind, file.bytes, file.sha256)
+        self.whole.seen.update(file.key for file in files)
 
     def wanted(self) -> list[str]:
         """Older pages of histories that documents led to since this was asked, and that the run does not list."""
@@ -173,7 +162,6 @@ class TreeChecker:
         elif not whole.partial and OPENAPI_KEY not in whole.seen:
             whole.faults.add(OPENAPI_KEY, "is missing")
         check_status(whole, status)
-        self._files.check(whole, status)
         check_history(whole, status, self._parquet)
         for target, (key, text) in whole.links.items():
             if target not in whole.seen:
@@ -197,7 +185,7 @@ class TreeChecker:
         """Judge a file by itself and by what came before; gives the name of its model if it is a document."""
         whole = self.whole
         if family is RUN_FILES:
-            self._files.add_listing(key, data, sha256)
+            RunListing.from_parquet(data)
         elif key.endswith(".parquet"):
             if family is LATEST_PARQUET:
                 whole.latest = sha256  # it must have the bytes of the run's own file
@@ -207,10 +195,6 @@ class TreeChecker:
         elif family is EVIDENCE or family is PROOF:
             if names["sha256"] != sha256:
                 raise CheckError(f"its content has the digest {sha256}")
-        elif family is RUN:
-            self._files.add_manifest(key, data, sha256)
-            whole.summary.documents["RunManifest"] += 1
-            return "RunManifest"
         elif key.endswith(".json") and family is not YIELDS:
             return self._read_document(key, data, written)
         elif content_type(key) is None:

@@ -18,6 +18,7 @@ from exporter.check.checker import TreeChecker
 from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
 from exporter.check.rollup_files import rollup_faults
+from exporter.check.run_files import record_faults
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
@@ -123,7 +124,8 @@ async def _check(
     checker.add(POINTER_KEY, pointer)
     for record, content in records.items():
         checker.add(record, content)
-    del manifest, manifest_bytes, records
+    for key, fault in record_faults(status, manifest, manifest_bytes, listed):
+        checker.whole.faults.add(key, fault)
 
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
     for files in (chosen.filter(~last), chosen.filter(last)):
@@ -196,7 +198,7 @@ async def _read_history(
         return
     with suppress(msgspec.DecodeError):  # which the checker notes
         refuse_other_format(f"{source.uri}: {HISTORY_MANIFEST_KEY}", data)
-    checker.add(HISTORY_MANIFEST_KEY, data, of_run=False)
+    checker.add(HISTORY_MANIFEST_KEY, data)
     history = checker.whole.one(HistoryManifest)
     if history is None:
         return  # it cannot be read, which the checker has noted
@@ -206,7 +208,7 @@ async def _read_history(
     async for files in _read(source, [(key, earlier[key]) for key in keys], progress):
         for key, content in files:
             if content is not None:
-                checker.add(key, content, of_run=False)
+                checker.add(key, content)
             elif sample is not None:
                 checker.whole.faults.add(key, "is missing")
 
@@ -240,7 +242,7 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
     data = await source.get(PROOFS.template, MAX_DOCUMENT_BYTES)
     if data is None:
         return
-    checker.add(PROOFS.template, data, of_run=False)
+    checker.add(PROOFS.template, data)
     listed = checker.whole.one(ProofList)
     if listed is None:
         return  # it cannot be read, which the checker has noted
@@ -249,7 +251,7 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
         if (content := await source.get(key, MAX_DOCUMENT_BYTES)) is not None:
             files[key] = content
             if family_of(key) is PROOF:
-                checker.add(key, content, of_run=False)
+                checker.add(key, content)
     check_proofs(checker.whole, status, listed, files)
 
 
@@ -258,7 +260,7 @@ async def _read_census(source: TreeSource, checker: TreeChecker, status: SystemS
     data = await source.get(CENSUS.template, MAX_DOCUMENT_BYTES)
     if data is None:
         return
-    checker.add(CENSUS.template, data, of_run=False)
+    checker.add(CENSUS.template, data)
     census = checker.whole.one(Census)
     if census is not None:
         checker.whole.faults.add_all(CENSUS.template, census_faults(census, status.network))
@@ -272,7 +274,7 @@ async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Calla
                 if data is None:
                     checker.whole.faults.add(key, "is missing")
                 else:
-                    checker.add(key, data, of_run=False)
+                    checker.add(key, data)
 
 
 async def _read(
