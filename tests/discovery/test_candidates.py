@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from exporter.config import DiscoverySettings, MarketSettings, Settings
-from exporter.deployments import Deployment, KnownContract
+from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.deployments.networks import NETWORKS, Network
 from exporter.discovery.candidates import Drift, candidates, check_lists
 from exporter.ledger.codec import scval
@@ -19,10 +19,16 @@ from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
-from tests.protocols.blend_chain import CODE, BlendLedger, deployment, pool_instance
-from tests.protocols.made_ledger import UNKNOWN_CODE, MadeSource, Written, contract, entry, instance
+from exporter.protocols.blend.layout import WASM_HASHES
+from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, MadeSource, Written, contract, entry, instance, known
 
-KNOWN = Network("test", "Test", (deployment("b1", ["A", "B"]), deployment("b2", ["C"])))
+CODE = {generation: code for code, generation in WASM_HASHES.items()}
+LISTS = {"b1": "AB", "b2": "C"}
+KNOWN = Network(
+    "test",
+    "Test",
+    tuple(Deployment("blend", "test", tuple(known(label, MARKET) for label in LISTS[name])) for name in LISTS),
+)
 
 
 def settings_of(*markets: str, enabled: bool = True) -> Settings:
@@ -146,7 +152,7 @@ def lists(role: str, wasm_hash: bytes | None = None) -> list[Deployment]:
 
 def notices_of(deployments: list[Deployment], *written: Written, whole: bool = True) -> list[str]:
     """What is said of a list when the ledger has these entries."""
-    ledger = BlendLedger()
+    ledger = MadeLedger()
     ledger.replace(*written)
 
     async def program(view: LedgerView) -> list[Drift]:
@@ -160,14 +166,14 @@ def notices_of(deployments: list[Deployment], *written: Written, whole: bool = T
 @pytest.mark.parametrize("role", ["market", "factory"])
 def test_as_listed(role: str) -> None:
     """A contract with the code of the list is not a news; nor is one whose code no list has."""
-    assert [] == notices_of(lists(role, CODE["v1"]), pool_instance("X"))
-    assert [] == notices_of(lists(role), pool_instance("X", wasm_hash=UNKNOWN_CODE))
+    assert [] == notices_of(lists(role, CODE["v1"]), instance(contract("X"), [], CODE["v1"]))
+    assert [] == notices_of(lists(role), instance(contract("X"), [], UNKNOWN_CODE))
 
 
 @pytest.mark.parametrize("role", ["market", "factory"])
 def test_other_code(role: str) -> None:
     """Other code than listed is a warning with both hashes, the source and its date."""
-    [notice] = notices_of(lists(role, CODE["v1"]), pool_instance("X", wasm_hash=UNKNOWN_CODE))
+    [notice] = notices_of(lists(role, CODE["v1"]), instance(contract("X"), [], UNKNOWN_CODE))
 
     assert (
         f"drift: {role} {contract('X')} of blend v1 has contract code {UNKNOWN_CODE.hex()}, listed (a source, "
@@ -195,7 +201,7 @@ def test_absent() -> None:
 
 def test_cost() -> None:
     """All contracts of a network are looked at in one request."""
-    source = MadeSource(BlendLedger().chain(), {})
+    source = MadeSource(MadeLedger().chain(), {})
 
     async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, NETWORKS["mainnet"].deployments)

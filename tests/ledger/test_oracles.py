@@ -13,11 +13,10 @@ from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quo
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from tests.chain_simulator import Chain
-from tests.protocols.blend_chain import BlendLedger
-from tests.protocols.made_ledger import NOW, MadeSource, account, contract, lastprice, price_data
+from tests.protocols.made_ledger import NOW, MadeLedger, MadeSource, account, contract, lastprice, price_data
 
 
-def quotes_of(ledger: BlendLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], MadeSource]:
+def quotes_of(ledger: MadeLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], MadeSource]:
     """Quotes of (oracle, token) by label."""
     source = MadeSource(ledger.chain(), ledger.results)
     wanted = [(contract(oracle), contract(token)) for oracle, token in pairs]
@@ -29,14 +28,14 @@ def quotes_of(ledger: BlendLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[
     return {pair: quotes[contract(pair[0]), contract(pair[1])] for pair in pairs}, source
 
 
-def quote_of(ledger: BlendLedger) -> Quote:
+def quote_of(ledger: MadeLedger) -> Quote:
     """The quote of oracle O for token T."""
     return quotes_of(ledger, ("O", "T"))[0]["O", "T"]
 
 
-def oracle(decimals: ScVal | bytes | str, price: ScVal | bytes | str) -> BlendLedger:
+def oracle(decimals: ScVal | bytes | str, price: ScVal | bytes | str) -> MadeLedger:
     """A ledger with one oracle O that says this of token T."""
-    ledger = BlendLedger()
+    ledger = MadeLedger()
     ledger.set_decimals("O", decimals)
     ledger.set_lastprice("O", "T", price)
     return ledger

@@ -12,11 +12,10 @@ from exporter.ledger.codec.scval_encode import VOID, i128, string, symbol, u32
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.protocols.blend_chain import BlendLedger
-from tests.protocols.made_ledger import MadeSource, bare_token, contract, instance, token_instance
+from tests.protocols.made_ledger import MadeLedger, MadeSource, bare_token, contract, instance, token_instance
 
 
-def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], MadeSource]:
+def tokens_of(ledger: MadeLedger, *labels: str) -> tuple[dict[str, Token], MadeSource]:
     """Read tokens by label, through the one-ledger view; gives them by label, and the source with its log."""
     source = MadeSource(ledger.chain(), ledger.results)
 
@@ -27,9 +26,9 @@ def tokens_of(ledger: BlendLedger, *labels: str) -> tuple[dict[str, Token], Made
     return {label: tokens[contract(label)] for label in labels}, source
 
 
-def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> BlendLedger:
+def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> MadeLedger:
     """A ledger with one token T that gives its metadata through its functions only."""
-    ledger = BlendLedger()
+    ledger = MadeLedger()
     ledger.replace(bare_token("T"))
     ledger.set_function("T", "symbol", token_symbol)
     ledger.set_function("T", "decimals", decimals)
@@ -39,7 +38,7 @@ def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> BlendLed
 class TestMetadata:
     def test_wasm_token(self) -> None:
         """Symbol and decimals are METADATA's, and nothing is called."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         ledger.replace(token_instance("T", b"wETH", 18))
         tokens, source = tokens_of(ledger, "T")
 
@@ -48,7 +47,7 @@ class TestMetadata:
 
     def test_stellar_asset(self) -> None:
         """A Stellar asset contract has no wasm, and its METADATA is read like any other."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
 
         def asset(label: str, code: str, name: str) -> None:
             fields = (("decimal", u32(7)), ("name", string(name)), ("symbol", string(code)))
@@ -65,13 +64,13 @@ class TestMetadata:
 
     def test_a_token_of_wasm_has_no_issuer(self) -> None:
         """A contract of anybody's may call itself USDC:G..., which makes nobody its issuer."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         ledger.replace(token_instance("T", b"USDC", 7))
         assert tokens_of(ledger, "T")[0]["T"].issuer is None
 
     def test_archived_instance(self) -> None:
         """The metadata of an archived token is still what it was."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         ledger.replace(token_instance("T"))
         ledger.archive(token_instance("T"))
 
@@ -90,14 +89,14 @@ class TestMetadata:
     )
     def test_odd_symbols(self, content: bytes, expected: str) -> None:
         """A symbol is what the token says, however odd; bytes that are no UTF-8 show as escapes."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         ledger.replace(token_instance("T", content))
 
         assert expected == tokens_of(ledger, "T")[0]["T"].symbol
 
     def test_each_once(self) -> None:
         """Tokens named several times are read once, and several tokens in one request."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         ledger.replace(token_instance("T"), token_instance("U"))
         tokens, source = tokens_of(ledger, "T", "U", "T")
 
@@ -146,7 +145,7 @@ class TestFunctions:
     )
     def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
         """METADATA of another form is passed over for the functions; where those fail both reasons are reported."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         ledger.replace(token_instance("T", changes=metadata))
         failed = tokens_of(ledger, "T")[0]["T"]
         ledger.set_function("T", "symbol", string("good"))
@@ -157,14 +156,14 @@ class TestFunctions:
 
     def test_no_contract(self) -> None:
         """Where there is no contract the failure says so."""
-        token = tokens_of(BlendLedger(), "T")[0]["T"]
+        token = tokens_of(MadeLedger(), "T")[0]["T"]
 
         assert token.failure is not None
         assert token.failure.startswith("the ledger has no contract at this token's address; symbol() failed")
 
     def test_undecodable_instance(self) -> None:
         """An instance that cannot be decoded costs that token alone its metadata."""
-        ledger = BlendLedger()
+        ledger = MadeLedger()
         key, data = token_instance("T")
         ledger.replace((key, data[:-4]), token_instance("U"))
         tokens, _ = tokens_of(ledger, "T", "U")

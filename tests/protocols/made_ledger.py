@@ -1,30 +1,22 @@
-"""A ledger for tests of any protocol: entries that can be changed one by one, and what calls give.
-
-Contracts are named by labels: ``contract("A")`` is the strkey of A. The entries of a protocol are those of the
-package's recording, with fields changed.
-"""
+"""Entries and answers of calls for tests, of contracts that are named by labels: ``contract("A")`` is A's strkey."""
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
 
-from exporter.deployments import Deployment, KnownContract
+from exporter.deployments import KnownContract
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
     PERSISTENT,
     ContractData,
     data_key,
-    decode_contract_data,
     encode_contract_data,
 )
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,
-    VOID,
     address,
     encode_scval,
     i128,
@@ -37,10 +29,7 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.view import Reading, read_at_one_ledger
-from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from exporter.protocols.compute import Tables, compute
+from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
 from tests.entries import recorded_instance
 
@@ -59,17 +48,6 @@ UNKNOWN_CODE = hashlib.sha256(b"some other code").digest()
 def contract(label: str) -> str:
     """The strkey of the contract with a label."""
     return strkey.encode(strkey.CONTRACT, hashlib.sha256(label.encode()).digest())
-
-
-def candidate_of(
-    protocol: str,
-    label: str,
-    pool: str | None = None,
-    origin: Origin = Origin.DEPLOYMENT,
-    voucher: str | None = None,
-) -> Candidate:
-    """A published address, or one that somebody else named."""
-    return Candidate(protocol, contract(label), origin, pool, voucher)
 
 
 def known(label: str, role: str, name: str = "", wasm_hash: bytes | None = None) -> KnownContract:
@@ -111,23 +89,6 @@ def struct_of(fields: Mapping[str, Raw]) -> ScVal:
 def changed(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
     """A struct with other fields; None leaves a field out."""
     return struct_of({name: value for (_, name), value in struct[1]} | dict(changes))
-
-
-def changed_entry(
-    written: Written, changes: Mapping[str, Raw], key: ScVal | None = None, *, wasm_hash: bytes | None = None
-) -> Written:
-    """An entry with other fields of its struct, of its instance storage, or of the struct under a key of that."""
-    data = decode_contract_data(written[1])
-    if data.value[0] != scval.CONTRACT_INSTANCE:
-        return entry(data.contract, data.key, changed(data.value, changes))
-    whole: ContractInstance = data.value[1]
-    if key is None:
-        storage = changed((scval.MAP, whole.storage), changes)[1]
-    else:
-        storage = tuple(
-            (name, changed(value, changes) if name == key else value) for name, value in whole.storage or ()
-        )
-    return instance(data.contract, storage, wasm_hash or whole.wasm_hash)
 
 
 def token_instance(
@@ -183,22 +144,6 @@ def pools_of(tables: Tables) -> set[tuple[str, str]]:
     return set(tables.pools.select("market", "pool").iter_rows())
 
 
-def rows_of(tables: Tables) -> dict[str, dict[str, Any]]:
-    """The rows by pool."""
-    return {row["pool"]: row for row in tables.pools.iter_rows(named=True)}
-
-
-def counts_of(tables: Tables) -> dict[str, tuple[int, int]]:
-    """The pool count and the unread count of each market that was read."""
-    rows = tables.markets.select("market", "pool_count", "unread_count").iter_rows()
-    return {market: (count, unread) for market, count, unread in rows}
-
-
-def unread_of(tables: Tables) -> dict[tuple[str, str | None], tuple[str, str]]:
-    """Reason and detail of what is not read, by market and pool."""
-    return {(item.market, item.pool): (item.reason, item.detail) for item in tables.unread}
-
-
 class MadeSource(ChainSource):
     """The chain's entries, and for calls the results that were set; a call without one traps. It logs the calls."""
 
@@ -220,21 +165,13 @@ class MadeSource(ChainSource):
 class MadeLedger:
     """Entries and call results of one ledger, and how a protocol reads it. Methods take the labels of contracts."""
 
-    protocol: ClassVar[str]
-
     def __init__(self) -> None:
         self.entries: dict[bytes, tuple[bytes, int | None]] = {}
         self.results: dict[ContractCall, ScVal | bytes | str] = {}
-        self.source: MadeSource | None = None
-        self.reading: ProtocolReading | None = None
 
     def replace(self, *written: Written) -> None:
         """Write entries, over those of their keys."""
         self.entries |= {key: (data, None) for key, data in written}
-
-    def remove(self, written: Written) -> None:
-        """Take away the entry of an entry's key."""
-        del self.entries[written[0]]
 
     def archive(self, written: Written) -> None:
         """Archive the entry of an entry's key."""
@@ -243,10 +180,6 @@ class MadeLedger:
     def set_decimals(self, oracle: str, result: ScVal | bytes | str) -> None:
         """What an oracle's ``decimals()`` gives."""
         self.results[ContractCall(contract(oracle), "decimals")] = result
-
-    def set_price(self, oracle: str, token: str, price: int | None, timestamp: int = NOW) -> None:
-        """What an oracle's ``lastprice()`` gives; None is not a price."""
-        self.set_lastprice(oracle, token, VOID if price is None else price_data(price, timestamp))
 
     def set_lastprice(self, oracle: str, token: str, result: ScVal | bytes | str) -> None:
         """What an oracle's ``lastprice()`` gives, of any kind."""
@@ -263,41 +196,3 @@ class MadeLedger:
             chain.put(key, data, live_until)
         chain.close_ledger()
         return chain
-
-    def opened(self) -> MadeSource:
-        """The source of a reading."""
-        return MadeSource(self.chain(), self.results)
-
-    def read(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = ()) -> Reading[ProtocolReading]:
-        """Read through the one-ledger view; the source with its log stays in ``source``."""
-        source = self.source = self.opened()
-        return asyncio.run(
-            read_at_one_ledger(source, lambda view: PROTOCOLS[self.protocol].read(view, candidates, deployments))
-        )
-
-    def compute(
-        self, candidates: Sequence[Candidate], deployments: Sequence[Deployment] = (), close_time: int = NOW
-    ) -> Tables:
-        """Read, and compute the tables; the reading stays in ``reading``."""
-        reading = self.read(candidates, deployments)
-        self.reading = reading.result
-        return compute([reading.result], PROTOCOLS, reading.certificate.ledger, close_time)
-
-
-Change = Callable[[Any], object]
-"""What is done to a made ledger."""
-
-
-def put(*written: Written) -> Change:
-    """Write entries over others."""
-    return lambda ledger: ledger.replace(*written)
-
-
-def without(*written: Written) -> Change:
-    """Remove entries."""
-    return lambda ledger: [ledger.remove(item) for item in written]
-
-
-def archived(written: Written) -> Change:
-    """Archive an entry."""
-    return lambda ledger: ledger.archive(written)

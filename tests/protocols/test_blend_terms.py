@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES
+from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES, WASM_HASHES
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
 from exporter.tree.pools import AssetRisk
-from tests.protocols.blend_chain import CODE
 from tests.protocols.judged import at
 from tests.protocols.test_blend_math import T15, T17
 
+CODE = {generation: code.hex() for code, generation in WASM_HASHES.items()}
 TERMS_OF = {"max_util": 9_500_000, "c_factor": 9_500_000, "l_factor": 9_000_000, "supply_cap": NO_CAP}
-V1 = T15 | TERMS_OF | {"wasm_hash": CODE["v1"].hex(), "last_time": 617_280}
-V2 = T17 | TERMS_OF | {"wasm_hash": CODE["v2"].hex(), "last_time": 617_280}
+V1 = T15 | TERMS_OF | {"wasm_hash": CODE["v1"], "last_time": 617_280}
+V2 = T17 | TERMS_OF | {"wasm_hash": CODE["v2"], "last_time": 617_280}
 
 
 def rows_of(*reserves: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -10,50 +10,50 @@ import pytest
 
 from exporter import exact
 from exporter.history.parquet import check_representable
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, u32, u64, vec
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
+from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Market, ProtocolReading, Unread, WithoutPrice
-from exporter.protocols.compute import Bounded, Tables, compute
+from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread, WithoutPrice
+from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
+from exporter.protocols.compute import Bounded, compute
 from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, with_values
 from exporter.render.assets_pages import check_pools
 from exporter.render.run_documents import check_markets
 from exporter.tables import GATES, MARKETS, POOLS, PROTOCOL_COLUMNS, TERMS
-from tests.protocols.blend_chain import (
-    BlendLedger,
-    candidate,
-    demanded,
-    deployment,
-    pool_instance,
-    reserve_config,
-    reserve_data,
-    reward_zone,
-)
-from tests.protocols.made_ledger import NOW, account, contract
+from tests.localnet.recorded import BLEND_V1, BLEND_V2
+from tests.protocols.world import Change, World, account, contract, demanded, put, token
 
-A, B = contract("A"), contract("B")
-DAY = 86_400
+WBTC, WETH, USDC, XLM = map(token, ("wBTC", "wETH", "USDC", "native"))
+NOW, DAY = World("blend").time, 86_400
+DATA = reserve_data_key(BLEND_V2, WBTC)
 TRAP = "HostError: Error(Contract, #2)"
 
 
-def ledger_of(**markets: list[str]) -> BlendLedger:
-    """A ledger of v2 markets with these assets, each priced at 2 dollars."""
-    ledger = BlendLedger()
-    for label, assets in markets.items():
-        ledger.add_market(label, "v2", assets)
-    return ledger
+def priced(world: World, **prices: ScVal | bytes | str) -> World:
+    """Let the oracle say something else of the price of tokens, which are known by their symbols."""
+    given = {token(name): value for name, value in prices.items()}
+    oracle = str(world.row("USDC")["oracle"])
+    world.answers[oracle, "lastprice"] = lambda call: given.get(call.arguments[0][1][1][1])
+    return world
 
 
-def tables_of(ledger: BlendLedger) -> Tables:
-    """The tables of markets A and B."""
-    return ledger.compute([candidate("A"), candidate("B")])
+def wbtc_of(world: World) -> dict[str, Any]:
+    """What is published of a pool that no other market has a pool of the token of."""
+    (row,) = (row for row in world.compute().pools.rows(named=True) if row["pool"] == WBTC)
+    return row
 
 
-def by_symbol(tables: Tables, name: str) -> Mapping[str, object]:
-    """A column of the pools, by symbol."""
-    return dict(tables.pools.select("symbol", name).iter_rows())
+def with_state(*changes: tuple[str, int]) -> World:
+    """The pool's state with other numbers, brought up to date now."""
+    world = World("blend")
+    world.put(DATA, u64(world.time), "last_time")
+    for name, value in changes:
+        world.put(DATA, u64(value) if name == "last_time" else i128(value), name)
+    return world
 
 
 class TestPrices:
@@ -86,19 +86,15 @@ class TestPrices:
     )
     def test_one_bad_asset(self, price: ScVal | bytes | str, reason: str) -> None:
         """A bad price is null with its reason; the pool keeps its row, the other pools their prices."""
-        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
-        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=10**17))
-        ledger.set_lastprice("A oracle", "XLM", price)
-        tables = tables_of(ledger)
-        row = tables.pools.row(by_predicate=pl.col("symbol") == "XLM", named=True)
+        world = with_state(("b_supply", 10**25))
+        tables = priced(world, wBTC=price).compute()
+        row = wbtc_of(world)
 
-        assert [(A, contract("XLM"), reason)] == [(item.market, item.pool, item.reason) for item in tables.unpriced]
+        assert [(BLEND_V2, WBTC, reason)] == [(item.market, item.pool, item.reason) for item in tables.unpriced]
         names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
         assert [None] * 5 == [row[name] for name in names]
         assert reason == row["price_reason"]
-        assert 3 == tables.pools.height
-        assert ["2.0000000"] * 2 == tables.pools.drop_nulls("oracle_price")["oracle_price_usd"].to_list()
-        assert [] == tables.unread
+        assert (6, 5, []) == (tables.pools.height, tables.pools["oracle_price"].count(), tables.unread)
 
 
 class TestValues:
@@ -106,14 +102,13 @@ class TestValues:
 
     def test_market_sum(self) -> None:
         """A market's value is the sum of its pools that have one; without any it is null, never zero."""
-        ledger = ledger_of(A=["XLM", "USDC", "BLND"], B=["EURC"])
-        ledger.set_price("A oracle", "XLM", 3 * 10**7)
-        ledger.set_price("A oracle", "USDC", None)
-        ledger.set_price("B oracle", "EURC", 0)
-        tables = tables_of(ledger)
+        tables = priced(World("blend"), USDC=VOID, native=VOID).compute()
+        values = dict(tables.markets.select("market", "tvl_usd_cents").iter_rows())
+        pools = {row["pool"]: row["tvl_usd_cents"] for row in tables.pools.rows(named=True)}
 
-        assert {"XLM": 300000, "USDC": None, "BLND": 200000, "EURC": None} == by_symbol(tables, "tvl_usd_cents")
-        assert {A: 500000, B: None} == dict(tables.markets.select("market", "tvl_usd_cents").iter_rows())
+        assert {BLEND_V1: None, BLEND_V2: pools[WBTC] + pools[WETH]} == values
+        assert pools[WBTC] > 0 < pools[WETH]
+        assert pools[USDC] is pools[XLM] is None
 
 
 class TestUnread:
@@ -121,25 +116,22 @@ class TestUnread:
 
     def test_more_digits_than_the_history_has(self) -> None:
         """A number that 128 bits hold and 38 digits do not makes its pool unread, named with the number."""
-        ledger = ledger_of(A=["XLM", "USDC"], B=["USDC"])
-        for market in "AB":
-            ledger.replace(reserve_data(market, "USDC", "v2", b_supply=10**38, d_supply=0))
-        tables = tables_of(ledger)
+        world = with_state(("b_supply", 10**38), ("b_rate", 10**12), ("d_supply", 0))
+        for name, value in (("b_supply", 10**38), ("b_rate", 10**9), ("d_supply", 0)):
+            world.put(reserve_data_key(BLEND_V1, XLM), i128(value), name)
+        tables = world.compute()
 
         detail = f"numbers have at most 38 digits and times end with the year 9999, but total_supplied is {10**38}"
-        assert {(A, "overflow", detail), (B, "overflow", detail)} == {
-            (item.market, item.reason, item.detail) for item in tables.unread
+        assert {(BLEND_V1, XLM, "overflow", detail), (BLEND_V2, WBTC, "overflow", detail)} == {
+            (item.market, item.pool, item.reason, item.detail) for item in tables.unread
         }
-        assert {(A, contract("XLM"))} == set(tables.pools.select("market", "pool").iter_rows())
+        assert 4 == tables.pools.height
 
     def test_largest_number_that_fits(self) -> None:
         """The largest number of 38 digits is kept to the last of them."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.replace(reserve_data("A", "XLM", "v2", b_supply=10**38 - 1, d_supply=0))
-        tables = tables_of(ledger)
+        row = wbtc_of(with_state(("b_supply", 10**38 - 1), ("b_rate", 10**12), ("d_supply", 0)))
 
-        assert [10**38 - 1] == tables.pools["total_supplied"].to_list()
-        assert [] == tables.unread
+        assert 10**38 - 1 == row["total_supplied"]
 
 
 class TestBounds:
@@ -147,15 +139,16 @@ class TestBounds:
 
     def test_yield_that_no_json_number_holds(self) -> None:
         """A borrow yield beyond all JSON integers is the largest, named; totals and other yields are exact."""
-        ledger = ledger_of(A=["XLM", "USDC"])
-        before = tables_of(ledger).pools
-        ledger.replace(reserve_config("A", "XLM", "v2", r_base=2**32 - 1), reserve_data("A", "XLM", "v2", ir_mod=10**8))
-        tables = tables_of(ledger)
-        row = tables.pools.row(by_predicate=pl.col("symbol") == "XLM", named=True)
+        world = World("blend")
+        before = world.compute().pools
+        world.put(reserve_config_key(BLEND_V2, WBTC), u32(2**32 - 1), "r_base")
+        world.put(DATA, i128(10**8), "ir_mod")
+        tables = world.compute()
+        row = wbtc_of(world)
 
         assert [] == tables.unread
         assert [
-            Bounded(A, contract("XLM"), name, "9007199254740991")
+            Bounded(BLEND_V2, WBTC, name, "9007199254740991")
             for name in (
                 "borrow_apy_bps",
                 "comparable_borrow_apy_bps",
@@ -165,35 +158,27 @@ class TestBounds:
             )
         ] == tables.bounded
         assert (2**53 - 1, 2**53 - 1) == (row["borrow_apy_bps"], row["supply_apy_bps"])
-        assert before.filter(pl.col("symbol") == "XLM")["total_supplied"].item() <= row["total_supplied"]
-        assert before.filter(pl.col("symbol") == "USDC").equals(tables.pools.filter(pl.col("symbol") == "USDC"))
+        assert wbtc_of(World("blend"))["total_supplied"] <= row["total_supplied"]
+        assert before.filter(pl.col("pool") != WBTC).equals(tables.pools.filter(pl.col("pool") != WBTC))
 
     def test_utilization_that_128_bits_do_not_hold(self) -> None:
         """A v2 reserve that owes 10^37 and has one base unit is read: the contract caps what it computes with."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.replace(
-            reserve_data("A", "XLM", "v2", b_supply=1, d_supply=10**37, b_rate=10**12, d_rate=10**12, last_time=NOW)
-        )
-        tables = tables_of(ledger)
+        world = with_state(("b_supply", 1), ("d_supply", 10**37), ("b_rate", 10**12), ("d_rate", 10**12))
 
-        assert [10**37] == tables.pools["total_borrowed"].to_list()
-        assert [("utilization_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in tables.bounded]
+        assert 10**37 == wbtc_of(world)["total_borrowed"]
+        assert [("utilization_bps", str(2**53 - 1))] == [(item.field, item.bound) for item in world.compute().bounded]
 
     def test_number_of_39_digits_next_to_the_totals(self) -> None:
         """A credit or a time beyond the history's types is at its bound, and is named; the totals are exact."""
-        ledger = ledger_of(A=["XLM"])
-        ledger.replace(
-            reserve_data(
-                "A", "XLM", "v2", backstop_credit=10**38, b_supply=7, b_rate=10**12, d_supply=0, last_time=2**61
-            )
-        )
-        tables = tables_of(ledger)
+        numbers = {"backstop_credit": 10**38, "b_supply": 7, "b_rate": 10**12, "d_supply": 0, "last_time": 2**61}
+        world = with_state(*numbers.items())
+        tables, row = world.compute(), wbtc_of(world)
         found = {item.field: item.bound for item in tables.bounded}
 
         assert {"backstop_credit": str(10**38 - 1), "last_accrual_time": "253402300799"} == found
-        assert [(7, 10**38 - 1, 253_402_300_799)] == tables.pools.select(
-            "total_supplied", "backstop_credit", "last_accrual_time"
-        ).rows()
+        assert (7, 10**38 - 1, 253_402_300_799) == tuple(
+            row[name] for name in ("total_supplied", "backstop_credit", "last_accrual_time")
+        )
         check_representable(tables.pools)
 
     def test_collateral_of_39_digits_has_no_value(self) -> None:
@@ -224,64 +209,61 @@ class TestBounds:
 class TestFrames:
     """The frames themselves."""
 
-    @pytest.mark.parametrize("assets", [[], ["XLM"]], ids=["empty", "one pool"])
-    def test_schemas(self, assets: list[str]) -> None:
+    @pytest.mark.parametrize("named", [[], None], ids=["empty", "recorded"])
+    def test_schemas(self, named: list[Candidate] | None) -> None:
         """Both frames have exactly the stated columns and types, in order, whatever is in them."""
-        tables = tables_of(ledger_of(A=assets))
+        world = World("alula")
+        tables = world.compute(named)
 
         assert list(POOLS.items()) == list(tables.pools.schema.items())
         assert list(MARKETS.items()) == list(tables.markets.schema.items())
 
     def test_means_of_markets(self) -> None:
         """Yields weigh by what is supplied or borrowed in USD, over the pools that have a price."""
-        ledger = ledger_of(A=["XLM", "USDC", "BLND"], B=["XLM"])
-        ledger.set_price("A oracle", "BLND", None)
-        ledger.set_price("B oracle", "XLM", None)
-        tables = ledger.compute([candidate(label) for label in "AB"])
-        rows = tables.pools.filter((pl.col("market") == contract("A")) & pl.col("supplied_usd_cents").is_not_null())
+        tables = priced(World("blend"), USDC=VOID, native=VOID).compute()
+        rows = tables.pools.filter((pl.col("market") == BLEND_V2) & pl.col("supplied_usd_cents").is_not_null())
         means = tables.markets.rows_by_key("market", named=True, unique=True)
 
         for rate, side in (("supply", "supplied"), ("total_supply", "supplied"), ("borrow", "borrowed")):
             weights = rows[f"{side}_usd_cents"].to_list()
             whole = sum(rate * weight for rate, weight in zip(rows[f"{rate}_apy_bps"], weights, strict=True))
-            assert means[contract("A")][f"mean_{rate}_apy_bps"] == whole // sum(weights) > 0
-            assert means[contract("A")][f"{side}_usd_cents"] == sum(weights)
-            assert means[contract("B")][f"mean_{rate}_apy_bps"] is means[contract("B")][f"{side}_usd_cents"] is None
+            assert means[BLEND_V2][f"mean_{rate}_apy_bps"] == whole // sum(weights) > 0
+            assert means[BLEND_V2][f"{side}_usd_cents"] == sum(weights)
+            assert means[BLEND_V1][f"mean_{rate}_apy_bps"] is means[BLEND_V1][f"{side}_usd_cents"] is None
 
     def test_order(self) -> None:
-        """Pools ascend by market and pool, markets by address, as bytes."""
-        labels = {f"M{number}": ["XLM", "USDC", "BLND"] for number in range(12)}
-        tables = ledger_of(**labels).compute([candidate(label) for label in labels])
-        rows = list(tables.pools.select("market", "pool").iter_rows())
+        """Pools ascend by market and pool, markets by address, as bytes; everything next to the frames is sorted, too.
 
-        assert sorted(rows, key=lambda row: (row[0].encode(), row[1].encode())) == rows
-        assert sorted(map(contract, labels)) == tables.markets["market"].to_list()
-        check_pools(tables.pools)
-
-    def test_lists_are_sorted(self) -> None:
-        """Everything that is named next to the frames is in one order, whoever named it first."""
-        ledger = ledger_of(A=["XLM", "USDC", "BLND"], B=["USDC", "XLM"])
-        for market, asset in (("A", "XLM"), ("A", "BLND"), ("B", "USDC")):
-            ledger.remove(reserve_data(market, asset, "v2"))
-        for market in "AB":
-            for asset in ("USDC", "XLM"):
-                ledger.set_price(f"{market} oracle", asset, None)
-            ledger.replace(pool_instance(market, "v2", name=b"x" * 300))
-        named = [candidate(label) for label in ("B", "A", "gone 1", "gone 2")]
-        named += [demanded(f"lost {number}") for number in range(4)]
-        ledger.replace(reward_zone("backstop", vec(address(account("nobody")))))
-        forth, back = ledger.compute(named, [deployment()]), ledger.compute(named[::-1], [deployment()])
+        Whoever named it first.
+        """
+        network = RecordedNetwork(copies=6)
+        world = World("blend", network)
+        changes: list[Change] = [
+            *(put(reserve_data_key(BLEND_V2, asset), None) for asset in (WBTC, WETH)),
+            put(reserve_data_key(BLEND_V1, XLM), None),
+            *(put(instance_key(market), string("x" * 300), "Name") for market in (BLEND_V1, BLEND_V2)),
+            put(reward_zone_key(world.deployments[0].address("backstop") or ""), vec(address(account("nobody")))),
+        ]
+        for change in changes:
+            change(world)
+        named = [Candidate("blend", market) for market in (BLEND_V2, BLEND_V1, *network.copies)]
+        named += [Candidate("blend", contract(f"gone {number}")) for number in range(2)]
+        named += [demanded("blend", contract(f"lost {number}")) for number in range(4)]
+        priced(world, USDC=VOID)
+        forth, back = world.compute(named), world.compute(named[::-1])
 
         for tables in (forth, back):
-            assert sorted((item.market, item.pool or "") for item in tables.unread) == [
-                (item.market, item.pool or "") for item in tables.unread
-            ]
-            assert sorted((item.market, item.pool) for item in tables.unpriced) == [
-                (item.market, item.pool) for item in tables.unpriced
-            ]
-            assert sorted(item.market for item in tables.absent) == [item.market for item in tables.absent]
-            assert sorted(tables.notices) == tables.notices
-        assert (7, 2, 2, 3) == (len(forth.unread), len(forth.unpriced), len(forth.absent), len(forth.notices))
+            rows = list(tables.pools.select("market", "pool").iter_rows())
+            assert sorted(rows, key=lambda row: (row[0].encode(), row[1].encode())) == rows
+            assert sorted(tables.markets["market"]) == tables.markets["market"].to_list()
+            check_pools(tables.pools)
+            unread = [(item.market, item.pool or "") for item in tables.unread]
+            unpriced = [(item.market, item.pool) for item in tables.unpriced]
+            absent = [item.market for item in tables.absent]
+            for each in (unread, unpriced, absent, tables.notices):
+                assert len(each) > 1
+                assert sorted(each) == each
+        assert (7, 12, 2) == (len(forth.unread), len(forth.unpriced), len(forth.absent))
         assert forth.pools.equals(back.pools)
         assert forth.markets.equals(back.markets)
         assert (forth.unread, forth.unpriced, forth.absent, forth.notices) == (
@@ -349,7 +331,9 @@ class TestSeveralProtocols:
 
     def blend(self) -> ProtocolReading:
         """Blend's reading of one market."""
-        return ledger_of(A=["USDC"]).read([candidate("A"), candidate("gone")]).result
+        world = World("blend")
+        world.deployments = []
+        return world.read([Candidate("blend", item) for item in (BLEND_V1, contract("gone"))]).result
 
     def test_together(self) -> None:
         """Rows, markets, and what is named next to them are of all protocols, in one order."""
@@ -360,9 +344,9 @@ class TestSeveralProtocols:
             NOW,
         )
 
-        expected = sorted([(contract("O"), "p-1"), (contract("O"), "p-2"), (A, contract("USDC"))])
+        expected = sorted([(contract("O"), "p-1"), (contract("O"), "p-2"), (BLEND_V1, USDC), (BLEND_V1, XLM)])
         assert expected == list(tables.pools.select("market", "pool").iter_rows())
-        assert {contract("O"): (3, 1), A: (1, 0)} == {
+        assert {contract("O"): (3, 1), BLEND_V1: (2, 0)} == {
             row["market"]: (row["pool_count"], row["unread_count"]) for row in tables.markets.iter_rows(named=True)
         }
         assert sorted([contract("0"), contract("gone")]) == [item.market for item in tables.absent]

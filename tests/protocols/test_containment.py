@@ -11,10 +11,12 @@ import pytest
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, u32, u64
 from exporter.ledger.observation import NO_CONTRACT
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
+from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.base import Candidate, Market, ProtocolReading, Unread
 from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
@@ -22,8 +24,9 @@ from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from tests.chain_simulator import Chain, ChainSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
-from tests.protocols.blend_chain import BlendLedger, candidate, pool_instance
-from tests.protocols.made_ledger import NOW, account, contract
+from tests.localnet.recorded import BLEND_V1, BLEND_V2
+from tests.protocols.made_ledger import MadeLedger, account, contract, instance
+from tests.protocols.world import World
 
 LABELS = tuple(f"market {number}" for number in range(20))
 Stumbles = Callable[[Sequence[str]], None]
@@ -60,10 +63,11 @@ class Clumsy(Blend):
 
 def read(stumbles: Stumbles) -> ProtocolReading:
     """Read all markets, contained."""
-    ledger = BlendLedger()
-    ledger.replace(*(pool_instance(label, "v2") for label in LABELS))
+    ledger = MadeLedger()
+    ledger.replace(*(instance(contract(label), [], bytes(32)) for label in LABELS))
     view = LedgerView(ChainSource(ledger.chain()))
-    return asyncio.run(read_contained(Clumsy(stumbles), view, [candidate(label) for label in LABELS], ()))
+    named = [Candidate("blend", contract(label)) for label in LABELS]
+    return asyncio.run(read_contained(Clumsy(stumbles), view, named, ()))
 
 
 def over(*labels: str) -> Stumbles:
@@ -161,14 +165,19 @@ class Miscalculating(Blend):
         return super().price_failure(quote, close_time)
 
 
+NETWORK = RecordedNetwork(copies=2)
+(COPY_1, COPY_2) = NETWORK.copies
+
+
 def computed(everything: bool) -> Tables:
-    """Three markets, of which A cannot be computed and B not be priced."""
-    ledger = BlendLedger()
-    for label in "ABC":
-        ledger.add_market(label, "v2", ["USDC"])
-    reading = ledger.read([candidate(label) for label in "ABC"]).result
-    module = Miscalculating(contract("A"), contract("B oracle"), everything)
-    return compute([reading], {"blend": module}, ledger.read([]).certificate.ledger, NOW)
+    """Markets of which the first cannot be computed and the second not be priced, and copies of both."""
+    world, oracle = World("blend", NETWORK), contract("another oracle")
+    world.put(instance_key(BLEND_V2), address(oracle), "Config", "oracle")
+    world.answers[oracle, "decimals"] = u32(7)
+    world.answers[oracle, "lastprice"] = struct_map({"price": i128(10**7), "timestamp": u64(world.time)})
+    reading = world.read([Candidate("blend", item) for item in (BLEND_V1, BLEND_V2, COPY_1, COPY_2)]).result
+    module = Miscalculating(BLEND_V1, oracle, everything)
+    return compute([reading], {"blend": module}, world.chain.latest, world.time)
 
 
 def test_pools_that_cannot_be_computed() -> None:
@@ -176,32 +185,32 @@ def test_pools_that_cannot_be_computed() -> None:
     tables = computed(everything=False)
 
     detail = "the reader failed: OverflowError: int too big to convert"
-    assert [Unread(contract("A"), contract("USDC"), "blend", "undecodable", detail)] == tables.unread
-    priced = {row["market"]: row["tvl_usd_cents"] is not None for row in tables.pools.iter_rows(named=True)}
-    assert {contract("B"): False, contract("C"): True} == priced
-    assert ["the reader failed: TypeError: no time"] == [item.reason for item in tables.unpriced]
-    assert 3 == tables.markets.height
+    assert {(BLEND_V1, "undecodable", detail)} == {(item.market, item.reason, item.detail) for item in tables.unread}
+    priced = {(row["market"], row["tvl_usd_cents"] is not None) for row in tables.pools.rows(named=True)}
+    assert {(BLEND_V2, False), (COPY_1, True), (COPY_2, True)} == priced
+    assert {"the reader failed: TypeError: no time"} == {item.reason for item in tables.unpriced}
+    assert (2, 10, 4) == (len(tables.unread), tables.pools.height, tables.markets.height)
 
 
 def test_pools_that_cannot_be_computed_together() -> None:
     """Where no pool alone is to blame, all that cannot be computed together are unread."""
     tables = computed(everything=True)
 
-    assert {contract("A"), contract("B"), contract("C")} >= {item.market for item in tables.unread}
-    assert 3 == len(tables.unread) + tables.pools.height
-    assert 3 == tables.markets.height
+    assert 12 == len(tables.unread) + tables.pools.height
+    assert {BLEND_V1} <= {item.market for item in tables.unread}
+    assert 4 == tables.markets.height
 
 
-@pytest.mark.parametrize("address", [MUXED_CONTRACTS[0][0], account("somebody")])
-def test_addresses_that_are_no_contracts(address: str) -> None:
+@pytest.mark.parametrize("named", [MUXED_CONTRACTS[0][0], account("somebody")])
+def test_addresses_that_are_no_contracts(named: str) -> None:
     """Nothing is asked about them: a key of such an address could cost an answer to all the keys next to it."""
     source = ChainSource(Chain())
     view = LedgerView(source)
-    keys = [instance_key(address), variant_key(address, "Pool")]
+    keys = [instance_key(named), variant_key(named, "Pool")]
 
     async def work() -> None:
         assert dict.fromkeys(keys) == await view.read(keys)
-        (result,) = await view.call([ContractCall(address, "symbol")])
+        (result,) = await view.call([ContractCall(named, "symbol")])
         assert (None, NO_CONTRACT) == (result.value, result.error)
 
     asyncio.run(work())

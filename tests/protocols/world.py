@@ -41,10 +41,10 @@ from tests.protocols.one_entry import OneChanged, Source
 Step = str | int | ScVal
 """A name of a field or key, the place in a vector, or a whole key."""
 
-Result = ScVal | str | None
-"""Of a call: a value, as a text an error, or what the entries say."""
+Result = ScVal | bytes | str | None
+"""Of a call: a value or its bytes, as a text an error, or what the entries say."""
 
-Answer = ScVal | str | Callable[[ContractCall], Result]
+Answer = ScVal | bytes | str | Callable[[ContractCall], Result]
 
 
 @cache
@@ -94,16 +94,18 @@ class LoggingSource(Source):
             given = given(call)
         if given is None:
             return await super().simulate(call)
-        result = None if isinstance(given, str) else encode_scval(given)
-        return SimulationAnswer(self.chain.latest, result, given if isinstance(given, str) else None, (), "set")
+        if isinstance(given, str):
+            return SimulationAnswer(self.chain.latest, None, given, (), "set")
+        result = given if isinstance(given, bytes) else encode_scval(given)
+        return SimulationAnswer(self.chain.latest, result, None, (), "set")
 
 
 class World:
     """A protocol's recorded markets; ``market`` is the first that the lists have."""
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str, network: RecordedNetwork | None = None) -> None:
         self.protocol = protocol
-        self.chain = OneChanged(_network())
+        self.chain = OneChanged(network or _network())
         self.time = self.chain.close_time(self.chain.latest)
         self.market = next(market for named, market in LISTED if named == protocol)
         self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
