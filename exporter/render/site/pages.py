@@ -147,7 +147,7 @@ class _Site:
                 _totals_table(trend, f"Totals of {self.titles[name]} over time"),
             )
             for name, trend in trends.of_groups("protocol").items()
-            if trend.starts
+            if _is_priced(trend)
         }
         yield self._page(
             "about.html",
@@ -158,7 +158,7 @@ class _Site:
         )
         whole = trends.of_groups(NETWORK).get(NETWORK)
         drawn: dict[str, Any] = {"charts": (), "bucket": None}
-        if whole is not None and whole.starts:
+        if whole is not None and _is_priced(whole):
             drawn = {
                 "charts": (*_totals_charts(whole, "value"), _totals_table(whole)),
                 "bucket": BUCKET_WORDS[whole.bucket],
@@ -170,6 +170,7 @@ class _Site:
             counts=self._counts(),
             tokens=tokens,
             open_in=self._open_in,
+            unranked=pools.by_value()[:TOP_TOKENS],
             offers={
                 side: [(token, pool) for token in tokens if (pool := getattr(token, side)) is not None][:TOP_TOKENS]
                 for side in SIDES
@@ -385,7 +386,7 @@ def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tupl
     ]
     titles = ("Supply APY", "Borrow APY", "Utilization")
     totals = _totals_cells(trend)
-    drawn = [*_totals_charts(trend, "value")]
+    drawn = [*_totals_charts(trend, "value")] if _is_priced(trend) else []
     for number, (identity, title) in enumerate(zip(("supply", "borrow", "use"), titles, strict=True)):
         lines = [
             Line(label, colour, values[number], len(totals) + (colour - 1) * len(titles) + number)
@@ -398,6 +399,11 @@ def _group_charts(trend: GroupTrend, labels: dict[tuple[str, str], str]) -> tupl
         for number, title in enumerate(titles)
     ]
     return (*drawn, table(trend.starts, [*totals, *cells], "Totals and rates over time"))
+
+
+def _is_priced(trend: GroupTrend) -> bool:
+    """Whether there is a value to draw at any time."""
+    return any(value is not None for value in trend.value)
 
 
 def _totals_charts(trend: GroupTrend, name: str) -> tuple[Markup, Markup, Markup]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Pending
 from exporter.render.site import text
@@ -55,7 +56,7 @@ def operations(row: Row) -> Markup:
 def _operations(row: Row) -> Iterator[str]:
     for label, gate, room, worth, unbounded in _DOINGS:
         if row[gate] is None:
-            yield fact(label, f"{_UNKNOWN}: {text.cut(row['can_reason'] or 'the protocol does not say', 200)}")
+            yield fact(label, f"{_UNKNOWN}: {_why(row['can_reason'] or 'the protocol does not say')}")
         elif not row[gate]:
             configured = gate == "can_borrow" and row["can_be_borrowed"] is False
             yield fact(label, "closed: nothing is lent out of this pool" if configured else "closed")
@@ -69,7 +70,7 @@ def _operations(row: Row) -> Iterator[str]:
     if row["min_first_supply"]:
         yield _amount("A first supply", row, row["min_first_supply"], "at least ")
     if row["can_reason"] and not any(row[gate] is None for _, gate, *_ in _DOINGS):
-        yield fact("Closed because", text.cut(row["can_reason"], 200))
+        yield fact("Closed because", _why(row["can_reason"]))
     module = PROTOCOLS.get(row["protocol"])
     for label, status, meanings in (
         ("The market is", row["market_status"], module.statuses if module else {}),
@@ -78,6 +79,11 @@ def _operations(row: Row) -> Iterator[str]:
         if status:
             meaning = meanings.get(status)
             yield fact(label, text.words(status) + (f": {meaning}" if meaning else ""))
+
+
+def _why(reason: str) -> str:
+    """A reason without what follows in the exporter's own words, if it could not read something."""
+    return text.cut(reason.partition(": ")[0] if NOT_FROM_STORAGE.strip(": ") in reason else reason, 200)
 
 
 def risk(row: Row) -> Markup:

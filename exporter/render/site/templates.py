@@ -67,6 +67,7 @@ def environment() -> jinja2.Environment:
         "harmless": text.harmless,
         "cut": text.cut,
         "words": text.words,
+        "no_price": text.no_price,
         "short": text.short_address,
         "prose": text.prose,
     }

@@ -264,10 +264,7 @@ def not_mainnet(passphrase: str) -> str | None:
     if known == "testnet":
         return f"This is testnet ({shown}), not mainnet: its tokens are worth nothing."
     if known == "local":
-        return (
-            "Demo data. Recorded from Stellar mainnet, testnet and the contracts' own code in 2025 and 2026, then "
-            f"moved at random; names and prices are ours ({shown})."
-        )
+        return "Demo data. Recorded from Stellar in 2025 and 2026, then moved at random; names and prices are ours."
     return f"This is not mainnet. It is the network {shown}."
 
 

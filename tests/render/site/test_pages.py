@@ -208,6 +208,7 @@ def test_where_nothing_is_priced_the_first_screen_says_so() -> None:
     text = site_of(tables_of([pool_row(0, 0, **unpriced())]))["index.html"]
     assert "No pool has a valid price at this ledger" in text[: text.index('id="network"')]
     assert 'class="list offers"' not in text
+    assert f'href="pools/{contract(100)}/{contract(10_000)}.html"' in text[: text.index('id="network"')]
 
 
 UNPRICED = {
@@ -355,7 +356,7 @@ def test_public_networks_know_the_native_asset() -> None:
     ("passphrase", "said"),
     [
         (NETWORKS["testnet"].passphrase, "This is testnet"),
-        (NETWORKS["local"].passphrase, "Demo data. Recorded from Stellar mainnet, testnet and"),
+        (NETWORKS["local"].passphrase, "Demo data. Recorded from Stellar in 2025 and 2026, then moved at random"),
         ("<b>Somebody's Network</b>", "It is the network “<b>Somebody's Network</b>”."),
         (NETWORKS["mainnet"].passphrase, None),
     ],

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from markupsafe import Markup
 
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols.base import Parameter
 from exporter.render.site import pool_terms
 from exporter.tables import BACKSTOPS
@@ -60,6 +61,9 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
     assert ("closed", "closed: nothing is lent out of this pool") == (shut["Supply"], shut["Borrow"])
     unpriced = said(pool_terms.operations(row | {"can_borrow": False, "can_reason": "no price"}))
     assert ("closed", "no price") == (unpriced["Borrow"], unpriced["Closed because"])
+    own_words = f"a price is not known: decimals() failed: {NOT_FROM_STORAGE}the entry is not held"
+    unread = said(pool_terms.operations(row | {"can_borrow": None, "can_reason": own_words}))
+    assert "not known: a price is not known" == unread["Borrow"]
     unknown = said(pool_terms.operations(row | {"can_repay": None, "can_reason": "its code <b>"}))
     assert "not known: its code <b>" == unknown["Repay"]
 
