@@ -49,7 +49,8 @@ def candidates(
                 add(Candidate(deployment.protocol, address))
         for candidate in found:
             add(candidate)
-        code = market_code(modules, network.deployments)
+        instances = list(instances)
+        code = market_code(modules, network.deployments, instances)
         for address, instance in instances:
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
@@ -57,13 +58,24 @@ def candidates(
     return {name: [item for item in known.values() if item.protocol == name] for name in modules}
 
 
-def market_code(modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> dict[bytes, str]:
-    """The code of markets, as the protocols and the lists have it, with the protocol's name."""
+def market_code(
+    modules: Mapping[str, ProtocolModule],
+    deployments: Sequence[Deployment],
+    instances: Iterable[tuple[str, ContractInstance]] = (),
+) -> dict[bytes, str]:
+    """The code of markets, as the protocols and the lists have it, with the protocol's name.
+
+    In ``instances``, those of a state, listed markets also show the code that they run there.
+    """
     code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
     for deployment in deployments:
         for contract in deployment.contracts:
             if contract.role == MARKET and contract.wasm_hash is not None and deployment.protocol in modules:
                 code.setdefault(bytes.fromhex(contract.wasm_hash), deployment.protocol)
+    listed = {market: item.protocol for item in deployments if item.protocol in modules for market in item.markets}
+    for address, instance in instances:
+        if address in listed and instance.wasm_hash is not None:
+            code.setdefault(instance.wasm_hash, listed[address])
     return code
 
 

@@ -85,7 +85,8 @@ class Classifier:
     """
 
     def __init__(self, modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> None:
-        self._code = market_code(modules, deployments)
+        self._modules, self._deployments = modules, list(deployments)
+        self._code: dict[bytes, str] = {}
         self._forms = {name: module.market_names for name, module in modules.items() if module.market_names}
         names = sorted(frozenset().union(*self._forms.values(), *_ORACLE, *_TOKEN))
         self._bits = {name: 1 << (at + len(LENDING_WORDS)) for at, name in enumerate(names)}
@@ -110,7 +111,9 @@ class Classifier:
                     bits |= self._bits_of(text)
             seen[contract] = bits
         counts, lending, codes = Counter[Kind](), list[Found](), set[bytes]()
-        for address, instance in instances:
+        bare = [(address, instance._replace(storage=None)) for address, instance in instances]
+        self._code = market_code(self._modules, self._deployments, bare)
+        for address, instance in bare:
             found = self.classify(address, instance, seen.get(strkey.decode(address)[1], 0))
             counts[found.kind] += 1
             if found.wasm_hash is not None:

@@ -49,6 +49,17 @@ def labels_of(found: Mapping[str, list[Candidate]]) -> list[tuple[str, bool]]:
     return [(by_address[item.address], item.demanded) for item in found["blend"]]
 
 
+def test_testnet_s_peridot_is_tried() -> None:
+    """Its controller is on the list with four vaults. After a reset of testnet it is absent, which is not a failure."""
+    found = candidates(Settings(), NETWORKS["testnet"], PROTOCOLS)["peridot"]
+    (listed,) = (item for item in NETWORKS["testnet"].deployments if item.protocol == "peridot")
+
+    assert [("CCBAEMMG4STILW6SYTNCIVG44OF4TQDDCYPU7GS3ZOEKLTC75ONTLCI2", False)] == [
+        (item.address, item.demanded) for item in found
+    ]
+    assert 4 == len(listed.addresses("vault"))
+
+
 LISTED = [("A", False), ("B", False), ("C", False)]
 
 

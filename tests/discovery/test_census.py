@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
 from exporter.deployments import MARKET
@@ -36,9 +38,9 @@ def recorded() -> tuple[list[bytes], list[tuple[str, ContractInstance]]]:
 
 
 def renamed(instances: list[tuple[str, ContractInstance]]) -> list[tuple[str, ContractInstance]]:
-    """The same contracts, all of a code that nobody knows."""
+    """The same contracts, each of a code that nobody knows."""
     return [
-        (address, instance._replace(wasm_hash=b"?" * 32) if instance.wasm_hash else instance)
+        (address, instance._replace(wasm_hash=sha256(address.encode()).digest()) if instance.wasm_hash else instance)
         for address, instance in instances
     ]
 
@@ -49,13 +51,16 @@ def listed() -> dict[str, tuple[str, str]]:
     return {item.address: (each.protocol, item.role) for each in deployments for item in each.contracts}
 
 
-def taken(modules: dict[str, ProtocolModule], instances: list[tuple[str, ContractInstance]]) -> dict[str, Found]:
-    lending = Classifier(modules, network_of(RecordedNetwork().passphrase).deployments).take(recorded()[0], instances)
+def taken(
+    modules: dict[str, ProtocolModule], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
+) -> dict[str, Found]:
+    deployments = network_of(RecordedNetwork().passphrase).deployments if lists else ()
+    lending = Classifier(modules, deployments).take(recorded()[0], instances)
     return {item.address: item for item in lending.lending}
 
 
 def test_markets_are_known_by_their_code() -> None:
-    """Every market whose code a list or a protocol has, and no other contract."""
+    """Every market of the lists, or of the code that one of these or a protocol has, and no other contract."""
     found = {
         address: item.protocol
         for address, item in taken(PROTOCOLS, recorded()[1]).items()
@@ -63,13 +68,26 @@ def test_markets_are_known_by_their_code() -> None:
     }
     markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
 
-    assert found.items() <= markets.items()
-    assert {"blend", "k2", "peridot", "slender", "xoxno"} <= set(found.values())
+    assert found == markets
+    assert set(PROTOCOLS) == set(found.values())
+
+
+@pytest.mark.parametrize("protocol", ["k2", "alula"])
+def test_a_market_that_runs_the_code_of_a_listed_one(protocol: str) -> None:
+    """As K2's third router: in no list, and of code that no list has, but that a listed market runs."""
+    _, instances = recorded()
+    unlisted = renamed(instances)
+    code = next(item.wasm_hash for address, item in unlisted if listed().get(address) == (protocol, MARKET))
+    stranger = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
+    copy = ContractInstance(scval.WASM, code, None, None)
+
+    assert Kind.KNOWN_CODE == taken(PROTOCOLS, [*unlisted, (stranger, copy)])[stranger].kind
+    assert stranger not in taken(PROTOCOLS, [*unlisted, (stranger, copy)], lists=False)
 
 
 def test_markets_of_unknown_code_are_known_by_their_storage() -> None:
-    """Of every protocol, each market and nothing else; Alula's code is in no list to begin with."""
-    found = taken(PROTOCOLS, renamed(recorded()[1]))
+    """Of every protocol, each market and nothing else, where no list has any."""
+    found = taken(PROTOCOLS, renamed(recorded()[1]), lists=False)
     markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
 
     assert markets == {address: item.protocol for address, item in found.items() if item.kind == Kind.KNOWN_STORAGE}

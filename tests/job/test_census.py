@@ -26,7 +26,7 @@ from exporter.localnet.server import create_app
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import recorded_archive
-from tests.job.test_completeness import SLENDER, STRANGER, copied
+from tests.job.test_completeness import K2, SLENDER, STRANGER, copied
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 
@@ -37,7 +37,7 @@ LAINA = {
     "CBTYQBEHSKKW2BI6OT2BQ2R5V4GMXZU2KADELJZLUEX6EPLZOOC2BHYV",
 }
 LEFT_OUT = {
-    ("alula", "unknown_code"),
+    ("alula", "not_found"),
     ("blend", "not_found"),
     ("k2", "not_found"),
     ("peridot", "not_found"),
@@ -138,12 +138,13 @@ def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
         census(settings_for(), given, MemoryStore(), Silence())
 
 
-def test_the_next_run_reads_what_a_census_found(tmp_path: Path) -> None:
-    """A copy of Slender's pool, in no list: the run after the census has it, without being named it."""
+@pytest.mark.parametrize(("protocol", "market"), [("slender", SLENDER), ("k2", K2)])
+def test_the_next_run_reads_what_a_census_found(tmp_path: Path, protocol: str, market: str) -> None:
+    """A copy of Slender's pool or K2's router, in no list: the run after the census has it, without being named it."""
     changed: dict[bytes, RawEntry] = {}
 
     def change(entries: dict[bytes, RawEntry]) -> None:
-        copied(SLENDER)(entries)
+        copied(market, whole=True)(entries)
         changed.update(entries)
 
     _, given = recorded_archive(tmp_path, change)
@@ -161,7 +162,7 @@ def test_the_next_run_reads_what_a_census_found(tmp_path: Path) -> None:
         chain.close(close_time=chain.close_time(chain.latest) + 5)
         run(settings)
 
-    assert ("slender", "known_code", "not_found") == tuple(unread[0][name] for name in ("protocol", "kind", "reason"))
+    assert (protocol, "known_code", "not_found") == tuple(unread[0][name] for name in ("protocol", "kind", "reason"))
     assert {STRANGER} == markets_in(out) - before
 
 
