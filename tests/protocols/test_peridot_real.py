@@ -38,6 +38,8 @@ from exporter.protocols.peridot.layout import (
 from tests.protocols.judged import at
 from tests.protocols.made_ledger import entry
 
+pytestmark = pytest.mark.slow
+
 ALL = {"snapshots": 422, "entries": 22_357, "controllers": 228, "vaults": 541, "models": 25}
 """What is in the whole set; what can be fetched is a part of it."""
 
