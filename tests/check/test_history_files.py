@@ -230,7 +230,7 @@ class TestBuckets:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine runs of the job, five hours apart: two days that closed, and an open one."""
     folder = tmp_path_factory.mktemp("compacted")
-    publish_tree(folder, "blend", "alula", runs=9)
+    publish_tree(folder, "alula", runs=9)
     return folder
 
 

@@ -21,7 +21,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.files import RenderedFile
 from tests.jobs import NOW, run, settings_for
-from tests.localnet.recorded import only
+from tests.localnet.recorded import BLEND_V1, only
 
 RUNS = 4
 STATE_PREFIX = STATE_KEY.removesuffix(".bin")
@@ -70,7 +70,7 @@ def publish_runs(store: Store, between: Callable[[], object]) -> tuple[dict[str,
     said = io.StringIO()
     with running(create_app(network)) as url:
         for _ in range(RUNS):
-            assert 0 == run(settings_for(None, url, **only("blend")), store, said=said)[0]
+            assert 0 == run(settings_for(None, url, **only(BLEND_V1)), store, said=said)[0]
             between()
             network.advance()
     tree = {info.key: stored.data for info in store.list("") if (stored := store.get(info.key)) is not None}
@@ -107,7 +107,7 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
             if seconds:
                 network.close_seconds = seconds
                 network.advance()
-            code, facts = run(settings_for(None, url, **only("blend")), into, now=NOW + timedelta(days=30))
+            code, facts = run(settings_for(None, url, **only(BLEND_V1)), into, now=NOW + timedelta(days=30))
             assert code in (0, 7)  # after a week all prices are stale
             return rendered.lengths, facts["run_id"], facts["ledger_close_time"]
 

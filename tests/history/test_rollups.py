@@ -166,7 +166,7 @@ def test_large_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of more rows than a row group is in several, with the same bytes whatever way it came about."""
     monkeypatch.setattr(rollups, "ROW_GROUP_ROWS", 5)
     store = MemoryStore()
-    for hour in range(30):
+    for hour in range(14):
         run(store, MONDAY + hour * HOUR)
 
     assert_right(store)

@@ -35,7 +35,7 @@ def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int
 
 @pytest.mark.parametrize(
     ("runs", "mean_minutes", "pools"),
-    [(30, 5, 3), (40, 3000, 1), pytest.param(400, 60, 2, marks=pytest.mark.slow)],
+    [(30, 5, 3), (26, 3000, 1), pytest.param(400, 60, 2, marks=pytest.mark.slow)],
 )
 def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools: int) -> None:
     """Over many runs, of which some die and some find their state lost, every page is as if computed again."""
@@ -60,7 +60,7 @@ def test_running_again_changes_no_byte() -> None:
     """A run that is repeated after it died, at whatever point, makes the very same files."""
     random = Random(7)
     historian = Historian(MemoryStore())
-    for ledger, time in schedule(random, 12, 300):
+    for ledger, time in schedule(random, 8, 300):
         observed = observe(random, places(2, 1), ledger, time)
         before_recording = historian.carry_on(observed, ledger, time)[1]
         historian.record(observed, ledger, time)

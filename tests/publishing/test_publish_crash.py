@@ -42,7 +42,7 @@ LATER = make_run(102)
 StoreMaker = Callable[[TestClock], Store]
 
 
-@pytest.fixture(params=["memory", "folder"])
+@pytest.fixture(params=["memory", pytest.param("folder", marks=pytest.mark.slow)])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreMaker:
     """Makes an empty store; the folders of one test are different ones."""
     count = iter(range(10_000))

@@ -211,7 +211,7 @@ STEPS = st.lists(
 """Hours that pass, the markets of the run, what becomes of it, and whether it has the page that many runs share."""
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(STEPS)
 def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool]]) -> None:
     """The same files are left whether a sweep reads the listings of all runs or only those that the record demands."""
