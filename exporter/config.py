@@ -286,7 +286,7 @@ def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:
 
 
 def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
-    """What types alone cannot say."""
+    """Rules that types alone cannot express."""
     if settings.network.name not in NETWORKS:
         raise _error("network.name", f"{settings.network.name!r} is not a network", origins)
     if settings.network.passphrase == "":

@@ -1,4 +1,4 @@
-"""What a command says while it works: progress on a terminal, one line a step elsewhere, JSON lines on request.
+"""The output of a command while it works: progress on a terminal, one line a step elsewhere, JSON lines on request.
 
 Everything goes to standard error, so that standard output stays free for what a command is asked to print.
 """

@@ -37,7 +37,7 @@ class ConfigError(ExporterError):
 
 
 class SourceError(ExporterError):
-    """What the ledger was to be read from failed; the last published run stays."""
+    """The source of the ledger failed; the last published run stays."""
 
     exit_code = EXIT_SOURCE
 
@@ -123,7 +123,7 @@ class PublishedCheckError(ExporterError):
 
 
 class RefutedError(ExporterError):
-    """What was published is not what the network's validators signed, or does not follow from its own evidence."""
+    """The published state differs from what the network's validators signed, or from its own evidence."""
 
     exit_code = EXIT_REFUTED
 

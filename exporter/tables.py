@@ -38,7 +38,7 @@ FRAME_DTYPES: Mapping[ParquetType, pl.DataType] = {
     ParquetType.TIMESTAMP: pl.Int64(),  # unix seconds
     ParquetType.BOOLEAN: pl.Boolean(),
 }
-"""What a frame has where a file has the type."""
+"""The type in a frame for a type in a file."""
 
 _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLEAN}
 
@@ -70,7 +70,7 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def column_type(kind: Any) -> ParquetType:
-    """What a column has for a kind of value of documents."""
+    """The type of a column for a kind of value of documents."""
     extras = [part.extra or {} for part in _parts(kind) if isinstance(part, Meta)]
     return next(
         (extra["column"] for extra in extras if "column" in extra),
@@ -134,10 +134,10 @@ POOLS = _frame("given", "term", "computed")
 """The pools frame: one row for each pool that was read."""
 
 PROTOCOL_COLUMNS = _frame("given")
-"""What a protocol's `project` gives, one row a pool."""
+"""The columns that a protocol's `project` gives, one row a pool."""
 
 TERMS = _frame("term")
-"""What a protocol's `project` may also give: what can be done, how much of it, at what risk, and its
+"""The columns that a protocol's `project` may also give: what can be done, how much of it, at what risk, and its
 rewards; the rest is null.
 
 An amount is only given for what can be done: `exporter.protocols.compute` makes it 0 where its gate is closed, and null

@@ -1,4 +1,4 @@
-"""What ``exporter backfill`` does."""
+"""The command ``exporter backfill``."""
 
 from __future__ import annotations
 

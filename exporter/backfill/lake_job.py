@@ -77,7 +77,7 @@ Close = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class LakePlan:
-    """What is asked for. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
+    """The questions. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
 
     ``first`` is the ledger that the first boundary has, ``last`` the last one that is needed.
     """
@@ -97,7 +97,7 @@ class LakePlan:
 
 @dataclass(slots=True)
 class LakeResult:
-    """What came of it. ``refused`` has the reason by ledger; ``failed`` are readings that did not work."""
+    """The result. ``refused`` has the reason by ledger; ``failed`` are readings that did not work."""
 
     boundaries: int = 0
     added: int = 0
@@ -191,7 +191,7 @@ class LakeJob:
     # 1. What is watched.
 
     def _fixpoint(self) -> Watched:
-        """What a reading of the start state looks at."""
+        """The keys of a reading of the start state."""
         plan, watched = self.plan, Watched()
         self._deployments = tuple(self._network.deployments) if plan.settings.discovery.enabled else ()
         for _ in range(MAX_FIXPOINT):

@@ -47,7 +47,7 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a boundary.
+    """The result of a boundary.
 
     ``state`` is `DONE` with a ``part``, `EMPTY` where the ledger has no market, `FAILED` with ``problem``, or
     `INCOMPLETE`. ``unread`` names what could not be read, as ``MARKET`` or ``MARKET/POOL``.
@@ -62,7 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is watched: whole contracts (ids), single keys (LedgerKey XDR), and contracts whose events count, too."""
+    """The watched keys: whole contracts (ids), single keys (LedgerKey XDR), and contracts whose events count, too."""
 
     contracts: frozenset[bytes] = frozenset()
     keys: frozenset[bytes] = frozenset()
@@ -210,7 +210,7 @@ class ReadBoundary:
 
 
 def used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watched:
-    """What a reading looked at: whole contracts, but of tokens and of contracts only asked who they are single keys."""
+    """The keys of a reading: whole contracts, but single keys of tokens and of contracts that only named others."""
     tokens = {str(address) for reading in readings for address in reading.columns.get("token_address", ())}
     own = {contract.address for deployment in deployments for contract in deployment.contracts}
     for reading in readings:

@@ -10,7 +10,7 @@ from exporter.tree.documents import Census
 
 
 def census_faults(census: Census, network: str) -> Iterator[str]:
-    """What is wrong with a census in a tree of this network (its passphrase)."""
+    """The faults of a census in a tree of this network (its passphrase)."""
     if census.network != network:
         yield f"$.network is {census.network!r}, but the status says {network!r}"
     if census.checkpoint != checkpoint_of(census.checkpoint):

@@ -237,7 +237,7 @@ class Schemas:
         return name in self._validators
 
     def faults(self, name: str, value: Any) -> Iterator[str]:
-        """What is wrong with a decoded JSON value by the schema of a name."""
+        """The faults of a decoded JSON value by the schema of a name."""
         for count, error in enumerate(self._validators[name].iter_errors(value)):
             if count == MAX_FAULTS:
                 return

@@ -1,4 +1,4 @@
-"""What a check sees in documents by themselves: their ledger, numbers that follow from others in them, their links.
+"""Checks of documents by themselves: their ledger, numbers that follow from others in them, their links.
 
 That documents agree with each other shows when the run is rendered again (`exporter.job.rerender`).
 """
@@ -49,7 +49,7 @@ def judge_ledger(whole: Whole, key: str, document: Any) -> Iterator[str]:  # noq
 
 
 def contradictions(row: AssetDetail) -> Iterator[str]:
-    """What a pool says against itself: fields that follow from others by the definitions of the API."""
+    """A pool's contradictions: fields that follow from others by the definitions of the API."""
     for name in ("total_supplied", "total_borrowed", "tvl_usd_cents", "oracle_price_usd"):
         if len(getattr(row, name) or "") > MAX_DIGITS:
             yield f"{name} has more than {MAX_DIGITS} characters"

@@ -1,4 +1,4 @@
-"""What `exporter status` says: whether the published run is as fresh as it promised to be.
+"""The verdict of `exporter status`: whether the published run is as fresh as it promised to be.
 
 The pointer alone is read. It states when the run was published and when the next one is to be expected, so that
 staleness can be seen from outside, by a monitor that shares nothing with the schedule that may have died.
@@ -38,7 +38,7 @@ CLOCK_TOLERANCE = timedelta(minutes=5)
 
 
 class PublishedStatus(msgspec.Struct, frozen=True):
-    """What is judged of the status document; fields that are not needed are ignored."""
+    """The fields of the status document that are judged; others are ignored."""
 
     run_id: str
     observed_ledger: int

@@ -25,7 +25,7 @@ _CLOSED = "ledger_close_time"
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """What a Parquet file says of itself.
+    """The metadata of a Parquet file.
 
     ``ledgers`` are the lowest and the highest in its rows; None without rows. ``closed`` are the first and the last
     time at which one of them closed, as documents write it; without rows what the file says of its run, if anything.

@@ -16,7 +16,7 @@ from exporter.tree.families import PROOF, PROOFS, TRUST
 
 
 def named_files(listed: ProofList) -> list[str]:
-    """What the list of proofs leads to."""
+    """The files that the list of proofs leads to."""
     return [*dict.fromkeys((listed.verifier, listed.trust, *(proof.proof_key for proof in listed.proofs)))]
 
 

@@ -1,4 +1,4 @@
-"""What the public URLs of a tree must be answered with: the links in its pages, and the rules of a web server."""
+"""The expected answers at the public URLs of a tree: the links in its pages, and the rules of a web server."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LASTING = {kind.key for kind in KINDS}
 def rollup_faults(
     manifest: HistoryManifest, read: Read, there: Collection[str] | None, *, whole: bool
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with the rollups, by key.
+    """The faults of the rollups, by key.
 
     Args:
         manifest: the history's.

@@ -13,7 +13,7 @@ from exporter.tree.run_listing import RunListing
 def record_faults(
     status: SystemStatus, manifest: RunManifest, content: bytes, listed: RunListing
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with them, by key; ``content`` are the manifest's bytes."""
+    """The faults of the files, by key; ``content`` are the manifest's bytes."""
     key = status.manifest_key
     if hashlib.sha256(content).hexdigest() != status.manifest_sha256:
         yield key, "does not have the digest that the status gives for it"

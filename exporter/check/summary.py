@@ -1,4 +1,4 @@
-"""What a check returns, what it finds wrong, and what it knows of a tree while files pass.
+"""The results of a check: its summary, its faults, and the facts it collects while files pass.
 
 Every file is judged as it passes. What is kept are the keys, the links that are still open, and a few documents of
 which a tree has one.
@@ -165,7 +165,7 @@ class Whole:
     partial: bool = False
     own_files_only: bool = False
     listed: RunListing = field(default_factory=lambda: RunListing.of(()))
-    """What the run's manifest lists, where it is known before its files."""
+    """The files in the run's manifest, where it is known before its files."""
     faults: Faults = field(default_factory=Faults)
     summary: CheckSummary = field(default_factory=CheckSummary)
     seen: set[str] = field(default_factory=set)

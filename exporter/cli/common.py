@@ -1,4 +1,4 @@
-"""What the commands share: options, loading the configuration, and how a command ends."""
+"""Shared parts of the commands: options, loading the configuration, and how a command ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known to be deployed, as data: a TOML file for each protocol and network, every address with its source.
+"""Known deployments, as data: a TOML file for each protocol and network, every address with its source.
 
 Addresses are candidates, not truth: a run reads each one from the ledger, names one with no contract there as absent,
 and warns where what it finds is not what the list says (another wasm hash, another deployer).

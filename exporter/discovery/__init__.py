@@ -44,7 +44,7 @@ class Discovered:
 
 
 def remembered(network: Network, memory: Memory) -> DiscoveryContext:
-    """What the lists and earlier runs name."""
+    """The markets that the lists and earlier runs name."""
     return DiscoveryContext(_with_learned(network.deployments, memory), list(memory.candidates()))
 
 
@@ -55,7 +55,7 @@ async def discover_context(
     modules: Mapping[str, base.ProtocolModule],
     memory: Memory,
 ) -> DiscoveryContext:
-    """What earlier runs and events name. It never raises: what goes wrong is a notice.
+    """The markets that earlier runs and events name. It never raises: what goes wrong is a notice.
 
     The memory gets what the events named, and how far they were read; it is for the caller to keep it.
     """

@@ -22,7 +22,7 @@ from exporter.protocols.base import ProtocolModule
 
 
 class Kind(StrEnum):
-    """What a contract is; the first that applies."""
+    """The kind of a contract; the first that applies."""
 
     KNOWN_CODE = "known_code"
     """It has the code of a known protocol's markets."""
@@ -42,7 +42,7 @@ LENDING_WORDS: Final = (
     ("borrow", "debt", "loan", "liabilit", "liquidat"),
     ("interest", "accru", "util", "index"),
 )
-"""What is supplied, what is owed, how it grows: a lending contract has names with words that begin like these."""
+"""Supply, debt and growth: a lending contract has names with words that begin like these."""
 
 _ORACLE: Final = frozenset({"assets", "base", "decimals", "timestamp"}), frozenset({"assets", "decimals", "resolution"})
 _TOKEN: Final = (
@@ -123,7 +123,7 @@ class Classifier:
         return CensusTaken({kind: counts[kind] for kind in Kind}, len(codes), sorted(lending))
 
     def classify(self, address: str, instance: ContractInstance, bits: int) -> Found:
-        """What a contract is whose storage has these bits."""
+        """The kind of a contract whose storage has these bits."""
         wasm_hash = instance.wasm_hash
         protocol = self._code.get(wasm_hash or b"")
         if protocol is not None:

@@ -32,7 +32,7 @@ _FIRST_LEDGER = 1  # no endpoint keeps it, so each says from where on it keeps e
 
 @dataclass(slots=True)
 class FoundByEvents:
-    """What the events gave: candidates with the ledger of their event, how far was read, and notices."""
+    """The result of reading events: candidates with the ledger of their event, how far was read, and notices."""
 
     candidates: dict[Candidate, int] = field(default_factory=dict)
     streams: dict[StreamPlace, int] = field(default_factory=dict)
@@ -66,7 +66,8 @@ async def follow_events(
 def _requests(
     modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
 ) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
-    """What to ask for: from which ledger (None: the oldest that is kept), the filters, and the streams they are for.
+    """A plan of questions: from which ledger (None: the oldest that is kept), the filters, and the streams they are
+    for.
 
     Streams that are read from the same ledger share requests, of 5 filters of 5 contracts with the same topics.
     """

@@ -1,4 +1,4 @@
-"""What earlier runs into the same output found: every market, and how far the events were read.
+"""The memory of earlier runs into the same output: every market, and how far the events were read.
 
 A factory's event that names a new market is forgotten by the RPCs within days, and a list on the chain may be emptied.
 So everything that was found once is kept, and no run takes anything away from it (`exporter.job.known_markets_file`).
@@ -41,7 +41,7 @@ class KnownMarket(Struct, frozen=True, omit_defaults=True, kw_only=True):
     voucher: str | None = None
 
     def candidate(self) -> Candidate:
-        """What a run tries. One that only an event named, and that was never read, is no more than that."""
+        """A market that a run tries. One that only an event named, and that was never read, is no more than that."""
         origin = Origin.REMEMBERED if self.confirmed else self.origin
         return Candidate(self.protocol, self.address, origin, self.pool, self.voucher)
 
@@ -70,7 +70,7 @@ StreamPlace = tuple[str, str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Memory:
-    """What is known of one network. ``notices`` say what was wrong with what was kept."""
+    """The memory of one network. ``notices`` say what was wrong with what was kept."""
 
     network_id: str
     markets: dict[MarketPlace, KnownMarket] = field(default_factory=dict)

@@ -45,7 +45,7 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "supply_index": pl.Int128(),
     "index_decimals": pl.Int64(),
 }
-"""What buckets are made of: one row a pool and ledger (`observations_of`)."""
+"""The source of buckets: one row a pool and ledger (`observations_of`)."""
 
 SOURCES = (
     *(name for name in OBSERVATIONS if name not in ("supplied_usd_cents", "borrowed_usd_cents", "active")),
@@ -64,7 +64,7 @@ PARTS: dict[str, pl.DataType] = {
     "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # at all observations of the bucket
 }
-"""What `aggregate` says of a pool's bucket in addition to `BUCKETS_FRAME`: what totals are made of."""
+"""Columns of a pool's bucket that `aggregate` gives in addition to `BUCKETS_FRAME`: what totals are made of."""
 
 _KEYS = ("market", "pool", "start")
 _MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
@@ -147,13 +147,13 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
 
 
 def _at_ends(name: str) -> pl.Expr:
-    """What the first and the last ledger of a bucket have in a column."""
+    """The values of the first and the last ledger of a bucket in a column."""
     ordered = pl.col(name).sort_by("observed_ledger")
     return pl.concat_list(ordered.first(), ordered.last()).alias(f"{name}_at_ends")
 
 
 def _realized_yields(grouped: pl.DataFrame) -> pl.Series:
-    """What a supply share gained a year from the first to the last observation of a bucket, compounded daily.
+    """The gain of a supply share a year, from the first to the last observation of a bucket, compounded daily.
 
     A loss may be of all; null where there is one time, or where the index has other decimals in the end.
     """
@@ -226,6 +226,6 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def _worth(amount: int, price: int, decimals: int) -> int | None:
-    """What an amount is worth in US cents, rounded down; None for what no history could hold."""
+    """The value of an amount in US cents, rounded down; None for what no history could hold."""
     cents = amount * price * 100 // 10 ** min(decimals, _NOTHING_LEFT)
     return cents if cents <= MAX_DECIMAL else None

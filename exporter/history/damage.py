@@ -24,7 +24,7 @@ USUAL_BYTES = 2**19
 
 
 def find_damage(store: Store, manifest: HistoryManifest | None, seed: int) -> list[str]:
-    """What is wrong with files that the manifest names: one text for each, which begins with its key.
+    """The faults of files that the manifest names: one text for each, which begins with its key.
 
     Args:
         store: where the history lives.

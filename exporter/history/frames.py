@@ -1,4 +1,4 @@
-"""What a series keeps of one form of history: frames by name, compressed until one of them is needed."""
+"""One form of history in a series: frames by name, compressed until one of them is needed."""
 
 from __future__ import annotations
 

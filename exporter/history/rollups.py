@@ -68,7 +68,7 @@ HOURLY_COLUMNS = (
 )
 
 _METADATA = ("table", "bucket", "begins", "ends", "last_ledger", "source_rows")
-"""What a rollup says of itself in its metadata."""
+"""The metadata of a rollup."""
 
 Read = Callable[[str], bytes | None]
 """Gives a file of the tree by its key; None where it is missing."""

@@ -44,7 +44,7 @@ STATE_KEY = "state/history-buckets.bin"
 """What is kept. No part of the API: its ending is not served. It may be removed."""
 
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
-"""What renders documents: another version renders all of them again."""
+"""The version that renders documents: another one renders all of them again."""
 
 STATE_VERSION = 6
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
@@ -294,7 +294,7 @@ _Kept = TypeVar("_Kept", bound=msgspec.Struct)
 
 
 def _decode(stored: StoredObject | None, model: type[_Kept]) -> _Kept | None:
-    """What was kept; None when it is missing, not whole, or of another version."""
+    """The kept state; None when it is missing, not whole, or of another version."""
     if stored is None or hashlib.sha256(stored.data[32:]).digest() != stored.data[:32]:
         return None
     try:

@@ -51,7 +51,7 @@ _NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """What a run read: its ``markets``, every contract of which it had an entry, and why others were not read."""
+    """The reading of a run: its ``markets``, every contract of which it had an entry, and why others were not read."""
 
     status: SystemStatus
     markets: frozenset[str]
@@ -76,7 +76,7 @@ class RunRead:
 
 
 def run_read(store: Store) -> RunRead:
-    """What the published run of a tree read. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
+    """The reading of a tree's published run. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
     published = read_published(store)
     if published is None:
         raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
@@ -90,7 +90,7 @@ def run_read(store: Store) -> RunRead:
 
 
 def run_read_of(status: SystemStatus, markets: MarketList, evidence: Evidence) -> RunRead:
-    """What a run read, by its documents and its evidence."""
+    """The markets that a run read, by its documents and its evidence."""
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
     reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {item.market: ("absent", item.reason) for item in status.absent}
@@ -130,7 +130,7 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
 def _memory(
     passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], vouching: frozenset[str], ledger: int
 ) -> Memory:
-    """What the next run is to try: markets of known code, and where a protocol has factories those with a record.
+    """Contracts that the next run tries: markets of known code, and where a protocol has factories those with a record.
 
     Contracts that only have a market's storage are not tried: anybody can write such, with any numbers.
     """

@@ -113,7 +113,8 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a run used of one ledger. A key without entry was absent; a call has a result (ScVal XDR) or an error.
+    """The entries and calls of one ledger that a run used. A key without entry was absent; a call has a result (ScVal
+    XDR) or an error.
 
     ``contracts`` are those of deployments that only the chain names. ``whole`` says whether the ledger that was read
     had every contract, ``listed`` whether the package's lists were compared with it. With ``stored`` nothing was run:

@@ -1,4 +1,4 @@
-"""What verifying needs of a tree, fetched into a folder where its run can be repeated."""
+"""The files of a tree that verifying needs, fetched into a folder where its run can be repeated."""
 
 from __future__ import annotations
 

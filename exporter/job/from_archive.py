@@ -78,7 +78,7 @@ class ProvenState:
 
     @property
     def notices(self) -> list[str]:
-        """What whoever reads the rows should know of the proof."""
+        """Remarks on the proof for readers of the rows."""
         if not self.unlisted:
             return []
         return [

@@ -45,7 +45,7 @@ class _File(Struct, kw_only=True):
 
 
 def load_memory(store: Store, network_id: str) -> known_markets.Memory:
-    """What is remembered of a network; what cannot be read is said in the notices and costs nothing else.
+    """The memory of a network; a part that cannot be read costs a notice and nothing else.
 
     Raises:
         StoreError: the store cannot be read.

@@ -43,7 +43,7 @@ class Failed:
 
 @dataclass(slots=True)
 class ChainCheck:
-    """What the contracts' views gave."""
+    """The results of the contracts' views."""
 
     ledger: int
     compared: int = 0
@@ -58,7 +58,7 @@ class ChainCheck:
     both: StorageRuleComparison = field(default_factory=StorageRuleComparison)
     """The readers' own calls, answered from entries, too; what differs is among ``differences``."""
     notices: list[str] = field(default_factory=list)
-    """What went wrong in finding markets that no list has: some may not have been compared."""
+    """Problems in finding markets that no list has: some may not have been compared."""
 
     def as_dict(self) -> dict[str, Any]:
         return {

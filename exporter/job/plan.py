@@ -1,4 +1,4 @@
-"""What a run would read and write, printed without doing either: no request is made, no file is written.
+"""The plan of a run, printed without doing either: no request is made, no file is written.
 
 Only what is in the output is looked at: what is published there, and what earlier runs remembered.
 """
@@ -85,7 +85,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
 
 
 def _remembered(memory: Memory) -> str:
-    """What earlier runs into the output found, of this network."""
+    """The markets that earlier runs into the output found on this network."""
     read = [market for market in memory.markets.values() if market.confirmed]
     markets = sum(market.pool is None for market in read)
     tried = len(memory.markets) - len(read)

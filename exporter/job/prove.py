@@ -62,7 +62,7 @@ _DATA_OF_CONTRACT = b"\0\0\0\6\0\0\0\1"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a proof says of the evidence of a run."""
+    """The statement of a proof about the evidence of a run."""
 
     proven: Proven
     entries: int
@@ -225,7 +225,7 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
 
 
 def claims_of(evidence: bytes) -> Claims:
-    """What evidence claims of the state, within the bounds of the verifier.
+    """The claims of evidence about the state, within the bounds of the verifier.
 
     Raises:
         RefutedError: it is damaged, or claims what cannot be; the message names it.

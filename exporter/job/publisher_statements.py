@@ -1,4 +1,6 @@
-"""What a publisher says that no signature and no evidence confirms: derived and compared, or named as not covered."""
+"""Statements of a publisher that no signature and no evidence confirms: derived and compared, or named as not
+covered.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def check_status(published: SystemStatus, repeated: SystemStatus, *, same_files:
 
 
 def plain_words(status: SystemStatus, history: HistoryManifest) -> Iterator[str]:
-    """What the status promises, and what the history's manifest says of a past that was replayed."""
+    """Statements of the status about the future, and of the history's manifest about a replayed past."""
     if status.next_expected_at is not None:
         yield f"{POINTER_KEY}: next_expected_at {status.next_expected_at}"
     if history.transitions:
@@ -52,7 +54,7 @@ def plain_words(status: SystemStatus, history: HistoryManifest) -> Iterator[str]
 
 
 def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
-    """What is in the evidence without being an entry or following from one.
+    """The parts of evidence that are not an entry and do not follow from one.
 
     Raises:
         ExporterError: the run cannot be repeated.

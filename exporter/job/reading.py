@@ -75,7 +75,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 # the network.
 @dataclass(frozen=True, slots=True, repr=False)
 class MarketsRead:
-    """What a reading gave: the state of all markets at the ledger of the certificate, and what it taught.
+    """The result of a reading: the state of all markets at the ledger of the certificate, and what it taught.
 
     ``memory`` is what there is to remember for the next run, None where discovery is off. ``proof`` is the content of
     the ledger's proof file, where it was read from an archive.

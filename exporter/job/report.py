@@ -122,7 +122,7 @@ def _head(name: str, text: str) -> str:
 
 
 class RunLog:
-    """What a run says: to people on the console, and to the report. A step and its facts go to both."""
+    """The log of a run: to people on the console, and to the report. A step and its facts go to both."""
 
     def __init__(self, console: Console, report: RunReport) -> None:
         self.console, self.report = console, report

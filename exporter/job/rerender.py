@@ -39,7 +39,7 @@ OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """What a second rendering gave.
+    """The result of a second rendering.
 
     Attributes:
         same: how many of the run's files came out byte for byte.

@@ -119,7 +119,7 @@ MAX_COMPACTED = 40
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What became of a run that did not fail.
+    """The result of a run that did not fail.
 
         >>> result.run_id == result.report["run_id"]
         True
@@ -328,7 +328,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all steps of a run share; `execute` has them in their order."""
+    """The state that the steps of a run share; `execute` has them in their order."""
 
     settings: Settings
     store: Store
@@ -486,7 +486,7 @@ class Job:
             facts.update(entries=evidence.entries)
 
     def proven(self) -> dict[str, dict[str, int]]:
-        """What the newest proof in the tree confirms, for the report; nothing where there is none."""
+        """The numbers that the newest proof in the tree confirms, for the report; nothing where there is none."""
         try:
             newest = max(published_proofs(self.store), key=lambda proof: proof.observed_ledger, default=None)
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""What a run reads: the endpoints of an RPC, a stored ledger (a snapshot file, or a run's evidence), or an archive.
+"""The source of a run: the endpoints of an RPC, a stored ledger (a snapshot file, or a run's evidence), or an archive.
 
 A source has one method: it opens what is to be read, while a block runs. `exporter.job.from_archive` has the archive.
 """
@@ -56,12 +56,12 @@ class OpenSource:
         return settings.discovery.enabled and self.evidence is None
 
     def report(self) -> dict[str, Any]:
-        """What the source did, as plain values without any URL."""
+        """The counters of the source, as plain values without any URL."""
         return {"source": self.label, **(self.facts.as_dict() if self.facts is not None else {})}
 
 
 class Source(Protocol):
-    """What a run reads. ``live`` says whether its ledger should be the network's newest."""
+    """The source of a run. ``live`` says whether its ledger should be the network's newest."""
 
     @property
     def live(self) -> bool: ...

@@ -1,4 +1,4 @@
-"""What is not proven of published runs, by reason: how much of it there is, and the names of the first."""
+"""Unproven parts of published runs, by reason: how many, and the names of the first."""
 
 from __future__ import annotations
 

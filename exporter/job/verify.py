@@ -60,7 +60,7 @@ EARLIER_RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What is known of a tree now.
+    """The state of a tree that is verified.
 
     Attributes:
         close_time: when the run's ledger closed, in unix seconds; its header says so.

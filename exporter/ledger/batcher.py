@@ -77,5 +77,5 @@ class Batcher:
         await self._send(list(batch.keys), list(batch.calls))
 
     def _end(self, batch: _Batch) -> None:
-        """What is asked from now on goes into other requests."""
+        """Send later questions in other requests."""
         self._batches = {kind: other for kind, other in self._batches.items() if other is not batch}

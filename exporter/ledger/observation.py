@@ -1,4 +1,4 @@
-"""What was seen of one key or one call, and the ledgers it is known to hold for.
+"""The observation of one key or one call, and the ledgers it is known to hold for.
 
 An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
 write in between would have moved k (docs/rpc.md, "The rule"). Two things are known at M alone, because no
@@ -151,7 +151,7 @@ _UNDECODABLE = "the result cannot be decoded"
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a simulated call gave: ``value`` or ``error``, and the ledger it was simulated at."""
+    """The result of a simulated call: ``value`` or ``error``, and the ledger it was simulated at."""
 
     value: ScVal | None
     error: str | None

@@ -1,4 +1,4 @@
-"""What is known of the ledger in one read transaction: entries and calls, each with the ledgers that it holds for."""
+"""Observations of the ledger in one read transaction: entries and calls, each with the ledgers that it holds for."""
 
 from __future__ import annotations
 

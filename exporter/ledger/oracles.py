@@ -25,7 +25,7 @@ MAX_DECIMALS = 38
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What an oracle said of a token.
+    """An oracle's answer for a token.
 
     ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
     ``max_age`` is the oracle's own limit for the token in seconds, where it was read. ``is_known`` is False where the

@@ -57,7 +57,7 @@ _BUDGET = "Error(Budget"
 
 @dataclass(frozen=True, slots=True)
 class _Bundle:
-    """What became of a bundle: answers for some of its calls, and what is asked for alone instead of again."""
+    """The result of a bundle: answers for some of its calls, and what is asked for alone instead of again."""
 
     answers: dict[ContractCall, SimulationAnswer]
     given_up: Sequence[ContractCall]
@@ -97,7 +97,7 @@ class Router:
         self._bundles = self._worked = self._failed = self._results = 0
 
     def report(self) -> dict[str, Any]:
-        """What was asked through the router, for the run report. ``results`` are of calls that it spared."""
+        """The calls through the router, for the run report. ``results`` are of calls that it spared."""
         return {
             "contract": self.contract,
             "bundles": self._bundles,
@@ -166,7 +166,7 @@ class Router:
         sample: ContractCall,
         direct: SimulationAnswer,
     ) -> _Bundle:
-        """What a bundle gives; ``sample``, which may be one of its calls, was asked for alone as well."""
+        """The answers of a bundle; ``sample``, which may be one of its calls, was asked for alone as well."""
         self._bundles += 1
         try:
             if isinstance(routed, str):

@@ -38,7 +38,7 @@ _MAX_U32 = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """What a ledger snapshot file holds: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
+    """The content of a ledger snapshot file: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
     ``network_id`` is the SHA-256 of the network's passphrase in hex. ``entries`` has contract data and contract code
     by LedgerKey XDR, with ``live_until`` as the file gives it. ``left_out`` counts the entries of other kinds by the
@@ -236,7 +236,7 @@ def _shown(document: xdr_json.Json) -> str:
 
 
 def _head(key: bytes) -> bytes:
-    """What the contract data entry under a key begins with: the kind, no extension, then the key's own parts."""
+    """The start of the contract data entry under a key: the kind, no extension, then the key's own parts."""
     return key[:4] + b"\0\0\0\0" + key[4:]
 
 

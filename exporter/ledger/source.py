@@ -1,4 +1,4 @@
-"""What the exporter reads a ledger from: one small interface, served by an RPC client or a snapshot file.
+"""The source of a ledger: one small interface, served by an RPC client or a snapshot file.
 
 Every answer says the ledger it is the state of. Nothing is promised about two answers together: putting
 answers of different ledgers together soundly is the work of `exporter.ledger.view`.
@@ -56,7 +56,7 @@ class ContractCall:
 
 @dataclass(frozen=True, slots=True)
 class SimulationAnswer:
-    """What a call gave at ``ledger``: exactly one of ``result`` (ScVal XDR) and ``error`` is set.
+    """The result of a call at ``ledger``: exactly one of ``result`` (ScVal XDR) and ``error`` is set.
 
     ``footprint`` holds the LedgerKey XDR of everything the call looked at, found or not; it is empty on an error.
     ``writes`` says that the call would change entries, or restore archived ones. ``shared`` says that it was one of

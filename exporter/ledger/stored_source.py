@@ -18,7 +18,7 @@ Read = Callable[[bytes], source.RawEntry | None]
 
 
 class Answers(Protocol):
-    """What answers calls of one ledger from its entries."""
+    """Answers calls of one ledger from its entries."""
 
     def answer(self, call: source.ContractCall) -> source.SimulationAnswer:
         """The result with the keys that were read as its footprint, or an error."""

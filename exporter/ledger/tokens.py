@@ -1,4 +1,4 @@
-"""What a token contract says of itself: symbol and decimals.
+"""A token as its contract has it: symbol and decimals.
 
 Stellar Asset Contracts and tokens made with the Soroban token SDK keep a METADATA struct in their instance
 storage. For any other token its ``symbol`` and ``decimals`` functions are simulated.

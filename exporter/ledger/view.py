@@ -102,7 +102,7 @@ class Reading(Generic[T]):
 
 
 class LedgerView:
-    """What a program sees of the ledger: entries and calls, remembered with the ledgers they hold for."""
+    """A program's view of the ledger: entries and calls, remembered with the ledgers they hold for."""
 
     def __init__(self, source: LedgerSource, limits: ViewLimits | None = None, router: Router | None = None) -> None:
         self._source = source
@@ -152,7 +152,7 @@ class LedgerView:
         return [self._result(call) if call in called else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
-        """What a call that was made looked at, as the source says; of calls in one bundle, what all of them did."""
+        """The footprint of a call, as the source gives it; of calls in one bundle, that of all of them."""
         seen = self._known.calls.get(call)
         return () if seen is None else seen.answer.footprint
 

@@ -1,4 +1,4 @@
-"""What the contracts of an embedded network answer to simulated calls."""
+"""Answers of an embedded network's contracts to simulated calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
 
 
 class Answer(Protocol):
-    """What a simulated call gave: ``result`` (ScVal XDR), or the ``error`` of the host."""
+    """The result of a simulated call: ``result`` (ScVal XDR), or the ``error`` of the host."""
 
     @property
     def result(self) -> bytes | None: ...
@@ -45,7 +45,7 @@ class Answer(Protocol):
 
 
 class Answering(Protocol):
-    """What answers the calls of a network's contracts."""
+    """Answers the calls of a network's contracts."""
 
     def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
         """The result of one call on the state of a ledger, or its error."""
@@ -54,7 +54,7 @@ class Answering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a simulated call gave: ``result`` (ScVal XDR) with its footprint, or the ``error`` of the host."""
+    """The result of a simulated call: ``result`` (ScVal XDR) with its footprint, or the ``error`` of the host."""
 
     result: bytes | None
     error: str | None

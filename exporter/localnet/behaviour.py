@@ -72,7 +72,7 @@ class _Planned:
 
 
 class Behaviour:
-    """What a server does in addition to answering; by default one node answers at once, and the chain does not move.
+    """The behaviour of a server; by default one node answers at once, and the chain does not move.
 
     * ``lags``: one node for each number, that many ledgers behind the chain. ``/node/N`` is node N; every other path
       is a balanced endpoint that goes round the nodes, so its latest ledger goes backwards when the lags differ.

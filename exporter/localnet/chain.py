@@ -51,10 +51,10 @@ class _Version(NamedTuple):
 
 
 class LedgerState(Protocol):
-    """What contract code sees of a chain."""
+    """A chain as contract code sees it."""
 
     def entry(self, key: bytes, ledger: int) -> RawEntry | None:
-        """What a reader at ``ledger`` sees under a key."""
+        """The entry of a key for a reader at ``ledger``."""
         ...
 
     def close_time(self, ledger: int) -> int:
@@ -120,7 +120,7 @@ class Chain:
         return self._close_times[ledger] if ledger >= start_ledger else start_time - 5 * (start_ledger - ledger)
 
     def entry(self, key: bytes, ledger: int) -> RawEntry | None:
-        """What a reader at ``ledger`` sees under a key: None where it is absent or an expired temporary entry."""
+        """The entry of a key for a reader at ``ledger``: None where it is absent or an expired temporary entry."""
         self._check(ledger)
         versions = self._versions.get(key)
         if versions is None:

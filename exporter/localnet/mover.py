@@ -108,7 +108,7 @@ class Pool:
 
 @dataclass(slots=True)
 class _Aim:
-    """What a pool moves towards: its supply in dollars, and the share of it that is lent."""
+    """The target of a pool: its supply in dollars, and the share of it that is lent."""
 
     dollars: float
     lent: float
@@ -130,7 +130,7 @@ class Mover:
                     yield from places(key, look)
 
     def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
-        """What one user's operation on each of these pools writes.
+        """The entries that one user's operation on each of these pools writes.
 
         The pools of a protocol are computed in one frame, but for those that are kept in one entry.
         """
@@ -193,7 +193,7 @@ class Mover:
         return 0, max(min(sign * part, free // 2), -(owed // 2))
 
     def _aim(self, pool: Pool, owed: int, supply: int, price: int) -> _Aim:
-        """What a pool moves towards: what it has, where that is of a market's size, or else a size by chance."""
+        """The target of a pool: what it has, where that is of a market's size, or else a size by chance."""
         known = self._aims.get((pool.key, pool.token))
         if known is not None:
             return known
@@ -285,7 +285,7 @@ def _decimals(look: Look, token: str) -> int:
 
 
 def _balance(look: Look, token: str, holder: str) -> Field:
-    """What a contract has of a token: a Stellar asset keeps a struct, and the SDK's token a number."""
+    """A contract's balance of a token: a Stellar asset keeps a struct, and the SDK's token a number."""
     key = variant_key(token, "Balance", address(holder))
     data = look(key)
     plain = data is not None and decode_contract_data(data).value[0] == scval.I128

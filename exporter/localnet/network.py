@@ -10,7 +10,7 @@ from exporter.localnet.chain import Chain
 
 
 class LocalNetwork:
-    """What is served: a chain with a passphrase. No ledger of this one closes; `exporter.localnet.player` plays on.
+    """The served network: a chain with a passphrase. No ledger of this one closes; `exporter.localnet.player` plays on.
 
     Calls are answered by storage rules, unless ``contracts`` says how.
     """

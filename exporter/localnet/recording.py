@@ -39,7 +39,7 @@ class RecordedEntry(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RecordedAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """What a contract answered to a call: ``arguments`` and ``result`` are XDR, ``error`` is the host's text."""
+    """A recorded answer to a call: ``arguments`` and ``result`` are XDR, ``error`` is the host's text."""
 
     contract: str
     function: str
@@ -73,7 +73,7 @@ def shipped() -> Recording:
 
 
 def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
-    """What a call is known by; the tokens that ``quotes`` is asked for are known in any order, as it gives a map."""
+    """The identity of a call; the tokens that ``quotes`` is asked for are known in any order, as it gives a map."""
     arguments = call.arguments
     if call.function == "quotes":
         arguments = tuple((kind, tuple(sorted(keys, key=repr))) for kind, keys in arguments)

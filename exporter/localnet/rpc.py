@@ -1,4 +1,4 @@
-"""What the embedded server answers: the methods of Stellar RPC for one ledger of one node, but for HTTP.
+"""The answers of the embedded server: the methods of Stellar RPC for one ledger of one node, but for HTTP.
 
 Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
 transactions: ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), a ledger's hash
@@ -58,7 +58,7 @@ class RpcError(Exception):
 
 
 def _invalid(found: object, wanted: str) -> RpcError:
-    """What the server's JSON decoder says of a value of another type."""
+    """The error of the server's JSON decoder for a value of another type."""
     return RpcError(
         INVALID_PARAMS, "invalid parameters", f"json: cannot unmarshal {type(found).__name__} into {wanted}"
     )
@@ -341,7 +341,7 @@ def _base64(value: ScVal) -> str:
 
 
 def _filter(filters: Any) -> Callable[[ContractEvent], bool]:
-    """What an event must be to pass: any of the filters; no filter lets all pass."""
+    """Which events pass: those that match any of the filters; no filter lets all pass."""
     if not isinstance(filters, list) or not all(isinstance(each, dict) for each in filters):
         raise _invalid(filters, "filters, a list of objects")
     if len(filters) > MAX_FILTERS:

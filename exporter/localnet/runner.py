@@ -106,7 +106,7 @@ def serve_network(
     lags: tuple[int, ...],
     fail_rate: float,
 ) -> None:
-    """What ``exporter localnet`` does: serve the recording or a file until the process is interrupted.
+    """The command ``exporter localnet``: serve the recording or a file until the process is interrupted.
 
     ``say`` receives one line, with the URL, before the first request. Raises `SnapshotFileError` for a bad
     file and `ConfigError` for an address that cannot be had.

@@ -1,1 +1,1 @@
-"""What the network published of its own past: ledger lakes and history archives, and proofs made from them."""
+"""The network's published past: ledger lakes and history archives, and proofs made from them."""

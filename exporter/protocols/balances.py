@@ -1,4 +1,4 @@
-"""What a contract has of a token: an entry of a Stellar asset's contract, or what any other token's code answers."""
+"""A contract's balance of a token: an entry of a Stellar asset's contract, or what any other token's code answers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def balance_key(token: str, holder: str) -> bytes:
 
 
 def balance_call(token: str, holder: str) -> ContractCall:
-    """What a contract has of a token that is not a Stellar asset, whose balances are where its code likes."""
+    """A contract's balance of a token that is not a Stellar asset, whose code decides where balances are."""
     return ContractCall(token, "balance", (address(holder),))
 
 
 def decode_balance(entry: Entry | None) -> int:
-    """What a contract has of a Stellar asset: 0 without an entry. Raises `DecodeError`."""
+    """A contract's balance of a Stellar asset: 0 without an entry. Raises `DecodeError`."""
     return 0 if entry is None else max(Fields.of(entry.value, "Balance").i128("amount"), 0)
 
 

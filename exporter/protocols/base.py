@@ -70,7 +70,7 @@ class Candidate:
 
 
 class Liquidation(NamedTuple):
-    """What an event of a market says of an auction or of bad debt: one of its tokens, or none of it names any.
+    """An auction or bad debt in an event of a market: one of its tokens, or none of it names any.
 
     ``amount`` is in shares of debt or of supply, or in base units of a backstop's token, as the event has it;
     ``percent`` is that of the position put up, or of the auction filled.
@@ -98,11 +98,11 @@ def with_contract(deployment: Deployment, role: str, address: str) -> Deployment
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the numbers of a protocol mean, for people who compare them with another's; shown at ``/v1/protocols``."""
+    """The meaning of a protocol's numbers, for people who compare them with another's; shown at ``/v1/protocols``."""
 
     title: str
     structure: str
-    """What is a market, and what a pool of it."""
+    """The market and its pools, in this protocol's terms."""
     year_seconds: int
     """The length of the year that the protocol's annual rates are of."""
     supply_yield: str
@@ -118,7 +118,7 @@ class Coverage:
     prices: str
     """Where the price comes from, and which prices the market itself refuses."""
     limits: str = ""
-    """What is not in the numbers."""
+    """The parts that are not in the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class WithoutPrice:
-    """What a market does with a token of which it has no valid price.
+    """The operations that a market refuses without a valid price of a token.
 
     ``gates`` are the columns of what it refuses then (False), or refuses some and not others (None); ``note`` says to
     whom. Whatever is not there needs no price.
@@ -311,7 +311,7 @@ class Compared:
 
 
 class ProtocolViews:
-    """What a protocol's contracts say when asked, for `exporter check --on-chain`. By default nothing is asked."""
+    """The views of a protocol's contracts, for `exporter check --on-chain`. By default nothing is asked."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """The calls to make, or why there are none, market by market."""
@@ -327,7 +327,7 @@ class ProtocolViews:
         return iter(())
 
     def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """What a failed call says all the same: that the contract refuses a price. Nothing for any other failure."""
+        """A failed call's statement that the contract refuses a price. None for any other failure."""
         return iter(())
 
     def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
@@ -403,14 +403,14 @@ class ProtocolModule(ABC):
         return ()
 
     def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """What an event names. Raises `DecodeError` where it does not have the expected form."""
+        """The market that an event names. Raises `DecodeError` where it does not have the expected form."""
         return ()
 
     publishes_liquidations: ClassVar[bool] = False
     """Whether `liquidations_in` understands the events of this protocol's markets."""
 
     def liquidations_in(self, event: ContractEvent) -> Sequence[Liquidation]:  # noqa: ARG002
-        """What a market's event says of auctions and bad debt. Raises `DecodeError`."""
+        """The auctions and bad debt in a market's event. Raises `DecodeError`."""
         return ()
 
     async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What the readers of all protocols do alike: collect what was read, say why something was not, show parameters."""
+"""The common parts of all readers of protocols: collect what was read, say why something was not, show parameters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.
 
 
 Queued = tuple[str, int | None]
-"""What is queued, in words, and the unix time from which it can be put into effect."""
+"""A queued change in words, and the unix time from which it can be put into effect."""
 
 _MAX_VALUE = 500
 """Characters of what is queued; all that can differ in a pool's terms has fewer."""
@@ -113,7 +113,7 @@ def in_words(value: int, decimals: int) -> str:
 
 
 def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
-    """What parameters will be that are others now, or were not there, in words."""
+    """Parameters that will change or be added, in words."""
     known = {item.name: item for item in before}
     found = []
     for item in after:

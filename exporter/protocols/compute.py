@@ -149,7 +149,7 @@ def compute(
 
 
 def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]:
-    """What is queued for each market, its pools included."""
+    """Queued changes of each market, its pools included."""
     found: dict[str, list[Pending]] = {}
     for item in pending:
         found.setdefault(item.market, []).append(item)
@@ -304,7 +304,9 @@ def _rows_that_fail(rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFr
 
 
 def _detail(error: ExactError, row: Mapping[str, object]) -> str:
-    """What has no exact result, without the row numbers and the other pools that the error itself names."""
+    """The message of what has no exact result, without the row numbers and the other pools that the error itself
+    names.
+    """
     times = column_names(ParquetType.TIMESTAMP)
     unfit = [
         f"{name} is {value}"

@@ -1,4 +1,4 @@
-"""What a reader did not foresee costs the market it happens in, not the run.
+"""An error that a reader did not foresee costs the market it happens in, not the run.
 
 Readers name what they know can be wrong. For the rest (a value that is decoded where nothing catches the error, a
 broken assumption, a bug) this finds out which contract it comes from: it reads again with the instances of contracts
@@ -25,7 +25,7 @@ MAX_DETAIL = 300
 
 
 def described(error: Exception) -> str:
-    """What went wrong, as the status and the report show it."""
+    """The failure, as the status and the report show it."""
     text = str(error) if isinstance(error, DecodeError) else f"the reader failed: {type(error).__name__}: {error}"
     return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
 

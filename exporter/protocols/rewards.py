@@ -1,4 +1,4 @@
-"""What is paid in addition to interest, as a yield: exact fractions of amounts and prices, floored once.
+"""Rewards as a yield: exact fractions of amounts and prices, floored once.
 
 The yield of a reward is (what is paid a year, in US dollars) / (all of the side, in US dollars). It is never
 compounded, since rewards are claimed by hand, and never mixed into another rate. Blend's backstops are valued here too.

@@ -183,7 +183,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did: the pieces, the files that came of them, and bytes before and after."""
+    """The result of a compaction: the pieces, the joined files, and bytes before and after."""
 
     pieces: tuple[Piece, ...]
     files: tuple[HistoryFile, ...]

@@ -75,7 +75,7 @@ MAX_FILES = 256
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What is known of a run when all of it is rendered: what its status document has to state."""
+    """The facts of a rendered run that its status document has to state."""
 
     run_id: str
     observed_ledger: int
@@ -87,7 +87,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What publishing did. Bytes are those written, not those that were there already."""
+    """The result of publishing. Bytes are those written, not those that were there already."""
 
     summary: RunSummary
     pages: Written

@@ -1,4 +1,4 @@
-"""What is in a store: the published run, the run that was begun, and the listings of their files.
+"""The state of a store: the published run, the run that was begun, and the listings of their files.
 
 Only the fields that are needed are read, and unknown ones ignored, so that a run can publish over a tree of an earlier
 format.
@@ -42,7 +42,9 @@ _Decoded = TypeVar("_Decoded", bound=Struct)
 
 
 class Pointer(Struct, frozen=True):
-    """What the publisher needs of the status document: which run is the published one, and of which network."""
+    """The fields of the status document that the publisher needs: which run is the published one, and of which
+    network.
+    """
 
     run_id: str
     observed_ledger: _Ledger

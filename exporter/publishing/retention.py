@@ -1,4 +1,4 @@
-"""What no reader needs any more is removed, in a step of its own after publishing.
+"""Removes files that readers no longer need, in a step of its own after publishing.
 
 In this order, so that a sweep that dies is completed by the next one:
 
@@ -94,7 +94,7 @@ class Runs:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What is known of runs, by the keys of their manifests, and of files of the history.
+    """Facts about runs, by the keys of their manifests, and of files of the history.
 
     Attributes:
         superseded: since when (unix seconds) earlier runs are.
@@ -226,7 +226,7 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a sweep may go by; made without removing anything."""
+    """The facts that a sweep goes by; made without removing anything."""
 
     runs: Runs
     stale_documents: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What changed from run to run: `/v1/changes`, of which the feeds are made.
+"""Changes from run to run: `/v1/changes`, of which the feeds are made.
 
 The document has the changes and what the next run compares with, so both are always of one run, whatever
 becomes of another file. The first run of a tree has nothing to compare with, and says that nothing changed.
@@ -104,7 +104,7 @@ def change_list(
 
 
 class _Facts(NamedTuple):
-    """What a change says; ``subject`` distinguishes it from others of its kind of the same market or pool."""
+    """A change; ``subject`` distinguishes it from others of its kind of the same market or pool."""
 
     kind: str
     market: str
@@ -117,7 +117,7 @@ class _Facts(NamedTuple):
 
 
 def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
-    """What is compared of each market: its code, the address of its oracle, and what its protocol adds."""
+    """The parts of each market that are compared: its code, the address of its oracle, and what its protocol adds."""
     rows = tables.markets.select("market", "wasm_hash", "oracle").iter_rows()
     held = {
         market: [WatchedValue("code", "market", code or NOBODY), WatchedValue("oracle", "oracle", oracle or NOBODY)]
@@ -143,11 +143,11 @@ def _replaced(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
 
 
 _WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
-"""What is queued, by the kind of `exporter.protocols.base.Pending`."""
+"""Queued changes, by the kind of `exporter.protocols.base.Pending`."""
 
 
 def _queued(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
-    """What is queued that was not, and what is not any more. Of what is unread now or was not read nothing is known."""
+    """Changes that are newly queued or not queued any more; not of markets that are unread now or were before."""
     names = {market.market: market.name or market.market for market in now.markets}
     symbols = {(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
     compared = {market.market for market in before.markets} & names.keys()
@@ -224,7 +224,7 @@ def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
 
 
 def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Facts]:
-    """What of a pool's own status changed. What was or is not known does not count as a change."""
+    """Changes of a pool's own status. A status that was or is not known does not count as a change."""
     if None not in (old.status, pool.status) and old.status != pool.status:
         text = f"{title}: {old.status} is now {pool.status}"
         yield _Facts("status", pool.market, pool.pool, text, old.status, pool.status)

@@ -64,7 +64,7 @@ OPERATIONS: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = (
     ),
     *YIELDS_OPERATIONS,
 )
-"""What can be asked for: (path, model of the document, description), in the order of the table."""
+"""The routes: (path, model of the document, description), in the order of the table."""
 
 VERSION_FIELD = "x-exporter-version"
 """The field of `info` with the version of the exporter that wrote the document."""

@@ -1,4 +1,4 @@
-"""What of a pool's numbers is a change: its price, rates, rewards and caps. `exporter.render.changes` has the rest."""
+"""Changes of a pool's numbers: its price, rates, rewards and caps. `exporter.render.changes` has the rest."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Fact = tuple[str, str, str | None, str | None]
 
 
 def watched_pools(tables: Tables) -> list[WatchedPool]:
-    """What the next run compares of each pool."""
+    """The facts of each pool that the next run compares."""
     worth = pl.col("tvl_usd_cents") >= LEAST_VALUE
     columns = tables.pools.select(
         "market",
@@ -66,7 +66,7 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
 
 
 def changed_numbers(old: WatchedPool, new: WatchedPool) -> Iterator[Fact]:
-    """What changed of a pool's numbers. What was or is not known is not a change."""
+    """Changes of a pool's numbers. A number that was or is not known is not a change."""
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
         said = "it has no price" if new.oracle_price_usd is None else "it has a price"
         yield "price", said, old.oracle_price_usd, new.oracle_price_usd

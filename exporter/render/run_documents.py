@@ -333,7 +333,7 @@ def total(values: Iterable[int | str | None]) -> str | None:
 
 @cache
 def excluded_on(network: str) -> tuple[documents.Excluded, ...]:
-    """What is left out on purpose on a network, by its name in the configuration."""
+    """Protocols that are left out on purpose on a network, by its name in the configuration."""
     text = files("exporter.deployments").joinpath("excluded.toml").read_text("utf-8")
     listed = msgspec.convert(tomllib.loads(text), dict[str, tuple[documents.Excluded, ...]])
     return listed.get(network, ())

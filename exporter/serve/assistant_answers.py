@@ -90,7 +90,7 @@ SHOWN = (
     "collateral_factor_bps",
     "liquidation_threshold_bps",
 )
-"""What a list says of a pool, as far as the tree has it; `pool` gives everything."""
+"""A pool as lists have it, as far as the tree has it; `pool` gives everything."""
 
 OF_DOCUMENTS = (
     "app_url",
@@ -103,7 +103,7 @@ OF_DOCUMENTS = (
     "periods",
     "pending",
 )
-"""What the document of a pool has in addition to its row; an older tree may lack some."""
+"""Fields of a pool's document that its row lacks; an older tree may lack some."""
 
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?"
 
@@ -172,7 +172,7 @@ class Answers:
     async def changes(
         self, market: str | None = None, kind: str | None = None, since: str | None = None, limit: int = 50
     ) -> _Json:
-        """What changed from run to run, newest first: statuses, prices, yields, rewards, caps, admins, new markets.
+        """Changes from run to run, newest first: statuses, prices, yields, rewards, caps, admins, new markets.
 
         `count` is how many of the changes that are kept (1,000, and 50 of a market) match; `kinds` counts them.
 

@@ -101,13 +101,13 @@ OPEN_FILES = 200
 """Files that nginx keeps open: few enough, with its connections, for the 1,024 that most systems allow a process."""
 
 BARE_ERRORS = (408, 412, 413, 501)
-"""What nginx may answer with its own words, in addition to the errors that have a problem document."""
+"""Statuses that nginx may answer in its own words, in addition to the errors that have a problem document."""
 
 MAX_FUNCTION_BYTES = 10_240
 """What CloudFront accepts as the code of a function."""
 
 _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
-"""What cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
+"""Characters that cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
 
 
 @dataclass(frozen=True, slots=True)

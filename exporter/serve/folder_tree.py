@@ -108,7 +108,7 @@ class OpenFile:
 
 
 class _Pointer(msgspec.Struct):
-    """What is read of the pointer."""
+    """The fields that are read of the pointer."""
 
     page_sizes: list[int]
     default_page_size: int

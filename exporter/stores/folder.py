@@ -144,7 +144,7 @@ def write_file(name: str, data: bytes, folder: int) -> None:
 
 
 def refused(action: str, what: str, error: OSError) -> StoreError:
-    """What the operating system says, as a StoreError that names the key."""
+    """An error of the operating system, as a StoreError that names the key."""
     reason = error.strerror or type(error).__name__
     return StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}")
 

@@ -84,7 +84,7 @@ MAX_DELETED = 1000
 """How many objects are removed by one request."""
 
 LONGEST_KEY = 400
-"""What the exporter's own keys need at most; a prefix must leave room for it."""
+"""The longest of the exporter's own keys; a prefix must leave room for it."""
 
 UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
@@ -413,7 +413,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a HEAD returns of an object; ``sha256`` is None where somebody else wrote it."""
+    """The answer to a HEAD of an object; ``sha256`` is None where somebody else wrote it."""
 
     etag: str
     size: int

@@ -1,4 +1,4 @@
-"""What is sent with each object of a bucket: content type, cache lifetime, and the digest of its bytes."""
+"""The headers of each object of a bucket: content type, cache lifetime, and the digest of its bytes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Monotonic = Callable[[], float]
 
 
 class _Lease(msgspec.Struct, frozen=True):
-    """What is in the object. ``renewals`` makes every renewal other bytes, hence another etag."""
+    """The content of the lease. ``renewals`` makes every renewal other bytes, hence another etag."""
 
     holder: str | None
     lease_seconds: float

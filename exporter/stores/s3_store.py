@@ -61,7 +61,7 @@ Lister = Callable[[str, bool], Iterable[Entry]]
 
 
 class SeenKeys:
-    """What is in a bucket, as far as its publisher has looked: so that nothing is sent that is there already.
+    """The objects of a bucket that its publisher knows of: so that nothing is sent that is there already.
 
     A bucket is listed folder by folder when something is first to be written there; where ``every``, all folders of a
     tree at once. So what somebody removed or changed by hand is noticed by the next run. Pages of the assets and

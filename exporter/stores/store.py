@@ -53,7 +53,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a bulk write did: objects written, objects that were there already, and bytes written."""
+    """The result of a bulk write: objects written, objects that were there already, and bytes written."""
 
     written: int = 0
     unchanged: int = 0

@@ -1,4 +1,4 @@
-"""What is on the wire: the JSON documents, field for field, apart from the tables they are made from.
+"""The published documents: the JSON documents, field for field, apart from the tables they are made from.
 
 A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they are here (the
 kinds of values: `exporter.tree.values`). The same models give the JSON Schema of the API (`exporter.render.openapi`)
@@ -57,7 +57,7 @@ from exporter.tree.values import (
 )
 
 EXPORTER_VERSION: str = exporter.__version__
-"""What every file that names its maker names."""
+"""The name of the exporter in files that say who made them."""
 
 CensusKind = Annotated[
     str,
@@ -98,7 +98,7 @@ class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
-    """What insures the suppliers of a market of Blend, as its contracts count it at the observed ledger.
+    """The insurance of the suppliers of a market of Blend, as its contracts count it at the observed ledger.
 
     `lp_tokens` are tokens of a pool of Comet, of which `blnd` and `usdc` are the parts, all in base units of 7
     decimals; `value_usd_cents` is their worth by the market's own oracle. `queued_part` (7 decimals) of the `shares` is
@@ -388,7 +388,7 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Proof(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is proven of a run: its evidence held against a checkpoint whose header enough organisations signed for.
+    """The proof of a run: its evidence held against a checkpoint whose header enough organisations signed for.
 
     Of `entries` in the evidence, `confirmed` are in the state of the checkpoint as they were at the run's ledger;
     `changed_since` were changed between the two, `not_looked_up` were not looked for in the older buckets,
@@ -454,7 +454,7 @@ class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Census(Struct, frozen=True, forbid_unknown_fields=True):
-    """What every contract of a checkpoint's state is, and which lending contracts a run did not read.
+    """The kind of every contract of a checkpoint's state, and which lending contracts a run did not read.
 
     `header` is the hash of the checkpoint's header. `counts` has the contracts of each kind, and `codes` those of the
     first three kinds by code. `run_id` is the run that they were compared with, null for none. `unread_count` counts
@@ -504,7 +504,7 @@ class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the Parquet files are, in the form of a Data Package 2.0, for tools that read those.
+    """The Parquet files, in the form of a Data Package 2.0, for tools that read those.
 
     `latest` is the newest run alone, `history` every run up to it.
     """
@@ -551,7 +551,7 @@ class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the next run compares of a market."""
+    """The facts of a market that the next run compares."""
 
     market: MarketAddress
     protocol: ProtocolName
@@ -562,7 +562,7 @@ class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the next run compares of a pool. Null: not known."""
+    """The facts of a pool that the next run compares. Null: not known."""
 
     market: MarketAddress
     pool: PoolId
@@ -604,7 +604,7 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
-    """What could not be read, so that the next run knows that it is not new."""
+    """The markets and pools that could not be read, so that the next run knows that it is not new."""
 
     market: MarketAddress
     pool: Annotated[PoolId | None, described("The pool's id inside its market; null for the whole market.")]
@@ -700,7 +700,7 @@ class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was observed from `start_time` to before `end_time`.
+    """The observations from `start_time` to before `end_time`.
 
     Amounts and the value are averages over the observations, rounded down. Rates and the price are medians: the middle
     value, or for an even number the mean of the two in the middle, rounded down (a price at the most decimals that
@@ -758,7 +758,7 @@ class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
-    """What all pools of a market, token or protocol, or of the network, had together in a bucket.
+    """The totals of all pools of a market, token or protocol, or of the network, in a bucket.
 
     A pool counts with the mean of its own observations in the bucket, as its own history has it. `pool_count` pools of
     `market_count` markets were observed; the three values are sums over the `priced_count` of them that had a price,
@@ -817,7 +817,7 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def market(self) -> str | None:
-        """What the key calls the id of a market; so do the next two those of a token and a protocol."""
+        """The place of a market's id in a key; the next two are those of a token and a protocol."""
         return self.id if self.scope == "market" else None
 
     @property
@@ -852,7 +852,7 @@ class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is read of a protocol, and what its numbers mean.
+    """The coverage of a protocol, and the meaning of its numbers.
 
     `year_seconds` is the year that the protocol's annual rates are of; the texts say what is a market and a pool of
     it, how the yields follow from the rates, of which state rates and totals are and what is part of them, where the
@@ -886,7 +886,7 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Excluded(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out on purpose, and why."""
+    """A protocol that is left out on purpose, and why."""
 
     name: Annotated[Words, described("What is left out.")]
     kind: Annotated[Words, described("What sort of thing it is.")]

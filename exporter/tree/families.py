@@ -56,8 +56,8 @@ PLACES = {
     "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
 }
-"""What may be in each place of a template, as a regular expression. Places have the names of the API's parameters
-and of the documents' fields."""
+"""The values that each place of a template may have, as a regular expression. Places have the names of the API's
+parameters and of the documents' fields."""
 
 
 class Sweep(StrEnum):
@@ -70,7 +70,7 @@ class Sweep(StrEnum):
 
 @dataclass(frozen=True)
 class Operation:
-    """What the description of the API says of a family's URL.
+    """The entry of a family's URL in the description of the API.
 
     ``parameters`` and ``problems`` are names of `exporter.render.openapi`'s tables.
     """
@@ -121,7 +121,7 @@ class Family:
 
     @cached_property
     def prefix(self) -> str:
-        """What all keys of the family begin with; the whole key where there is only one."""
+        """The start of all keys of the family; the whole key where there is only one."""
         return self.template.partition("{")[0]
 
     @property
@@ -223,7 +223,7 @@ EVIDENCE = Family(
     kind=FileKind.PAGE,
     sweep=Sweep.AFTER_RETENTION,
 )
-"""What a run's numbers come from; named by its bytes."""
+"""The evidence of a run's numbers; named by its bytes."""
 POOLS_PAGE = Family(
     template="v1/pool-pages/{cursor}.json",
     kind=FileKind.PAGE,
@@ -451,7 +451,7 @@ HOURLY_ROLLUP = _document("history/hourly.parquet", sweep=Sweep.NEVER)
 MONTH_ROLLUP = _document("history/hourly-{month}.parquet", sweep=Sweep.NEVER)
 """The last run of each closed day and hour; the publisher writes them before the manifest."""
 HISTORY_NOTES = _document("history/README.txt"), _document("history/pools/README.txt")
-"""What makes readers refuse a whole folder, in which some rows are twice."""
+"""The marker that makes readers refuse a whole folder, in which some rows are twice."""
 LIQUIDATIONS = _document("history/liquidations.parquet", sweep=Sweep.NEVER)
 """Auctions and bad debt in the ledgers that were replayed; a backfill writes it before the manifest."""
 RUN_PARQUET = Family(
@@ -654,7 +654,7 @@ INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"
-"""What a backfill from a ledger lake has done so far."""
+"""The progress of a backfill from a ledger lake."""
 
 HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
 OPENAPI_KEY = OPENAPI.template
@@ -663,7 +663,7 @@ EMPTY_PAGE_KEY = EMPTY_PAGE.template
 """The assets page without rows, for a well-formed filter that matches nothing."""
 
 HISTORY_PREFIX = "history/pools/"
-"""What the keys of all Parquet files begin with."""
+"""The start of the keys of all Parquet files."""
 
 _LISTINGS = {
     ("{market}" in family.template, "{token}" in family.template): family.template.removesuffix("/index.json")
@@ -720,7 +720,7 @@ def _holding(model: type[documents.Document]) -> tuple[Family, ...]:
 
 
 def prefixes(kind: FileKind) -> tuple[str, ...]:
-    """What the keys of a kind begin with, ascending; none of them begins with another."""
+    """The starts of the keys of a kind, ascending; none of them begins with another."""
     found = {family.prefix for family in FAMILIES if family.kind is kind}
     return tuple(sorted(one for one in found if not any(one != other and one.startswith(other) for other in found)))
 
@@ -730,7 +730,7 @@ _BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKi
 
 @lru_cache(maxsize=REMEMBERED_KEYS)
 def kind_of(key: str) -> FileKind:
-    """What may happen to a file, by the beginning of its key; a document for a key that this version never writes."""
+    """The kind of a file, by the beginning of its key; a document for a key that this version never writes."""
     for beginnings, kind in _BEGINNINGS:
         if key.startswith(beginnings):
             return kind

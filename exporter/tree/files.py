@@ -11,9 +11,9 @@ import msgspec
 from exporter.errors import StoreError
 
 MAX_KEY_BYTES = 1024
-"""What object stores accept; a folder's limit is never below it in practice."""
+"""The longest key that object stores accept; a folder's limit is never below it in practice."""
 MAX_SEGMENT_BYTES = 255
-"""What the usual file systems accept for one name."""
+"""The longest name that the usual file systems accept."""
 
 KEY_SEGMENT = "[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*"
 _BOUNDED = f"{KEY_SEGMENT[:-1]}{{0,{MAX_SEGMENT_BYTES - 1}}}"
@@ -21,7 +21,7 @@ _KEY = re.compile(f"{_BOUNDED}(?:/{_BOUNDED})*")
 
 
 class FileKind(StrEnum):
-    """What may happen to a key after it was written; publishing order and cache lifetimes follow from it."""
+    """What may happen to a written key; publishing order and cache lifetimes follow from it."""
 
     PAGE = "page"
     """Immutable, named by its content: ``v1/pages/<token>.json``, ``v1/buckets/<token>.json``."""

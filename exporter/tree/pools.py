@@ -1,4 +1,4 @@
-"""What is published of a pool. Each column of the pools frame is one field here, and nowhere else.
+"""The published numbers of a pool. Each column of the pools frame is one field here, and nowhere else.
 
 From the fields of `AssetDetail` and its parts follow the frames (`exporter.tables`), the Parquet files and their data
 package (`exporter.history.schema`), the documents of JSON, their description (`exporter.render.openapi`) and the table
@@ -223,7 +223,7 @@ class AssetIndexes(
     forbid_unknown_fields=True,
     rename={"index_decimals": "decimals", "supply_index": "supply", "borrow_index": "borrow"},
 ):
-    """What one share of supply and one share of debt are worth, in base units of the token, and the share's token."""
+    """The values of one share of supply and one share of debt, in base units of the token, and the share's token."""
 
     index_decimals: Annotated[Scale, given(28, "decimals of supply_index and borrow_index")]
     supply_index: Annotated[
@@ -259,7 +259,7 @@ class RatePoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the contract lets somebody do in the pool now, before caps, balances and health.
+    """The operations that the contract allows in the pool now, before caps, balances and health.
 
     `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
     `can_reason` says why, and why the market's missing price of the token closes others.
@@ -350,7 +350,7 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one spoke allows with a pool: a set of limits of its own, for the accounts that belong to it.
+    """One spoke's terms for a pool: a set of limits of its own, for the accounts that belong to it.
 
     Its terms are those of `operations`, `liquidity` and `risk` for this spoke alone. It takes nothing new while it is
     `deprecated` or the pool is `frozen` in it, and nothing at all but liquidations of what secures a debt while it is
@@ -391,7 +391,7 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the pool's configuration says of collateral, debt and limits, in the same words for every protocol.
+    """Collateral, debt and limits of the pool's configuration, in the same words for every protocol.
 
     `risk_scope` says what it holds for: `market`, `reserve` or `spoke`; it is null where nothing of this is known.
     Collateral of this pool lets one borrow collateral_factor_bps / liability_factor_bps of its value, with the
@@ -455,7 +455,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is paid in addition to interest, in another token; it is in no other rate, and not compounded.
+    """Rewards, which are paid in another token; a reward is in no other rate, and not compounded.
 
     A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
     reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
@@ -646,7 +646,7 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
 
 
 def column_of(found: FieldInfo) -> dict[str, Any] | None:
-    """What a field says of its column: who gives it, its place and its meaning; None where it is not a column."""
+    """The column of a field: who gives it, its place and its meaning; None where it is not a column."""
     extras = [meta.extra or {} for meta in getattr(found.type, "__metadata__", ())]
     return next((extra for extra in extras if "meaning" in extra), None)
 

@@ -25,7 +25,7 @@ MISSING_PAGE = (
     'is mistyped, or this page no longer exists. Go to <a href="/">the overview</a> or '
     '<a href="/pools.html">all pools</a>.</main>'
 )
-"""What a browser gets with 404, whole: a rule at the edge has no other file to hand for it."""
+"""The whole page that a browser gets with 404: a rule at the edge has no other file to hand for it."""
 
 
 def is_for_people(path: str) -> bool:

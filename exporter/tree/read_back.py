@@ -24,7 +24,7 @@ from exporter.tree.problems import Problem
 
 
 def contradiction(document: documents.Document, names: Mapping[str, str], data: bytes) -> str | None:
-    """What is wrong with a document that decodes, or None.
+    """The fault of a document that decodes, or None.
 
     Args:
         document: the document.

@@ -31,7 +31,7 @@ DEFAULT_BUCKET = "1d"
 
 
 class ParquetType(StrEnum):
-    """What a column of a Parquet file can be, as docs/history.md writes it."""
+    """The types of columns of a Parquet file, as docs/history.md writes it."""
 
     UTF8 = "utf8"
     INT64 = "int64"
@@ -41,7 +41,7 @@ class ParquetType(StrEnum):
 
 
 class RewardReason(StrEnum):
-    """What the yield of a reward is, or why it is 0 or null."""
+    """The state of a reward's yield: valid, or why it is 0 or null."""
 
     VALID = "valid"
     NONE = "none"  # 0: the protocol pays none
@@ -59,7 +59,7 @@ class RewardReason(StrEnum):
 
 
 def described(meaning: str) -> Meta:
-    """What a field of a document holds, with its unit, and what null means where it may be null."""
+    """The meaning of a document's field, with its unit, and that of null where it may be null."""
     return Meta(description=meaning)
 
 

@@ -1,4 +1,6 @@
-"""What ``/v1/yields/pools`` and ``/v1/yields/borrow`` have, in DefiLlama's shape, for the description of the API."""
+"""The models of ``/v1/yields/pools`` and ``/v1/yields/borrow``, in DefiLlama's shape, for the description of the
+API.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class YieldsPool(_YieldsRow, frozen=True, rename="camel"):
 
 
 class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
-    """What borrowing from a pool costs."""
+    """The cost of borrowing from a pool."""
 
     apy_base_borrow: Annotated[float, described("Annual cost of borrowers, in percent.")]
     apy_reward_borrow: Annotated[

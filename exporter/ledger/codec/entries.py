@@ -211,7 +211,7 @@ def coded_instance(entry: ContractData, what: str) -> tuple[ContractInstance, by
 # and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (docs/rpc.md, "Ends of lives").
 
 ARCHIVED = 0
-"""What `RawEntry.live_until` is for an archived entry; when it expired is not known."""
+"""`RawEntry.live_until` of an archived entry; when it expired is not known."""
 
 
 def is_temporary(key: bytes) -> bool:

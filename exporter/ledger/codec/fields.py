@@ -62,7 +62,7 @@ def contracts(value: ScVal, what: str, most: int) -> tuple[str, ...]:
 
 
 def named(storage: Iterable[tuple[ScVal, ScVal]] | None) -> dict[str, ScVal]:
-    """What a storage has under symbols, and under enum variants without values, by name."""
+    """The values of a storage under symbols, and under enum variants without values, by name."""
     found = {}
     for (kind, payload), value in storage or ():
         if kind == scval.SYMBOL:

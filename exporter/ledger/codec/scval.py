@@ -98,7 +98,7 @@ EXTERNAL_REF: Final = 2
 
 
 class ContractInstance(NamedTuple):
-    """What is under a contract's instance key.
+    """The instance of a contract.
 
     ``executable`` is WASM, STELLAR_ASSET or EXTERNAL_REF. ``wasm_hash`` is set for WASM only; ``external`` is
     (owner strkey, tag bytes) for EXTERNAL_REF only, where another contract's entry decides which code runs.

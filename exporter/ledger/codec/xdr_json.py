@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from exporter.errors import DecodeError
 
 Json: TypeAlias = Any
-"""What a JSON parser gives: dict, list, str, int, float, bool or None."""
+"""The types of parsed JSON: dict, list, str, int, float, bool or None."""
 
 _NUMBERS: Final = ("u64", "i64", "timepoint", "duration", "nonce")
 _PARTS_128: Final = ("hi", "lo")

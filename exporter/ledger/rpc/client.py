@@ -107,7 +107,7 @@ class RpcCounters:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """What is asked. ``decode`` turns an answer's body, with the request's id and who gave it, into a value.
+    """A question. ``decode`` turns an answer's body, with the request's id and who gave it, into a value.
 
     It raises `AttemptError` for an answer that is none. ``subject`` says in an error what the question was about;
     ``keys`` is the number of ledger keys it names, if it does.
@@ -129,7 +129,7 @@ class Split:
 
 @dataclass(slots=True)
 class Budget:
-    """What is left for one call: until when (on the client's clock), and how many HTTP requests."""
+    """The budget of one call: until when (on the client's clock), and how many HTTP requests."""
 
     deadline: float
     requests: int
@@ -137,7 +137,7 @@ class Budget:
 
 @dataclass(slots=True)
 class _Progress:
-    """What has happened to one question so far."""
+    """The state of one question."""
 
     sent: int = 0  # requests, checks of the network not counted
     tries: Counter[Endpoint] = field(default_factory=Counter)  # that failed
@@ -350,7 +350,7 @@ class RpcCaller:
             endpoint.network_lock.release()
 
     def _judge(self, endpoint: Endpoint, failure: Failure, question: Question[T], progress: _Progress) -> Action:
-        """What to do after a failure; takes note of what it says of the endpoint."""
+        """The next step after a failure; notes what it shows about the endpoint."""
         now = self._timing.clock()
         rule = rule_for(failure)
         others = any(

@@ -1,4 +1,4 @@
-"""What can go wrong with one request to an RPC endpoint, and what to do about it.
+"""Failures of one request to an RPC endpoint, and what to do about each.
 
 `classify` is the table of docs/rpc.md, "Failures", and of what gateways in front of an RPC answer. It knows three
 things to do: ask another endpoint (and after a moment the same one again), split the batch of keys, or give up because
@@ -47,7 +47,7 @@ class Failure:
 
     @property
     def name(self) -> str:
-        """What the report counts it under, such as ``timeout``, ``http 503`` or ``rpc -32603``."""
+        """The name of a failure in the report, such as ``timeout``, ``http 503`` or ``rpc -32603``."""
         return self.kind.value if self.code is None else f"{self.kind.value} {self.code}"
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class AttemptError(EndpointError):
 
 
 class Action(Enum):
-    """What to do after a failed request."""
+    """The next step after a failed request."""
 
     NEXT = "ask another endpoint, and after a moment the same one"
     SPLIT = "cut the batch of keys into smaller ones"
@@ -163,7 +163,7 @@ def _rpc_rule(failure: Failure) -> Rule:
 
 
 def classify(failure: Failure, keys: int, *, at_last: bool) -> Action:
-    """What to do after a failure of a request that names this many keys.
+    """The next step after a failure of a request that names this many keys.
 
     ``at_last``: the endpoint has failed it before, and there is none that was not asked.
     """

@@ -1,4 +1,4 @@
-"""What an RPC is sent and what it answers, as bytes: JSON-RPC 2.0 with strictly decoded results, and their XDR.
+"""Requests to an RPC and its answers, as bytes: JSON-RPC 2.0 with strictly decoded results, and their XDR.
 
 Anything that is not exactly as Stellar RPC has it (docs/rpc.md), or that contradicts itself, makes the answer unusable:
 it raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they differ between

@@ -1,4 +1,4 @@
-"""What a rule sees of the ledger: entries by key, other contracts by calling them, and the ledger's clock."""
+"""A rule's view of the ledger: entries by key, other contracts by calling them, and the ledger's clock."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_KEYS: Final = 400
 """No network lets a transaction look at more entries."""
 
 REENTRY: Final = "Error(Context, InvalidAction)"
-"""What calling a contract that is running ends as."""
+"""The error of calling a contract that is running."""
 
 I128_MAX: Final = 2**127 - 1
 U64_MAX: Final = 2**64 - 1
 
 PANIC: Final = "Error(WasmVm, InvalidAction)"
-"""What unwrapping nothing, or an overflow, ends as."""
+"""The error of unwrapping nothing, or of an overflow."""
 
 BUDGET: Final = "Error(Budget, ExceededLimit)"
 
@@ -149,7 +149,7 @@ class Rule(Protocol):
         ...
 
     def answer(self, host: StorageHost, contract: Contract, call: Call) -> ScVal:
-        """What a call gives. Raises `TrapError`, `NotFromStorageError`, `DecodeError`."""
+        """The result of a call. Raises `TrapError`, `NotFromStorageError`, `DecodeError`."""
         ...
 
 

@@ -35,7 +35,7 @@ def recognises(host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What one of the adapter's reading functions gives."""
+    """The answer of one of the adapter's reading functions."""
     match call:
         case ["read_price_data_for_feed", feed]:
             return _fresh(host, contract, feed)

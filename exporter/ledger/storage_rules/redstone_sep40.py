@@ -43,7 +43,7 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What a function of SEP-40 gives."""
+    """The answer of a function of SEP-40."""
     most: int = expect(contract.storage[vec(symbol("MaxDecimals"))], scval.U32, "MaxDecimals")
     match call:
         case ["decimals"]:

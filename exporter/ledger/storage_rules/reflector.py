@@ -77,7 +77,7 @@ def release_of(host: StorageHost, contract: Contract) -> Release:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What a function of SEP-40, or ``last_timestamp()``, gives."""
+    """The answer of a function of SEP-40, or of ``last_timestamp()``."""
     oracle = _Oracle(host, contract)
     match call:
         case ["decimals"]:

@@ -1,4 +1,4 @@
-"""What token contracts say of themselves, and what they hold for a contract (docs/oracles.md, "Tokens")."""
+"""Symbols and decimals of token contracts, and their balances of a contract (docs/oracles.md, "Tokens")."""
 
 from __future__ import annotations
 

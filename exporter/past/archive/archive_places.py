@@ -63,7 +63,7 @@ class RemoteFiles:
         return open_place(self._uri, "history archive", verified=True, seconds=self._seconds)
 
     def _in_time(self) -> ObjectStore:
-        """What makes requests that end before the deadline does. Raises `ArchiveError` after it."""
+        """The client whose requests end before the deadline does. Raises `ArchiveError` after it."""
         left = self._deadline.left()
         if left < self._seconds:
             self._seconds = left
@@ -184,7 +184,7 @@ class Archives:
         )
 
     def first(self, read: Callable[[HistoryArchive], T]) -> T:
-        """What the first archive gives that can. Raises `ArchiveError` with what was wrong in each of them."""
+        """The file of the first archive that has it. Raises `ArchiveError` with what was wrong in each of them."""
         problems: list[ArchiveError] = []
         for archive in self.each:
             try:

@@ -45,7 +45,7 @@ from exporter.past.archive.scp_messages import ScpRecord, decode_scp_record
 from exporter.past.archive.transaction_sets import decode_transactions_record
 
 MAX_BUCKET_BYTES = 1 << 35
-"""What one bucket may unpack to; mainnet's whole list has 10 GB."""
+"""The most that one bucket may unpack to; mainnet's whole list has 10 GB."""
 MAX_RECORDS_FILE_BYTES = 1 << 30
 MAX_ENTRIES = 5_000_000
 
@@ -65,7 +65,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What was asked for and is in the state of a checkpoint.
+    """The wanted entries that are in the state of a checkpoint.
 
     ``entries`` has contract data and contract code by LedgerKey XDR, with the true last ledger of their life;
     `exporter.ledger.codec.entries.ARCHIVED` where an entry was evicted. ``others`` has the entries of other kinds

@@ -126,7 +126,7 @@ def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerH
 
 
 def _messages(archives: Archives, checkpoint: int) -> dict[int, set[Externalized]]:
-    """What validators said of a checkpoint's ledgers: each archive has what its own node saw."""
+    """Validators' messages about a checkpoint's ledgers: each archive has what its own node saw."""
     found: dict[int, set[Externalized]] = {}
     for archive in archives.each:
         with suppress(ArchiveError):

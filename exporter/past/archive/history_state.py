@@ -51,7 +51,7 @@ class HistoryState:
     passphrase: str | None
 
     def bucket_list_hash(self, protocol_version: int) -> bytes:
-        """What a header of ``protocol_version`` must hold for this state."""
+        """The hash that a header of ``protocol_version`` must hold for this state."""
         if protocol_version < HOT_ARCHIVE_PROTOCOL:
             return self.live.hash()
         if self.hot is None:

@@ -1,4 +1,4 @@
-"""What validators said to agree on a ledger: the records of an archive's scp files.
+"""Validators' messages that agree on a ledger: the records of an archive's scp files.
 
 Of the statements only those of type EXTERNALIZE are given: with them a validator says what it closed the ledger with.
 What one says of ledger N commits to N's transactions and close time, and through them to the header of N - 1.

@@ -112,7 +112,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
 
 
 def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """What a bucket's records say, by name; what newer buckets said stays, since it is there already."""
+    """A bucket's records, by name; what newer buckets said stays, since it is there already."""
     for record in records:
         kind, is_dead = kind_of(record), record[:4] == DEAD
         if kind == entries.TTL:

@@ -199,7 +199,7 @@ def check_state(header: bytes, live: Sequence[bytes], hot: Sequence[bytes]) -> N
 
 
 class Proven(NamedTuple):
-    """What a proof shows: a checkpoint and its buckets, when ledgers closed, how many validators of whom signed."""
+    """A proven checkpoint: its buckets, when ledgers closed, and how many validators of whom signed."""
 
     network: str
     ledger: int
@@ -247,7 +247,7 @@ Entry = tuple[bytes, int, int | None]  # LedgerEntryData, ledger of the last cha
 
 
 class Claims(NamedTuple):
-    """What an entries file says: of which ledger, of each key the entry, or None, and which calls have results."""
+    """The content of an entries file: its ledger, the entry of each key, or None, and which calls have results."""
 
     network: str
     ledger: int
@@ -400,7 +400,7 @@ def check_entries(
 
 
 class State(NamedTuple):
-    """What the buckets that were read say of a ledger ``at``, at or before the checkpoint ``ledger``."""
+    """The statement of the buckets that were read about a ledger ``at``, at or before the checkpoint ``ledger``."""
 
     at: int
     ledger: int
@@ -410,7 +410,7 @@ class State(NamedTuple):
     newest: bool
 
     def judge(self, key: bytes, claim: Entry | None) -> str:
-        """What is known of a claim; refuses one that is not so."""
+        """The verdict on a claim; refuses a false one."""
         what, found = f"the entry {key.hex()[:160]}", self.live.get(key)
         need(claim is None or claim[1] <= self.at, f"{what} is claimed to have been changed after ledger {self.at}")
         if found is None or found.changed is None:

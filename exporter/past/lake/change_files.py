@@ -47,7 +47,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class RangeFacts(msgspec.Struct, frozen=True):
-    """What a range's file has in addition to its ledgers: header hashes are hex, empty where nothing was read.
+    """Metadata of a range's file: header hashes are hex, empty where nothing was read.
 
     ``touched`` is how many ledgers were walked, ``bytes`` how many came from the lake when decompressed.
     """
@@ -114,7 +114,7 @@ def _table(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Table:
 
 
 def read_facts(data: bytes, name: str) -> RangeFacts:
-    """What the file of ledgers says of its range. Raises `StoreError`."""
+    """The range of a file of ledgers. Raises `StoreError`."""
     try:
         metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
         if metadata[b"schema_version"] != str(SCHEMA_VERSION).encode():

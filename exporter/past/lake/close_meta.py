@@ -1,4 +1,4 @@
-"""What a ledger changed: walking a LedgerCloseMeta, in all its versions, up to protocol 30.
+"""The changes of a ledger: walking a LedgerCloseMeta, in all its versions, up to protocol 30.
 
     close = walk(meta)      # LedgerClose: sequence, close time, header hash, and the changes to contract state in order
 
@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClose:
-    """What a ledger's meta says, walked to its last byte."""
+    """The content of a ledger's meta, walked to its last byte."""
 
     header: LedgerHeader
     transactions: int

@@ -48,7 +48,7 @@ _Size = Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
 class LakeConfig(Struct, frozen=True, rename="camel"):
-    """What a lake says of itself in its ``.config.json``. Fields that are not known are ignored."""
+    """A lake's own ``.config.json``. Fields that are not known are ignored."""
 
     network_passphrase: str
     ledgers_per_batch: _Size
@@ -323,7 +323,7 @@ def decompress(data: bytes, max_bytes: int = MAX_BATCH_BYTES) -> bytes:
 def open_place(
     uri: str, what: str = "lake", *, verified: bool = False, seconds: float | None = None
 ) -> tuple[ObjectStore, str]:
-    """What reads objects below an address, and a name of it for people. Raises `ConfigError`.
+    """A reader of objects below an address, and its name for people. Raises `ConfigError`.
 
     Plain HTTP will do where everything read is ``verified`` by its digest. A request that takes more than ``seconds``
     fails and is not repeated; None leaves both to the library.

@@ -111,7 +111,7 @@ class ReplayedState:
         self._lives[change.key] = until
 
     def _correct_archive(self) -> None:
-        """What the upgrade to protocol 24 did to the archive without a word in any meta."""
+        """The changes of the archive by the upgrade to protocol 24, which no meta has."""
         for key, wrong in self._wrong.items():
             if key in self._evicted and wrong.evicted < self.ledger:
                 self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")

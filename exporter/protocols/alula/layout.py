@@ -26,7 +26,7 @@ VERSION = "v1"
 """The one form of entries that is known; the contract itself has no number of its version."""
 
 FROZEN = "frozen"
-"""What a market is when it has just been deployed, and has no list of pools yet."""
+"""The status of a market that has just been deployed, and has no list of pools yet."""
 
 STATUS_NAMES = {
     "Active": "active",
@@ -55,7 +55,7 @@ _MARKET_LIMITS = {
     "max_positions": ("MaxPositions", 0),
     "min_collateral_value_cents": ("MinCollateralValueCents", 0),
 }
-"""What can be queued for a market, by its name there, with its key in the instance and its decimals."""
+"""The settings that can be queued for a market, by name, with its key in the instance and its decimals."""
 
 _BPS = 10_000
 
@@ -87,7 +87,7 @@ _SHOWN_HEALTH = (
 )
 
 POOL_NUMBERS = (*(name for name in STATE if name != "token_decimals"), *CURVE, *FEES, "decimals")
-"""What `PoolEntry.numbers` has."""
+"""The names in `PoolEntry.numbers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def queued_upgrade_key(manager: str, market: str) -> bytes:
 
 
 def decode_queued_pool(entry: Entry, pool: PoolEntry | None, wait: int | None) -> Queued:
-    """What is queued of a pool's configuration, and from when. Raises `DecodeError`."""
+    """The queued configuration of a pool, and from when it holds. Raises `DecodeError`."""
     queued = Fields.of(entry.value, "QueuedPoolSet")
     config = queued.struct("new_config")
     numbers = _numbers_of(config, "QueuedPoolSet.new_config")
@@ -193,7 +193,7 @@ def has_queued(instance: MarketInstance) -> bool:
 
 
 def decode_queued_market(instance: MarketInstance) -> Queued:
-    """What is queued of a market's own limits, and from when. Raises `DecodeError`."""
+    """Queued limits of a market, and from when they hold. Raises `DecodeError`."""
     now = Fields(_unit_keys(instance.storage), "market instance")
     queued = now.struct(_QUEUED_MARKET)
     before = [_renamed(now, key, name, decimals) for name, (key, decimals) in _MARKET_LIMITS.items()]

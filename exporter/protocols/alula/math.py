@@ -130,13 +130,13 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 @exact.naming("available")
 def available_adjusted(total_available: pl.Series, take_rate_fees_sum: pl.Series) -> pl.Series:
-    """What can be lent or withdrawn: the available less the fees that are not paid out yet, at least 0."""
+    """The amount that can be lent or withdrawn: the available less the fees that are not paid out yet, at least 0."""
     return exact.clamp(exact.subtract(total_available, take_rate_fees_sum), 0, exact.INT128_MAX)
 
 
 @exact.naming("total supply")
 def total_supply(available: pl.Series, total_borrowed: pl.Series) -> pl.Series:
-    """What the suppliers own: the adjusted available and what is lent. Collateral is outside the pool."""
+    """The supply: the adjusted available and what is lent. Collateral is outside the pool."""
     return exact.add(available, total_borrowed)
 
 
@@ -201,7 +201,7 @@ def supply_apr(borrow_apr: pl.Series, utilization: pl.Series, take_rate: pl.Seri
 
 
 class Accrued(NamedTuple):
-    """What an accrual makes of a pool, before the operation that it comes with.
+    """A pool after an accrual, before the operation that it comes with.
 
     Older contracts round the fees up (``fees_up``), and let all the time move the modifier (``modifier_wholly``).
     """
@@ -216,7 +216,7 @@ class Accrued(NamedTuple):
 
 
 def accrue(state: pl.DataFrame, seconds: pl.Series) -> Accrued:
-    """What the next transaction makes of pools some seconds after their last accrual.
+    """Pools after the next transaction, some seconds after their last accrual.
 
     Args:
         state: POOL_COLUMNS, `target_utilization_ratio_bps` and `ir_reactivity_constant`, Int128.
@@ -281,11 +281,11 @@ def apy_bps(apr: pl.Series) -> pl.Series:
 
 @exact.at_most(exact.INT128_MAX)
 def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Series:
-    """What a supply share is worth: floor(total supply × 10000 / shares), 0 without shares."""
+    """The value of a supply share: floor(total supply × 10000 / shares), 0 without shares."""
     return exact.or_zero(exact.multiply_divide_floor, supplied, BPS, total_j_tokens)
 
 
 @exact.at_most(exact.INT128_MAX)
 def d_token_rate_bps(total_borrowed: pl.Series, total_d_tokens: pl.Series) -> pl.Series:
-    """What a debt share is worth: ceil(borrowed × 10000 / shares), 0 without shares."""
+    """The value of a debt share: ceil(borrowed × 10000 / shares), 0 without shares."""
     return exact.or_zero(exact.multiply_divide_ceil, total_borrowed, BPS, total_d_tokens)

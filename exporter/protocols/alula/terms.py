@@ -1,4 +1,4 @@
-"""What can be done with Alula's pools, how much of it, and at what risk (docs/protocols/alula.md, "Terms").
+"""Operations, amounts and risk of Alula's pools (docs/protocols/alula.md, "Terms").
 
 Like all numbers of Alula here, amounts are of the state as it is stored: the contract's own views do not accrue.
 """
@@ -26,7 +26,7 @@ TERM_COLUMNS = (
 """The raw columns that only the terms need; null where an entry does not have the field."""
 
 FARM_COLUMNS = ("supply_reward_reason", "borrow_reward_reason")
-"""What is known of the rewards of each side, without which nothing is paid."""
+"""The facts about the rewards of each side, without which nothing is paid."""
 
 POOL_STATUSES = {
     "enabled": "depositing, borrowing, adding collateral and flash loans are open, as far as the market is",

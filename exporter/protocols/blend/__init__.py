@@ -73,7 +73,7 @@ class Blend(ProtocolModule):
     recorded_market = staticmethod(recorded_pool)
 
     def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
-        """What the factories publish when they deploy a pool."""
+        """The event of a factory that deploys a pool."""
         factories = dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY))
         return [EventFilter(tuple(factories), (DEPLOY_TOPIC,))] if factories else []
 

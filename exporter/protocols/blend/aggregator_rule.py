@@ -43,7 +43,7 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What a function of SEP-40 that the aggregator has gives."""
+    """The answer of a function of SEP-40 that the aggregator has."""
     settings = contract.fields
     base_assets = items(settings.get("BaseAssets") or vec(), "BaseAssets")
     match call:

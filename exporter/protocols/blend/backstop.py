@@ -31,7 +31,9 @@ _YEAR = 31_536_000
 
 
 class BackstopTokens(NamedTuple):
-    """What a backstop's instance names: the token that is deposited, which is a pool of Comet, and what that holds."""
+    """The contracts that a backstop's instance names: the token that is deposited, which is a pool of Comet, and what
+    that holds.
+    """
 
     lp: str
     blnd: str
@@ -52,7 +54,7 @@ class Balance(NamedTuple):
 
     @property
     def tokens_not_queued(self) -> int:
-        """What the contract gives emissions for: all tokens less those of the queued shares, rounded down."""
+        """The tokens that earn emissions: all tokens less those of the queued shares, rounded down."""
         return self.tokens - self.queued * self.tokens // self.shares if self.shares > 0 else 0
 
 
@@ -128,7 +130,7 @@ class PoolBackstop:
         return min(blnd**4 * usdc, _INT128_MAX)
 
     def status_after_update(self) -> str | None:
-        """What `update_status` would make of the pool now; None where nobody can call it, or that is not known."""
+        """The status that `update_status` would set now; None where nobody can call it, or it is not known."""
         product = self.threshold_product
         if self.balance is None or product is None or self.status not in _UPDATED:
             return None

@@ -50,7 +50,7 @@ class Comet:
 
     @property
     def share_in_usdc(self) -> int:
-        """What one share is worth in USDC."""
+        """The value of one share in USDC."""
         return self.usdc_per_share * _LP_PER_USDC
 
 

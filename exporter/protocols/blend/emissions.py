@@ -55,7 +55,7 @@ def backstop_emission_key(generation: str, backstop: str, market: str) -> bytes:
 
 
 def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
-    """What an emission entry of either generation says. One that cannot be read costs the reward and nothing else.
+    """An emission entry of either generation. One that cannot be read costs the reward and nothing else.
 
     ``funded``: whether the backstop has what it promises; None is not known, and then neither is what is paid.
     """

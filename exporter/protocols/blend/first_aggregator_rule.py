@@ -37,7 +37,7 @@ def recognises(host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What a function of SEP-40 that this aggregator has gives."""
+    """The answer of a function of SEP-40 that this aggregator has."""
     match call:
         case ["decimals" | "base" | "assets"]:
             return present(_setting(host, contract, call[0].capitalize()))

@@ -23,7 +23,7 @@ from exporter.protocols.blend.records import Entries
 _T = TypeVar("_T")
 
 ALLOTMENT = 10_000_000 * 10**7
-"""What a v2 backstop may promise before the emitter pays it, base units of BLND."""
+"""The most that a v2 backstop may promise before the emitter pays it, base units of BLND."""
 
 
 class EmissionSource(StrEnum):
@@ -35,7 +35,7 @@ class EmissionSource(StrEnum):
 
 
 class Funding(NamedTuple):
-    """What is known of a backstop's BLND; None is not known.
+    """The BLND of a backstop; None is not known.
 
     ``funded``: a claim succeeds, because the backstop has all that it promised. ``remaining``: base units of the
     allotment, while promises come from there.
@@ -70,7 +70,7 @@ class FundingEntries:
         self.kept = [key for key in (self._paid, *of_v2) if key]
 
     def decode(self, entries: Entries) -> Funding:
-        """What the entries say. An archived one says it, too: nobody changes it before it is restored."""
+        """The state in the entries. An archived one says it, too: nobody changes it before it is restored."""
         source = _known(self._source, entries)
         promised = _known(self._promise, entries) if source == EmissionSource.BACKFILL else None
         return Funding(

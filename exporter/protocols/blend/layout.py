@@ -188,7 +188,7 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bo
 
 
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
-    """What a reserve's configuration says of its rates and limits, with the pool's part for the backstop.
+    """The rates and limits in a reserve's configuration, with the pool's part for the backstop.
 
     ``max_positions`` is how many of the pool's reserves one account may use.
 
@@ -205,7 +205,7 @@ def _shown(config: Fields) -> Iterator[Parameter]:
 
 
 def decode_queued_reserve(entry: Entry, now: Entry | None) -> Queued:
-    """What a reserve's ``ResInit`` entry changes of its configuration, and from when. Raises `DecodeError`."""
+    """The configuration that a reserve's ``ResInit`` entry queues, and from when it holds. Raises `DecodeError`."""
     queued = Fields.of(entry.value, "ResInit")
     config = queued.struct("new_config")
     config.numbers(CONFIG)

@@ -106,7 +106,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
 
 def rewards(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """What each side of the reserves is paid in BLND at its close time: `REWARD_COLUMNS`."""
+    """The reward of each side of the reserves in BLND at its close time: `REWARD_COLUMNS`."""
     paid: dict[str, list[Any]] = {}
     for side in SIDES:
         parts = (columns[f"{side}_{part}"] for part in ("eps", "expiration", "unpaid"))
@@ -182,13 +182,13 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 @exact.naming("total supply")
 def total_supply(b_supply: pl.Series, b_rate: pl.Series, rate_scale: pl.Series) -> pl.Series:
-    """What the suppliers own, in token base units: floor(b_supply × b_rate / R)."""
+    """The supply, in token base units: floor(b_supply × b_rate / R)."""
     return exact.multiply_divide_floor(b_supply, b_rate, rate_scale)
 
 
 @exact.naming("total liabilities")
 def total_liabilities(d_supply: pl.Series, d_rate: pl.Series, rate_scale: pl.Series) -> pl.Series:
-    """What the borrowers owe, in token base units: ceil(d_supply × d_rate / R)."""
+    """The debt of all borrowers, in token base units: ceil(d_supply × d_rate / R)."""
     return exact.multiply_divide_ceil(d_supply, d_rate, rate_scale)
 
 

@@ -69,7 +69,7 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class BlendReading(ProtocolReading):
-    """What was read, with what insures each pool: what its depositors are paid ends by itself."""
+    """The reading, with the insurance of each pool, because its depositors' rewards end by themselves."""
 
     insured: list[PoolBackstop] = field(default_factory=list)
 

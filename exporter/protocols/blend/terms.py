@@ -1,4 +1,4 @@
-"""What can be done with Blend's reserves, how much of it, and at what risk (docs/protocols/blend.md, "Terms").
+"""Operations, amounts and risk of Blend's reserves (docs/protocols/blend.md, "Terms").
 
 The amounts are of one operation by one user who has all the shares or collateral that it takes. Each is the largest
 that passes the contract's own test, in its own shares and with its own rounding; one base unit more does not pass.

@@ -27,7 +27,8 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
 
 
 def _settled(key: bytes, step: Step, old: dict[str, int]) -> tuple[dict[str, int | str], dict[str, int]]:
-    """What the rates at the end of a ledger follow from, and these; neither where they were not fixed again.
+    """The state that the rates at the end of a ledger follow from, and the rates; neither where they were not fixed
+    again.
 
     A reserve within a flash loan is stored with its old rates.
     """

@@ -79,7 +79,7 @@ BITMAP_NUMBERS = (
     "borrow_cap",
     "supply_cap",
 )
-"""What `ReserveEntry.numbers` has, the latter in basis points, as yes or no, and in whole tokens."""
+"""The names in `ReserveEntry.numbers`, the latter in basis points, as yes or no, and in whole tokens."""
 
 _LOW_BITS = {  # name: (first bit, bits, decimals of the value)
     "ltv": (0, 14, 4),
@@ -133,7 +133,7 @@ class ReserveEntry:
 
 @dataclass(frozen=True, slots=True)
 class TokenState:
-    """What a reserve's aToken or debt token has: ``scaled`` is its total before the index."""
+    """The state of a reserve's aToken or debt token: ``scaled`` is its total before the index."""
 
     router: str
     asset: str
@@ -233,12 +233,12 @@ def decode_debt_ceiling(entry: Entry | None) -> int:
 
 
 def decode_a_token(entry: Entry) -> TokenState:
-    """What an aToken's instance has of the supply. Raises `DecodeError`."""
+    """The supply in an aToken's instance. Raises `DecodeError`."""
     return _token_state(entry, "aToken", "underlying_asset", "total_supply_scaled")
 
 
 def decode_debt_token(entry: Entry) -> TokenState:
-    """What a debt token's instance has of the debt. Raises `DecodeError`."""
+    """The debt in a debt token's instance. Raises `DecodeError`."""
     return _token_state(entry, "debt token", "borrowed_asset", "total_debt_scaled")
 
 
@@ -276,7 +276,7 @@ def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ReserveCon
 
 
 ReserveConfiguration = tuple[ScVal, ...]
-"""What of a reserve is configuration: its three contracts, its bitmap and its rate model."""
+"""The configuration of a reserve: its three contracts, its bitmap and its rate model."""
 
 
 def reserve_configuration(entry: Entry, model: dict[str, int]) -> ReserveConfiguration:

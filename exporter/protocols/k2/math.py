@@ -56,7 +56,7 @@ _MODEL = RESERVE_COLUMNS[-4:]
 
 
 class Totals(NamedTuple):
-    """What the suppliers own and the borrowers owe, in token base units, and the utilization (RAY) it amounts to."""
+    """The supply and the debt, in token base units, and the utilization (RAY) it amounts to."""
 
     supplied: pl.Series
     borrowed: pl.Series
@@ -337,11 +337,11 @@ def liquidity_rate(borrow_rate: pl.Series, utilization: pl.Series, reserve_facto
 
 @exact.basis_points
 def supply_apy_bps(rate: pl.Series) -> pl.Series:
-    """What supply grows by in a year at a rate that stays, in whole basis points (Int64): the linear interest."""
+    """The growth of supply in a year at a rate that stays, in whole basis points (Int64): the linear interest."""
     return exact.multiply_divide_floor(rate, BPS, RAY)  # the linear interest of a whole year is the rate
 
 
 @exact.basis_points
 def borrow_apy_bps(rate: pl.Series) -> pl.Series:
-    """What debt grows by in a year at a rate that stays, in whole basis points (Int64): the compound interest."""
+    """The growth of debt in a year at a rate that stays, in whole basis points (Int64): the compound interest."""
     return exact.multiply_divide_floor(exact.subtract(compound_interest(rate, SECONDS_PER_YEAR), RAY), BPS, RAY)

@@ -35,7 +35,7 @@ Emissions = tuple[Emission, ...] | None
 """All that are switched on, of one side; None where they could not be read."""
 
 Reward = tuple[str | None, int | None, int | None, RewardReason]
-"""What holds at a time: the token, base units a second, the end, and why there is no such amount."""
+"""The reward at a time: the token, base units a second, the end, and why there is no such amount."""
 
 
 def reward_contract_of(token: Entry | None) -> str | None:
@@ -56,7 +56,7 @@ def reward_list_key(contract: str, token: str) -> bytes:
 async def read_emissions(
     view: LedgerView, asked: Mapping[tuple[str, str], str | None], known: Mapping[bytes, Entry | None]
 ) -> Mapping[str, Emissions]:
-    """What each token's holders are paid, of tokens and sides with their reward contracts. Raises `SourceError`.
+    """The rewards of each token's holders, of tokens and sides with their reward contracts. Raises `SourceError`.
 
     ``known`` has some of the reward lists; what these name is asked for along with the others.
     """
@@ -110,7 +110,7 @@ def _decode(entry: Entry | None) -> tuple[int, int] | None:
 
 
 def at(emissions: Emissions, time: int) -> Reward:
-    """What a side is paid at a time (unix seconds). Several tokens have no sum."""
+    """The reward of a side at a time (unix seconds). Several tokens have no sum."""
     if emissions is None:
         return None, None, None, RewardReason.UNREAD
     running = [each for each in emissions if each.per_second and (not each.end or time < each.end)]

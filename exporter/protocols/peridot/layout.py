@@ -43,7 +43,8 @@ PAUSES = {
     "borrowing": "PauseBorrow",
     "liquidations": "PauseLiquidation",
 }
-"""What a controller can pause of a vault, and the entry that says so; a second one with ``Until`` says until when."""
+"""The operations that a controller can pause for a vault, and the entry that says so; a second one with ``Until`` says
+until when."""
 
 NOT_PAUSED, FOR_EVER = -1, 1 << 64
 """In place of the last second of a pause."""
@@ -58,10 +59,10 @@ CONTROLLER_ENTRIES = (
 LIQUIDATION_INCENTIVE = "LiquidationIncentiveScaled"
 REWARD_TOKEN = "PeridotToken"
 SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
-"""What a controller pays a vault's suppliers and borrowers, base units of the reward token a second."""
+"""The rewards that a controller pays a vault's suppliers and borrowers, base units of the reward token a second."""
 
 USUAL_INCENTIVE = 1_080_000
-"""What a liquidator gets for a debt of 1, unless the controller says otherwise."""
+"""The liquidator's share for a debt of 1, unless the controller says otherwise."""
 USUAL_COLLATERAL_FACTOR = 500_000
 """Of a vault without a controller, unless it says otherwise."""
 
@@ -105,7 +106,7 @@ VAULT_ENTRIES = (
     "BoostedHealthCache",
     "TotalBorrowPrincipal",
 )
-"""What is read of a vault, in addition to its instance, which has the supply of its receipt token."""
+"""The entries that are read of a vault, in addition to its instance, which has the supply of its receipt token."""
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 """Entries that only the code with `BoostRule.CACHED` writes."""
@@ -116,12 +117,12 @@ NUMBERED_ENTRIES = tuple(name for name in VAULT_ENTRIES if name not in _MARKS)
 
 
 class BoostRule(IntEnum):
-    """What of its boosted cash a vault's code counts for the rate (docs/protocols/peridot.md, "Formulas")."""
+    """The boosted cash that a vault's code counts for the rate (docs/protocols/peridot.md, "Formulas")."""
 
     QUOTED = 0
-    """What the boosted vault quotes at that moment: the code of May 2026."""
+    """The boosted vault's quote at that moment: the code of May 2026."""
     CACHED = 1
-    """What was quoted in the last hour, else what the accounts imply: the code since about August 2026."""
+    """The quote of the last hour, else what the accounts imply: the code since about August 2026."""
     UNKNOWN = 2
     """One of these; nothing says which."""
 
@@ -401,7 +402,7 @@ def shown_parameters(
 
 
 def shown_pauses(controller: Controller, vault: str, time: int) -> tuple[Parameter, ...]:
-    """What of a vault is paused at a time, to be shown."""
+    """The paused operations of a vault at a time, to be shown."""
     return tuple(Parameter(f"{what}_paused", int(controller.paused(what, vault, time)), 0) for what in PAUSES)
 
 

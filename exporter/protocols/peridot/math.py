@@ -296,7 +296,7 @@ def _rate(
 def boosted_cash(
     state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
 ) -> tuple[pl.Series, pl.Series]:
-    """What of the boosted cash counts for the rate, and what the vault will have cached after that.
+    """The boosted cash that counts for the rate, and the vault's cached value after that.
 
     The accounts imply max(0, deposited + set aside - borrowed - managed cash). What is reported is the quote or, by
     `BoostRule.CACHED`, what was cached in the last hour, else what the accounts imply. It counts up to 5 percent,
@@ -318,7 +318,7 @@ def boosted_cash(
 
 @exact.naming("total underlying")
 def total_underlying(net_cash: pl.Series, borrowed: pl.Series) -> pl.Series:
-    """What the suppliers own: max(0, cash + borrowed - reserves - admin fees)."""
+    """The supply: max(0, cash + borrowed - reserves - admin fees)."""
     return exact.clamp(exact.add(net_cash, borrowed), 0, exact.INT128_MAX)
 
 
@@ -338,7 +338,7 @@ def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple
 
 @exact.naming("lent share")
 def lent_share(borrowed: pl.Series, owned: pl.Series) -> pl.Series:
-    """What of the suppliers' own is lent: floor(borrowed × 10^6 / owned), at most 10^6; 0 where they own nothing."""
+    """The lent part of what suppliers own: floor(borrowed × 10^6 / owned), at most 10^6; 0 where they own nothing."""
     return exact.clamp(exact.or_zero(exact.multiply_divide_floor, borrowed, SCALE, owned), 0, SCALE)
 
 
@@ -378,7 +378,7 @@ def accepted(rate: pl.Series) -> pl.Series:
 
 @exact.naming("supply rate")
 def supply_rate(rate: pl.Series, used: pl.Series, kept: pl.Series) -> pl.Series:
-    """What suppliers earn a year of lending: floor(U × floor(rate × (10^6 - kept) / 10^6) / 10^6).
+    """The suppliers' annual rate: floor(U × floor(rate × (10^6 - kept) / 10^6) / 10^6).
 
     ``kept`` is the reserve factor and the admin fee together: both are taken out of the interest.
     """
@@ -405,7 +405,7 @@ def grown_index(index: pl.Series, interest: pl.Series, borrowed: pl.Series) -> p
 
 @exact.naming("exchange rate")
 def exchange_rate(owned: pl.Series, receipt_supply: pl.Series, initial: pl.Series) -> pl.Series:
-    """What a receipt token is worth, 6 decimals: floor(owned × 10^6 / supply); the initial one without both.
+    """The value of a receipt token, 6 decimals: floor(owned × 10^6 / supply); the initial one without both.
 
     Raises `ExactDivisionError` for the rows that have only one of them.
     """

@@ -99,7 +99,9 @@ def _take(
 
 
 def _decode(change: _Change, entry: Entry, time: Entry | None = None) -> Queued:
-    """What is queued, and from when; without an entry of its time the contract refuses it. Raises `DecodeError`."""
+    """The queued value, and from when it holds; without an entry of its time the contract refuses it. Raises
+    `DecodeError`.
+    """
     if change.kind == "admin":
         return proposed(entry.value, change.subject)
     value = _shown(change, entry)

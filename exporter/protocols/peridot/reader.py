@@ -51,7 +51,7 @@ Balances = Mapping[tuple[str, str], Balance]
 
 @dataclass(slots=True)
 class PeridotReading(ProtocolReading):
-    """What was read, with the controllers: what they have paused ends by itself."""
+    """The reading, with the controllers, because their pauses end by themselves."""
 
     controllers: dict[str, layout.Controller] = field(default_factory=dict)
 
@@ -232,7 +232,7 @@ def available_call(vault: str) -> ContractCall:
 
 
 def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
-    """What a vault's entries do not show."""
+    """The calls for what a vault's entries do not show."""
     calls = [] if decoded.cash_is_stored else [available_call(vault)]
     if decoded.receipt_supply is None:
         calls.append(ContractCall(vault, "get_total_ptokens"))
@@ -240,7 +240,7 @@ def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
 
 
 def _archived_elsewhere(market: str, vault: str, decoded: layout.Vault, entries: layout.Entries) -> str | None:
-    """What a vault's numbers need in addition to its own entries, and is archived."""
+    """The archived entry that a vault's numbers need in addition to its own; None where none is archived."""
     archived = None if decoded.model is None else layout.archived_entry(decoded.model, layout.MODEL_ENTRIES, entries)
     if archived is not None:
         return f"entry {archived} of its rate model {decoded.model}"
@@ -253,7 +253,7 @@ def _answer(call: ContractCall, answers: Answers) -> int:
 
 
 def _result_of(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
-    """What a call gave, with the name to put into errors about it."""
+    """The result of a call, with the name to put into errors about it."""
     result = answers[call]
     if result.value is None:
         raise DecodeError(f"{call.function}() failed: {result.reason}")
@@ -349,7 +349,7 @@ def _curve(decoded: layout.Vault, entries: layout.Entries) -> dict[str, int]:
 
 
 def _reward_tokens(reader: _Reader, entries: layout.Entries) -> Iterator[str]:
-    """What the controllers pay, of those that pay anything."""
+    """The rewards of the controllers that pay any."""
     for market, found in reader.markets.items():
         keys = [key for vault in found.vaults for key in layout.speed_keys(market, vault)]
         if found.controller.reward_token is not None and any(layout.decode_speed(entries[key]) for key in keys):

@@ -34,7 +34,7 @@ def recognises(host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What one of the views of totals gives."""
+    """The answer of one of the views of totals."""
     match call:
         case ["get_total_ptokens"]:
             value = contract.storage.get(vec(symbol("TotalSupply")))
@@ -63,7 +63,7 @@ def _borrowed(host: StorageHost, contract: Contract) -> int:
 
 
 def _underlying(host: StorageHost, contract: Contract) -> int:
-    """What suppliers own: cash and what is lent, less reserves and fees."""
+    """The suppliers' property: cash and what is lent, less reserves and fees."""
     if host.data(contract.address, vec(symbol("BoostedVault"))) is not None:
         raise NotFromStorageError("the vault has boosted its cash, and only another contract knows what that is worth")
     cash = host.data(contract.address, vec(symbol("ManagedCash")))

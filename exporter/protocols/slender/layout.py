@@ -38,9 +38,9 @@ _STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
 POOL_NUMBERS = ("window", "paused", "grace_ends_at", "initial_health", "ir_scaling_coeff")
-"""What holds for all reserves of a pool: seconds (window), a yes or no (paused), unix seconds, basis points."""
+"""Settings of all reserves of a pool: seconds (window), a yes or no (paused), unix seconds, basis points."""
 RESERVE_TERMS = ("is_active", "borrowing_enabled", "liquidity_cap", "util_cap", "discount")
-"""What a reserve's configuration allows: two yes or no, base units, basis points."""
+"""The terms of a reserve's configuration: two yes or no, base units, basis points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PoolInstance:
     numbers: dict[str, int]
 
     def get(self, variant: str, *values: ScVal) -> ScVal | None:
-        """What the instance storage has under a variant, or None."""
+        """The value of a variant in the instance storage, or None."""
         return self.storage.get(encode_scval(vec(symbol(variant), *values)))
 
 
@@ -144,7 +144,7 @@ def cash_key(market: str, asset: str, s_token: str) -> bytes:
 
 
 def decode_cash(entry: Entry) -> int:
-    """What lies in a reserve, in base units. Raises `DecodeError` where it is not an amount."""
+    """The cash of a reserve, in base units. Raises `DecodeError` where it is not an amount."""
     cash: int = expect(entry.value, scval.I128, "TokenBalance")
     if cash < 0:
         raise DecodeError("TokenBalance is negative")

@@ -218,7 +218,7 @@ def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.
 
 @exact.naming("lent")
 def lent_out(accrued: pl.Series, debt_supply: pl.Series) -> pl.Series:
-    """What of the debt is the lenders': floor(accrued × debt shares)."""
+    """The lenders' part of the debt: floor(accrued × debt shares)."""
     return _times(accrued, debt_supply)
 
 
@@ -229,7 +229,7 @@ def _times(left: pl.Series, right: pl.Series) -> pl.Series:
 
 @exact.naming("collateral coefficient")
 def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
-    """What a share of the supply is worth: floor(owned / shares), 1 without shares."""
+    """The value of a share of the supply: floor(owned / shares), 1 without shares."""
     divided = s_supply != 0
     return exact.floor_divide(exact.multiply(exact.select(divided, owned, 1), ONE), exact.select(divided, s_supply, 1))
 

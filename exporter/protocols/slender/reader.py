@@ -98,7 +98,7 @@ class _Reader(Collector):
         )
 
     def cash_of(self, market: str, asset: str, entry: Entry | None) -> int:
-        """What lies in a reserve. Raises `DecodeError` and `UnreadError` where that cannot be determined.
+        """The cash of a reserve. Raises `DecodeError` and `UnreadError` where that cannot be determined.
 
         The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
         writes it, and nothing removes it, so a missing one with shares or debt is a contradiction.

@@ -43,7 +43,7 @@ NO_TYPE, NO_RECORDS, MANY_RECORDS = 204, 219, 228
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source says: ``price`` in WAD, ``market`` whether it is a market's price and not a fundamental one."""
+    """The quote of a source: ``price`` in WAD, ``market`` whether it is a market's price and not a fundamental one."""
 
     price: int
     time: int
@@ -94,7 +94,7 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What ``quotes()``, ``prices()`` and ``oracle()`` give."""
+    """The answers of ``quotes()``, ``prices()`` and ``oracle()``."""
     match call:
         case ["quotes", keys]:
             session = _Session(host, contract)
@@ -217,7 +217,7 @@ class _Session:
             self.resolving.pop()
 
     def read(self, source: ScVal, oracle: Fields, depth: int) -> Reading | None:
-        """What one source says, or None where it cannot be read."""
+        """The quote of one source, or None where it cannot be read."""
         kind, content = _variant(source)
         fields = Fields.of(content, kind)
         if kind == "Feed":

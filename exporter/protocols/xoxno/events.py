@@ -28,7 +28,7 @@ _STATE_VALUES = 9
 
 
 def event_filters(deployments: Sequence[Deployment]) -> tuple[EventFilter, ...]:
-    """What to ask for: the creations of all controllers, and the updates of all pool contracts."""
+    """The wanted events: the creations of all controllers, and the updates of all pool contracts."""
     controllers = tuple(address for deployment in deployments for address in deployment.markets)
     pools = tuple(address for deployment in deployments for address in deployment.addresses(POOL))
     created = (EventFilter(controllers, CREATED),) if controllers else ()

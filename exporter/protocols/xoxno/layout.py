@@ -76,11 +76,11 @@ SPOKE_ASSET = {
     **dict.fromkeys(("supply_cap", "borrow_cap"), AMOUNT),
 }
 SPOKE_USAGE = dict.fromkeys(("supplied_scaled_ray", "borrowed_scaled_ray"), AMOUNT)
-"""What a spoke allows, in basis points and base units, and what its accounts have, in RAY."""
+"""A spoke's terms, in basis points and base units, and what its accounts have, in RAY."""
 
 
 class HubAsset(NamedTuple):
-    """What a hub market is known by; the same token in two hubs is two markets."""
+    """The identity of a hub market; the same token in two hubs is two markets."""
 
     hub: int
     token: str
@@ -110,7 +110,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Spoke:
-    """What a spoke allows with a hub market, and what its accounts have there.
+    """A spoke's terms for a hub market, and what its accounts have there.
 
     Factors are basis points, caps base units (0 is closed), ``supplied`` and ``borrowed`` scaled amounts in RAY.
     """
@@ -250,7 +250,7 @@ def decode_hub(entry: Entry | None) -> bool:
 
 
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
-    """What a spoke allows with a hub market. Raises `DecodeError` naming the field.
+    """A spoke's terms for a hub market. Raises `DecodeError` naming the field.
 
     A spoke without an entry of its own takes nothing new, as one that is deprecated; without usage it has nothing.
     """

@@ -227,7 +227,7 @@ class AccruedState(NamedTuple):
 
 
 def available(pool: AccruedState) -> tuple[int, int, bool]:
-    """What of a hub market can be withdrawn and borrowed at the most, and whether its supply is backed.
+    """The most that can be withdrawn from and borrowed in a hub market, and whether its supply is backed.
 
     Here the integers have no bound: what is compared on the way may need more than 128 bits where the result does not.
     """
@@ -331,7 +331,7 @@ def curve_of(state: pl.DataFrame) -> Curve:
 
 @exact.naming("value of shares")
 def value_of(scaled: pl.Series, index: exact.Operand) -> pl.Series:
-    """What scaled amounts are worth: half up of scaled × index / RAY, in RAY of the whole token."""
+    """The value of scaled amounts: half up of scaled × index / RAY, in RAY of the whole token."""
     return exact.multiply_divide_half_up(scaled, index, RAY)
 
 
@@ -417,7 +417,7 @@ def supply_rate(utilization: pl.Series, borrow_rate: pl.Series, reserve_factor: 
 
 
 def rate_of_a_millisecond(rate: pl.Series) -> pl.Series:
-    """What accrues in a millisecond at a rate a year, RAY: half up of rate / 31,556,926,000."""
+    """The interest of a millisecond at a rate a year, RAY: half up of rate / 31,556,926,000."""
     return exact.multiply_divide_half_up(rate, 1, YEAR_MILLISECONDS)
 
 

@@ -36,7 +36,7 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """What one of the reading functions gives."""
+    """The answer of one of the reading functions."""
     match call:
         case ["decimals"]:
             return u32(DECIMALS)

@@ -49,7 +49,7 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a controller before it is read: its contracts as listed, and its hub markets."""
+    """A controller before it is read: its contracts as listed, and its hub markets."""
 
     pool_contract: str | None = None
     aggregator: str | None = None
@@ -137,7 +137,7 @@ class _Reader(Collector):
         return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
-        """What each spoke allows with a hub market, None where that cannot be determined.
+        """Each spoke's terms for a hub market, None where that cannot be determined.
 
         An archived entry says what it said: it cannot change, and comes back with whoever needs it.
         """

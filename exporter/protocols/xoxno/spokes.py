@@ -1,4 +1,4 @@
-"""What the spokes allow with a hub market, and what of it holds for the pool (docs/protocols/xoxno.md, "Spokes")."""
+"""The spokes' terms for a hub market, and what of it holds for the pool (docs/protocols/xoxno.md, "Spokes")."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RAY: int = 10**RAY_DECIMALS
 
 
 class SpokeTerms(TypedDict):
-    """What holds for a pool in the columns of `exporter.tables.TERMS`, but for what the pool itself allows."""
+    """The terms of a pool in the columns of `exporter.tables.TERMS`, but for what the pool itself allows."""
 
     can_supply: bool
     can_borrow: bool
@@ -64,7 +64,7 @@ def _scaled(cap: int, unit: int, index: int) -> int:
 
 
 def terms_of(spokes: Sequence[Spoke], pool: AccruedPool) -> SpokeTerms:
-    """What holds for a pool that these spokes list, and the document's list of them.
+    """The terms of a pool that these spokes list, and the document's list of them.
 
     An account belongs to one spoke. A gate is open where some spoke opens it; room and caps are the sums of what the
     spokes have that may lend or borrow; factors and bonus are together those of the spoke with the highest factor.

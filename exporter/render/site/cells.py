@@ -143,7 +143,7 @@ def pool_gates(pool: Mapping[str, Any]) -> str:
 
 
 def label(text: str) -> str:
-    """What distinguishes a pool or token from others of its name, after the name; nothing where there is none."""
+    """The label after a name that distinguishes a pool or token from others of that name; empty without one."""
     return text and f' <span class="id">{escaped(text)}</span>'
 
 

@@ -1,4 +1,5 @@
-"""What the charts show: the histories in buckets, of a length that suits how much history there is, and the state now.
+"""The lines of the charts: the histories in buckets, of a length that suits how much history there is, and the state
+now.
 
 A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`: five minutes in
 the first hours, days after some weeks, weeks after some months. Histories hold closed buckets only, so the last point

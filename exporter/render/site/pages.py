@@ -69,7 +69,7 @@ _EXPLORERS = {
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """What the site is made of: the tables, and what else a run knows.
+    """The input of the site: the tables, and what else a run knows.
 
     ``series`` has the run itself; ``history`` is the manifest as this run leaves it; ``means`` are columns of `PoolRow`
     in the order of the pools. Without them the pages say so.
@@ -187,7 +187,7 @@ class _Site:
         return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
     def _context(self, key: str) -> dict[str, Any]:
-        """What every template needs for a page under this key."""
+        """The values that every template needs for a page under this key."""
         root = "../" * key.count("/")
         frames = {part: self._frame(part, root, key) for part in ("top", "foot")}
         return self.common | frames | {"root": root, "key": key}

@@ -49,7 +49,7 @@ _SCOPES = {
 
 
 def operations(row: Row) -> Markup:
-    """What the contract's gates let anybody do now, how much of it, and what the statuses mean."""
+    """The open operations, their amounts, and the meaning of the statuses."""
     return _lines(_operations(row))
 
 
@@ -126,7 +126,7 @@ def _risk(row: Row) -> Iterator[str]:
 
 
 def spokes(listed: str | None) -> Markup:
-    """What each spoke allows, one line each; ``listed`` is JSON (`exporter.tables.SPOKES`)."""
+    """Each spoke's terms, one line each; ``listed`` is JSON (`exporter.tables.SPOKES`)."""
     return _lines(
         fact(
             f"Spoke {spoke['spoke']}",
@@ -141,7 +141,7 @@ def spokes(listed: str | None) -> Markup:
 
 
 def rewards(row: Row) -> Markup:
-    """What each side gets on top of the interest, or why it is not known."""
+    """The reward of each side, or why it is not known."""
     return _lines(_rewards(row))
 
 
@@ -172,7 +172,7 @@ _QUEUED = {"terms": "Other terms", "admin": "Another admin", "code": "Other code
 
 
 def pending(items: Iterable[Pending], close_time: int) -> Markup:
-    """What is queued, one line each, with the time from which it can be put into effect."""
+    """Queued changes, one line each, with the time from which it can be put into effect."""
     return _lines(_pending(item, close_time) for item in items)
 
 

@@ -17,7 +17,7 @@ from exporter.render.site import cells, pool_terms, text
 
 
 class PoolShape(NamedTuple):
-    """What a pool's page has at all."""
+    """The sections of a pool's page."""
 
     price: bool
     price_time: bool

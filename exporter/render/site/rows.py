@@ -1,4 +1,4 @@
-"""What the tables of the site list: markets, pools and tokens by value, and the best rates of a token."""
+"""The rows of the site's tables: markets, pools and tokens by value, and the best rates of a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the site is made from: the templates and the environment that renders them, static files, and snippets."""
+"""The sources of the site: the templates and the environment that renders them, static files, and snippets."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ PLACEHOLDER = "{{ base_url }}"
 """A placeholder for the address of the tree's root, without a slash at its end: a URL, or the path of a folder."""
 
 EXAMPLE_BASE = "https://markets.example.org"
-"""What a page shows before its script puts the address in from which it was loaded."""
+"""The address that a page shows before its script puts in its own."""
 
 _TITLES = {
     "duckdb.sql": "DuckDB",

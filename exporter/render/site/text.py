@@ -256,7 +256,7 @@ def words(name: str) -> str:
 
 
 def not_mainnet(passphrase: str) -> str | None:
-    """What every page of a network other than mainnet says first; None for mainnet."""
+    """The banner of a network other than mainnet; None for mainnet."""
     known = network_of(passphrase).name
     if known == "mainnet":
         return None
