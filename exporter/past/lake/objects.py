@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from threading import Condition
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
 
 CONFIG = ".config.json"
-MAX_OBJECT_BYTES = 256 * 2**20
+MAX_OBJECT_BYTES = 64 * 2**20
+"""As it is compressed."""
+AHEAD = 16
 MAX_LEDGER_BYTES = 64 * 2**20
 """Of a ledger's meta. Those of mainnet have 1 to 2 MB."""
 MAX_BATCH_BYTES = 512 * 2**20
@@ -115,55 +115,47 @@ class Lake:
             raise ConfigError(f"{label}: its objects are compressed with {lake.config.compression}; only zstd is known")
         return lake
 
-    def batches(
-        self, first: int, last: int, *, ahead: int = 16, ahead_bytes: int = LOOK_AHEAD_BYTES
-    ) -> Iterator[Batch]:
+    def batches(self, first: int, last: int, *, ahead_bytes: int = LOOK_AHEAD_BYTES) -> Iterator[Batch]:
         """The objects that hold the ledgers from ``first`` to ``last``, ascending.
 
-        Up to ``ahead`` objects of up to ``ahead_bytes`` together are fetched before they are needed. Only the one that
-        is given is decompressed.
+        Some are fetched before they are needed: as many of the last one's size as have ``ahead_bytes``, `AHEAD` at the
+        most. Only the one that is given is decompressed.
 
         Raises:
             MissingLedgerError: an object is not there; ask again from its last ledger + 1 on to go over the gap.
             LakeError: one cannot be fetched, or is not what its key says.
         """
         size = self.config.ledgers_per_batch
-        starts = range(first - first % size, last + 1, size)
-        room = _Room(ahead_bytes)
-        with ThreadPoolExecutor(max_workers=ahead) as pool:
-            waiting: deque[tuple[int, int, Future[_Fetched]]] = deque()
-            turned = enumerate(starts)
+        starts = iter(range(first - first % size, last + 1, size))
+        ahead = 1
+        with ThreadPoolExecutor(max_workers=AHEAD) as pool:
+            waiting: deque[tuple[int, Future[_Fetched]]] = deque()
             try:
                 while True:
-                    for turn, start in islice(turned, ahead - len(waiting)):
-                        waiting.append((turn, start, pool.submit(self._fetch_in_turn, start, room, turn)))
+                    for start in islice(starts, max(ahead - len(waiting), 0)):
+                        waiting.append((start, pool.submit(self._fetch, start)))
                     if not waiting:
                         return
-                    turn, start, future = waiting.popleft()
+                    start, future = waiting.popleft()
                     fetched = future.result()
-                    room.give_back(turn)
+                    ahead = min(max(ahead_bytes // max(len(fetched.data), 1), 1), AHEAD)
                     yield fetched.opened(start, size)
             finally:
-                for _, _, future in waiting:
+                for _, future in waiting:
                     future.cancel()
-                room.close()
 
     def batch_of(self, ledger: int) -> Batch:
         """The object that holds a ledger. Raises `MissingLedgerError`, `LakeError`."""
-        return self._fetch(ledger, lambda _: None).opened(ledger, self.config.ledgers_per_batch)
+        return self._fetch(ledger).opened(ledger, self.config.ledgers_per_batch)
 
-    def _fetch_in_turn(self, ledger: int, room: _Room, turn: int) -> _Fetched:
-        with room.in_turn(turn) as take:
-            return self._fetch(ledger, take)
-
-    def _fetch(self, ledger: int, take: Callable[[int], None]) -> _Fetched:
-        """The object that holds a ledger, as it is in the lake; ``take`` gets its size before its bytes are read."""
+    def _fetch(self, ledger: int) -> _Fetched:
+        """The object that holds a ledger, as it is in the lake."""
         size = self.config.ledgers_per_batch
         first = ledger - ledger % size
         name = self.config.key_of(ledger)
         endings = ENDINGS if self._ending is None else (self._ending, *(set(ENDINGS) - {self._ending}))
         for ending in endings:
-            data = self._get(name + ending, take)
+            data = self._get(name + ending)
             if data is not None:
                 self._ending = ending
                 return _Fetched(name + ending, data)
@@ -194,7 +186,7 @@ class Lake:
         result: Any = self._store.list_with_delimiter(folder or None)
         return [item if isinstance(item, str) else item["path"] for item in result[what]]
 
-    def _get(self, key: str, take: Callable[[int], None] = lambda _: None) -> bytes | None:
+    def _get(self, key: str) -> bytes | None:
         for left in reversed(range(TRIES)):
             try:
                 got: Any = self._store.get(key)
@@ -202,7 +194,6 @@ class Lake:
                     raise DamagedLedgerError(
                         f"{self.label}: {key} has {got.meta['size']:,} bytes, too many for a ledger object"
                     )
-                take(got.meta["size"])
                 return bytes(got.bytes())
             except FileNotFoundError:
                 return None
@@ -213,56 +204,6 @@ class Lake:
                     kind = type(error).__name__
                     raise LakeError(f"{self.label}: {key} cannot be fetched ({kind}); try again later") from error
         raise AssertionError("the last try returns or raises")
-
-
-class _ClosedError(LakeError):
-    """The reader stopped waiting for the object."""
-
-
-class _Room:
-    """Limits the bytes of fetched objects. They are admitted in order, so the first never waits for a later one."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._taken: dict[int, int] = {}
-        self._turn = 0
-        self._closed = False
-        self._changed = Condition()
-
-    @contextmanager
-    def in_turn(self, turn: int) -> Iterator[Callable[[int], None]]:
-        """Gives a function that admits an object of a size, once; it waits for room, or until nothing else is held."""
-
-        def take(size: int) -> None:
-            with self._changed:
-                if self._turn > turn:  # taken by a try before
-                    return
-                self._changed.wait_for(lambda: self._closed or (self._turn == turn and self._has(size)))
-                if self._closed:
-                    raise _ClosedError("nobody reads on")
-                self._taken[turn] = size
-                self._turn += 1
-                self._changed.notify_all()
-
-        try:
-            yield take
-        finally:
-            with suppress(_ClosedError):
-                take(0)
-
-    def _has(self, size: int) -> bool:
-        return not any(self._taken.values()) or sum(self._taken.values()) + size <= self._size
-
-    def give_back(self, turn: int) -> None:
-        with self._changed:
-            self._taken.pop(turn, None)
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Release everything that waits."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
 
 @dataclass(frozen=True, slots=True)
