@@ -307,5 +307,5 @@ def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
     for item in settings.allow_unread:
         market_part, _, pool = item.partition("/")
         if not strkey.is_contract(market_part) or (pool and len(pool) > 200):
-            raise _error("allow_unread", f"{item!r} is neither", origins)
+            raise _error("allow_unread", f"{item!r} is not a market or pool", origins)
     return settings

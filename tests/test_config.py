@@ -127,7 +127,7 @@ class TestLoad:
             "markets.protocol.*in table 1.*: one of alula, blend, k2, peridot, slender, xoxno$",
         ),
         ('[[markets]]\nprotocol = "blend"\naddress = "CABC"', "markets.address.*CABC.*in table 1.* is not one"),
-        ('allow_unread = ["dead"]', "allow_unread .*'dead' is neither; accepted: a list of"),
+        ('allow_unread = ["dead"]', "allow_unread .*'dead' is not a market or pool; accepted: a list of"),
         ("allow_unread = 3", "allow_unread .*accepted: a list of"),
         ("network = 3", "network.*: Expected `object`, got `int`"),
         ("[network\n", "is not TOML"),

@@ -149,13 +149,13 @@ class TreeChecker:
         """
         whole = self.whole
         if not whole.seen:
-            raise CheckError("there is nothing to check: not one file was looked at")
+            raise CheckError("there is nothing to check: no file was found")
         status = whole.one(SystemStatus)
         if status is None:
             if POINTER_KEY not in whole.seen:
                 whole.faults.add(POINTER_KEY, "is missing, so no run is published")
             whole.faults.raise_any()
-            raise CheckError(f"{POINTER_KEY} was not understood")
+            raise CheckError(f"{POINTER_KEY} cannot be understood")
         openapi = whole.one(OpenApiDocument)
         if openapi is not None:
             whole.summary.version = str(openapi.info.get(VERSION_FIELD))

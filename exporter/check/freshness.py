@@ -159,7 +159,7 @@ def _decode(uri: str, data: bytes) -> PublishedStatus:
         times["next_expected_at"] = status.next_expected_at
     for name, time in times.items():
         if time.tzinfo is None:
-            raise SourceError(f"{POINTER_KEY} of {uri}: {name} is in no time zone")
+            raise SourceError(f"{POINTER_KEY} of {uri}: {name} has no time zone")
     if status.next_expected_at is not None and status.next_expected_at < status.generated_at:
         raise SourceError(f"{POINTER_KEY} of {uri}: next_expected_at is before generated_at")
     return status
