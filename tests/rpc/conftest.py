@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from stellar_sdk import xdr
 
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -25,6 +27,8 @@ from tests.rpc.core import State, save
 
 PROGRAM = "STELLAR_RPC"
 """The environment variable that names the program."""
+PROTOCOL = "STELLAR_RPC_PROTOCOL"
+"""The environment variable that names the protocol of the ledgers, where the program does not say its version."""
 ARCHIVES = ("archive-testnet", "checkpoint-testnet")
 """Folders of the real data: the whole archive, or one checkpoint of it, which can be fetched."""
 START_SECONDS = 120.0
@@ -52,9 +56,17 @@ def start_server(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         def start(seconds: float, last: int) -> str:
             place = tmp_path_factory.mktemp("rpc")
             environment = os.environ | {"STATE": str(state), "SECONDS": str(seconds), "LAST": str(last)}
+            environment |= {"PROTOCOL": str(protocol_of(program))}
             return stack.enter_context(_running(program, place, archive, environment))
 
         yield start
+
+
+def protocol_of(program: str) -> int:
+    """The protocol that a server runs, its major version; that of the archive for a build without a version."""
+    said = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"stellar-rpc v?(\d+)\.\d", said)
+    return int(os.environ.get(PROTOCOL) or (found[1] if found else 22))
 
 
 def archive_state(folder: Path) -> State:
@@ -66,7 +78,17 @@ def archive_state(folder: Path) -> State:
         for key, entry in found.entries.items()
     }
     settings = {key: (entry.entry, None) for key, entry in found.others.items()}
-    return State(found.checkpoint.header.content, TESTNET, expiring | settings)
+    return State(found.checkpoint.header.content, TESTNET, expiring | _later_setting() | settings)
+
+
+def _later_setting() -> dict[bytes, tuple[bytes, int | None]]:
+    """What a server with a host of protocol 23 or later needs, and the archive of protocol 22 lacks: it counts fees."""
+    number = xdr.ConfigSettingID.CONFIG_SETTING_CONTRACT_LEDGER_COST_EXT_V0
+    costs = xdr.ConfigSettingContractLedgerCostExtV0(xdr.Uint32(100), xdr.Int64(3_500))
+    setting = xdr.ConfigSettingEntry(number, contract_ledger_cost_ext=costs)
+    data = xdr.LedgerEntryData(xdr.LedgerEntryType.CONFIG_SETTING, config_setting=setting)
+    entry = xdr.LedgerEntry(xdr.Uint32(OLDEST), data, xdr.LedgerEntryExt(0))
+    return {CONFIG_SETTINGS[number.value]: (entry.to_xdr_bytes(), None)}
 
 
 @contextmanager

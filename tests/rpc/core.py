@@ -2,7 +2,7 @@
 
 It closes empty ledgers on top of an archive's last one, writes their meta to the pipe that stellar-rpc opened, and
 answers ``/getledgerentry`` from the archive's state. STATE names the file that `save` wrote, SECONDS the time between
-two ledgers, LAST the ledger after which none follows.
+two ledgers, LAST the ledger after which none follows, PROTOCOL the protocol of the ledgers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from urllib.parse import parse_qs
 
 from stellar_sdk import xdr
 
-PROTOCOL = 22
-VERSION = f"v23.0.1 (a stand-in)\nledger protocol version: {PROTOCOL + 1}"
+PROTOCOL = int(os.environ.get("PROTOCOL", "22"))
+VERSION = f"v{PROTOCOL + 1}.0.0 (a stand-in)\nledger protocol version: {PROTOCOL + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ def digest(header: xdr.LedgerHeader) -> xdr.Hash:
 def after(header: xdr.LedgerHeader) -> xdr.LedgerHeader:
     """The header of the next ledger, which closes now."""
     following = xdr.LedgerHeader.from_xdr_bytes(header.to_xdr_bytes())
+    following.ledger_version = xdr.Uint32(PROTOCOL)
     following.previous_ledger_hash = digest(header)
     following.ledger_seq = xdr.Uint32(header.ledger_seq.uint32 + 1)
     following.scp_value.close_time = xdr.TimePoint(xdr.Uint64(int(time.time())))
