@@ -193,7 +193,7 @@ class TestMissingAndDamaged:
         assert_named(files, "v1/strange.json", "no document has such a key")
         assert_named(files, "v1/strange.exe", "no file of a tree has such an extension")
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=8, deadline=None)
     @given(data=st.data())
     def test_any_single_byte(self, data: st.DataObject) -> None:
         """Any change of any byte of any file that the run lists, or of its records, is detected."""

@@ -128,7 +128,9 @@ class TestRuns:
 class TestFaults:
     """Events that are missing, wrong, hostile, or too many."""
 
-    @pytest.mark.parametrize("failure", [Failure.rpc(-32602, "no such wildcard"), Failure.garbage()])
+    @pytest.mark.parametrize(
+        "failure", [Failure.rpc(-32602, "no such wildcard"), pytest.param(Failure.garbage(), marks=pytest.mark.slow)]
+    )
     def test_events_that_fail(self, tmp_path: Path, failure: Failure) -> None:
         """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
         network, behaviour = RecordedNetwork(), Behaviour()

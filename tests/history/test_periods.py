@@ -67,7 +67,7 @@ def judged(observed: list[Observation], place: tuple[str, str]) -> list[dict[str
     return result
 
 
-@pytest.mark.parametrize("hours", [1, 6])
+@pytest.mark.parametrize("hours", [pytest.param(1, marks=pytest.mark.slow), 6])
 def test_periods_equal_a_plain_recomputation(hours: int) -> None:
     """Over 39 days with gaps every mean and change of every pool is what plain Python makes of the observations."""
     random = Random(hours)

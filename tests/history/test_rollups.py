@@ -200,7 +200,7 @@ def half_a_history() -> MemoryStore:
 
 
 @pytest.mark.parametrize("key", [DAILY, HOURLY, "history/hourly-2026-11.parquet"])
-@pytest.mark.parametrize("damage", [None, "other", pytest.param("cut", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damage", [None, *(pytest.param(how, marks=pytest.mark.slow) for how in ("other", "cut"))])
 def test_what_is_lost_is_recomputed(key: str, damage: str | None) -> None:
     """A file that is missing or damaged is a fault for the check, and right again when its next bucket closes."""
     store = half_a_history()

@@ -272,7 +272,9 @@ def test_a_tree_that_was_tampered_with(tmp_path: Path) -> None:
         verify_tree(str(made.out), ["/nowhere"], made.trust, Silence())
 
 
-@pytest.mark.parametrize("ledger", [959, 9_983, 10_047])
+@pytest.mark.parametrize(
+    "ledger", [pytest.param(959, marks=pytest.mark.slow), 9_983, pytest.param(10_047, marks=pytest.mark.slow)]
+)
 def test_the_real_testnet_pool(real_data: Path, tmp_path: Path, ledger: int) -> None:
     """A run over the archive's state is proven with all its entries; one at the newest checkpoint has to wait."""
     archive = real_data / "archive-testnet"

@@ -41,6 +41,7 @@ def probes(state: State, operation: str) -> Iterator[tuple[Row, dict[str, Any]]]
             yield state.rows[state.answers["vs"][probe["i"]]], probe
 
 
+@pytest.mark.slow
 def test_fields(peridot: list[State]) -> None:
     """All vaults are read, and what is published of them is what their views say, stored and accrued."""
     for state in peridot:
