@@ -235,7 +235,7 @@ def test_closed_pools_offer_nothing_and_say_why() -> None:
         (UNPRICED, "no price: the price is 3 days old", "no price: the price is 3 days old"),
     ):
         text = site_of(tables_of([pool_row(0, 0, **changes)]))["tokens.html"]
-        said = re.findall(r'title="No pool of this token counts.">(.*?)<', text)
+        said = re.findall(r'title="No pool of this token counts: (.*?)">', text)
 
         assert [word for word in (lend, borrow) if word] == said, changes
 
