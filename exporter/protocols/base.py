@@ -318,13 +318,20 @@ class ProtocolViews:
         for market in reading.markets:
             yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
         """The fields of a result with the exporter's.
 
         ``rows`` are the pools of the market as of ``time`` (unix seconds), by id; a pool that is not among them could
         not be read and is not compared. Raises `DecodeError` when the result is not what the view gives.
         """
-        return iter(())
+        for pool in asked.pools:
+            if pool in rows:
+                for name, (ours, contract) in self.fields(asked, value, rows[pool], time).items():
+                    yield Compared(asked.market, pool, name, ours, contract)
+
+    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+        """By name: a field of a pool as the exporter has it, and as a view of this pool alone gives it."""
+        return {}
 
     def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
         """A failed call's statement that the contract refuses a price. None for any other failure."""

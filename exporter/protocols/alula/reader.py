@@ -15,19 +15,14 @@ from exporter.protocols.alula import layout
 from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.shared_columns import TEXTS
 
 NAME = "alula"
 
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
-    "market_name",
-    "market_status",
-    "wasm_hash",
+    *TEXTS,
     *layout.POOL_NUMBERS,
     *TERM_COLUMNS,
     *FARM_COLUMNS,

@@ -18,6 +18,7 @@ from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.shared_columns import TEXTS
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
@@ -29,14 +30,8 @@ _ANSWERED_FOR = {
 }
 
 COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
+    *TEXTS,
     "generation",
-    "market_name",
-    "market_status",
-    "wasm_hash",
     "decimals",
     "enabled",
     "bstop_rate",

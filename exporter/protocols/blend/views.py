@@ -12,7 +12,7 @@ from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 
 RATE_SCALE = 10**12
 _SHARES = ("b_supply", "d_supply")
@@ -36,18 +36,14 @@ class BlendViews(ProtocolViews):
                 call = ContractCall(market.address, "get_reserve", (address(pool),))
                 yield ViewCall(market.address, (pool,), call)
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         """The accrued state, the totals that follow from it, and the configuration that the rates follow from."""
-        (pool,) = asked.pools
-        row = rows.get(pool)
-        if row is None:
-            return
         reserve = Fields.of(value, "get_reserve")
         data, config = reserve.struct("data"), reserve.struct("config")
         b_rate, d_rate = data.i128("b_rate"), data.i128("d_rate")
         supplied = data.i128("b_supply") * b_rate // RATE_SCALE
         borrowed = -(-data.i128("d_supply") * d_rate // RATE_SCALE)
-        pairs: dict[str, tuple[object, object]] = {
+        return {
             "token_address": (row["token_address"], reserve.address("asset")),
             "decimals": (10 ** row["decimals"], reserve.i128("scalar")),
             "accrued_to": (time, data.u64("last_time")),
@@ -61,8 +57,6 @@ class BlendViews(ProtocolViews):
             **{name: (row["raw"][name], data.i128(name)) for name in _SHARES},
             **{name: (row["raw"][name], config.u32(name)) for name in _CONFIG},
         }
-        for field, (ours, contract) in pairs.items():
-            yield Compared(asked.market, pool, field, ours, contract)
 
     def time_of(self, value: ScVal) -> int | None:
         """The reserve's time of the last accrual, which is that of the call."""

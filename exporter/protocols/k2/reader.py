@@ -17,6 +17,7 @@ from exporter.protocols.collector import Collector, UnreadError, config_keys, li
 from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY, TERM_COLUMNS
 from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of, reward_list_key
+from exporter.protocols.shared_columns import TEXTS
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -34,13 +35,7 @@ PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "a
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
-    "market_name",
-    "market_status",
-    "wasm_hash",
+    *TEXTS,
     "a_token",
     "debt_token",
     *layout.RESERVE_NUMBERS,

@@ -15,7 +15,7 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 from exporter.protocols.k2.layout import RESERVE
 
 VIEW = "get_current_reserve_data"
@@ -35,16 +35,10 @@ class K2Views(ProtocolViews):
             instead = ViewCall(router, pools, ContractCall(router, BORROW_INDEX, asset))
             yield ViewCall(router, pools, ContractCall(router, VIEW, asset), (instead,))
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
         """The accrued indexes, what follows from them, and what the bitmap and the addresses say."""
-        (pool,) = asked.pools
-        row = rows.get(pool)
-        if row is None:
-            return
         if asked.call.function == BORROW_INDEX:
-            index = expect(value, scval.U128, BORROW_INDEX)
-            yield Compared(asked.market, pool, "borrow_index", row["borrow_index"], index)
-            return
+            return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
         reserve = Fields.of(value, VIEW)
         low = reserve.struct("configuration").get("data_low")
         bits: int = expect(low or (scval.VOID, None), scval.U128, f"{VIEW}.configuration: field data_low")
@@ -52,7 +46,7 @@ class K2Views(ProtocolViews):
         liquidity, borrow = numbers["liquidity_index"], numbers["variable_borrow_index"]
         supplied = _indexed(row["raw"]["total_supply_scaled"], liquidity)
         borrowed = _indexed(row["raw"]["total_debt_scaled"], borrow)
-        pairs: dict[str, tuple[object, object]] = {
+        return {
             "accrued_to": (time, numbers["last_update_timestamp"]),
             "supply_index": (row["supply_index"], liquidity),
             "borrow_index": (row["borrow_index"], borrow),
@@ -66,8 +60,6 @@ class K2Views(ProtocolViews):
             "a_token": (row["raw"]["a_token"], reserve.address("a_token_address")),
             "debt_token": (row["raw"]["debt_token"], reserve.address("debt_token_address")),
         }
-        for field, (ours, contract) in pairs.items():
-            yield Compared(asked.market, pool, field, ours, contract)
 
     def time_of(self, value: ScVal) -> int | None:
         """The time the reserve was brought to, which is that of the call; a bare index has none."""

@@ -20,6 +20,7 @@ from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, oracle_keys
 from exporter.protocols.peridot import layout, queued
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
+from exporter.protocols.shared_columns import TEXTS
 
 NAME = "peridot"
 VAULT = "vault"
@@ -31,13 +32,7 @@ MARKET_NAME = "Peridot"
 MAX_TOKEN_DECIMALS = 38
 
 COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
-    "market_name",
-    "market_status",
-    "wasm_hash",
+    *TEXTS,
     "decimals",
     "reward_token",
     *VAULT_COLUMNS,

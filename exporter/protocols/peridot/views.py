@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 from exporter.protocols.peridot.layout import SCALE, decode_amount
 
 FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
@@ -23,12 +23,8 @@ class PeridotViews(ProtocolViews):
             for function in FUNCTIONS:
                 yield ViewCall(str(market), (str(vault),), ContractCall(str(vault), function))
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         """The one number that a view gives, next to that of the stored state."""
-        (vault,) = asked.pools
-        row = rows.get(vault)
-        if row is None:
-            return
         function = asked.call.function
         raw = row["raw"]
         owned = max(raw["net_cash"] + raw["total_borrowed"], 0)
@@ -39,4 +35,4 @@ class PeridotViews(ProtocolViews):
             "get_total_reserves": raw["total_reserves"],
             "get_exchange_rate": owned * SCALE // supply if owned and supply else raw["initial_exchange_rate"],
         }[function]
-        yield Compared(asked.market, vault, function, ours, decode_amount(value, f"{function}()"))
+        return {function: (ours, decode_amount(value, f"{function}()"))}

@@ -14,6 +14,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 
@@ -24,13 +25,7 @@ MARKET_NAME = "Slender"
 MAX_TOKEN_DECIMALS = 38
 
 COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
-    "market_name",
-    "market_status",
-    "wasm_hash",
+    *TEXTS,
     "decimals",
     "s_token",
     "debt_token",

@@ -9,7 +9,7 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 
 _COEFFICIENTS = {"collat_coeff": "supply_index", "debt_coeff": "borrow_index"}
 _RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
@@ -31,24 +31,19 @@ class SlenderViews(ProtocolViews):
             call = ContractCall(str(market), "token_balance", (address(str(pool)), address(str(tokens[0]))))
             yield ViewCall(str(market), (str(pool),), call)
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
+    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         """The fields of the reserve's state, or the one number of another view."""
-        (pool,) = asked.pools
-        row = rows.get(pool)
-        if row is None:
-            return
         function = asked.call.function
-        if function in _COEFFICIENTS:
-            found = expect(value, scval.I128, function)
-            yield Compared(asked.market, pool, function, row[_COEFFICIENTS[function]], found)
-        elif function == "token_balance":
-            yield Compared(asked.market, pool, "cash", row["raw"]["cash"], expect(value, scval.I128, function))
-        elif function == "token_total_supply":
-            name = "s_supply" if asked.call.arguments == (address(row["raw"]["s_token"]),) else "debt_supply"
-            yield Compared(asked.market, pool, name, row["raw"][name], expect(value, scval.I128, function))
-        else:
+        if function == "get_reserve":
             reserve = Fields.of(value, function)
-            for name in _RATES:
-                yield Compared(asked.market, pool, name, row["raw"][name], reserve.i128(name))
-            last_update = reserve.u64("last_update_timestamp")
-            yield Compared(asked.market, pool, "last_accrual_time", row["last_accrual_time"], last_update)
+            last_update = row["last_accrual_time"], reserve.u64("last_update_timestamp")
+            return {name: (row["raw"][name], reserve.i128(name)) for name in _RATES} | {
+                "last_accrual_time": last_update
+            }
+        found = expect(value, scval.I128, function)
+        if function in _COEFFICIENTS:
+            return {function: (row[_COEFFICIENTS[function]], found)}
+        name = "cash"
+        if function == "token_total_supply":
+            name = "s_supply" if asked.call.arguments == (address(row["raw"]["s_token"]),) else "debt_supply"
+        return {name: (row["raw"][name], found)}

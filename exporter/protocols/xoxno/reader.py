@@ -14,6 +14,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
 
@@ -30,13 +31,7 @@ MAX_SPOKE_ASSETS = 4_096
 Entries = Mapping[bytes, Entry | None]
 
 COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
-    "market_name",
-    "market_status",
-    "wasm_hash",
+    *TEXTS,
     "pool_contract",
     "decimals",
     *layout.PARAMETERS,
