@@ -429,7 +429,7 @@ class RpcSource:
         self.counters = RpcCounters()
         self._limits = limits
         self._redactor = Redactor(rpc_urls)
-        self._poster = HttpPoster(limits, transport, timing.wall_clock, self.counters.received)
+        self._poster = HttpPoster(limits, transport, self.counters.received)
         # A call keeps its place while it waits and retries: it need not queue again behind a thousand others, and
         # an endpoint in trouble gets fewer requests.
         self._places = asyncio.Semaphore(limits.max_in_flight)

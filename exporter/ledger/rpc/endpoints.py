@@ -64,7 +64,6 @@ class Timing:
     """The clock and chance of a client; tests put in their own to be fast and repeatable."""
 
     clock: Callable[[], float] = time.monotonic  # seconds, never goes back
-    wall_clock: Callable[[], float] = time.time  # unix seconds, for a Retry-After that is a date
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     random: Callable[[], float] = random.random  # evenly in [0, 1)
 

@@ -10,8 +10,6 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Final, cast
 
 import httpx
@@ -49,12 +47,10 @@ class HttpPoster:
         self,
         limits: RpcLimits,
         transport: httpx.AsyncBaseTransport | None,
-        wall_clock: Callable[[], float],
         received: Callable[[int], None],
     ) -> None:
         self._limits = limits
         self._transport = transport
-        self._wall_clock = wall_clock
         self._received = received
         self._clients: dict[Endpoint, httpx.AsyncClient] = {}
         self._tls: ssl.SSLContext | None = None
@@ -87,11 +83,6 @@ class HttpPoster:
         async with stream as response:
             if response.status_code != 200:
                 raise AttemptError(self._status_failure(response))
-            if response.is_stream_consumed:  # a transport in memory gave the whole answer at once
-                self._received(len(response.content))
-                if len(response.content) > self._limits.max_response_bytes:
-                    raise AttemptError(self._too_large())
-                return response.content
             return await self._read(response)
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
@@ -159,24 +150,12 @@ class HttpPoster:
             return Failure(FailureKind.REDIRECT, text, code=status)
         advice = _ADVICE.get(status)
         text = f"HTTP {status}" if advice is None else f"HTTP {status}: {advice}"
-        wait = parse_retry_after(response.headers.get("retry-after"), self._wall_clock())
+        wait = parse_retry_after(response.headers.get("retry-after"))
         return Failure(FailureKind.HTTP, text, code=status, retry_after_s=wait)
 
 
-def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait by a Retry-After header: a number of seconds or an HTTP date; None when it is neither.
-
-    ``now`` is in unix seconds. A date in the past is a wait of 0.
-    """
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value) if len(value) <= _LONGEST_RETRY_AFTER else None
-    try:
-        date = parsedate_to_datetime(value)
-        if date.tzinfo is None:  # "-0000", by which a server says that it does not know its own time zone
-            date = date.replace(tzinfo=UTC)
-        return max(0.0, date.timestamp() - now)
-    except (TypeError, ValueError, OverflowError):
-        return None
+def parse_retry_after(value: str | None) -> float | None:
+    """The seconds that a Retry-After header demands; None for anything else, as for a date: gateways send seconds."""
+    value = (value or "").strip()
+    known = value.isascii() and value.isdigit() and len(value) <= _LONGEST_RETRY_AFTER
+    return float(value) if known else None

@@ -65,7 +65,7 @@ class VirtualClock:
             self.waiting.remove(until)
 
     def timing(self, random: Callable[[], float] = lambda: 0.5) -> Timing:
-        return Timing(clock=self.clock, wall_clock=lambda: CLOSE_TIME + self.now, sleep=self.sleep, random=random)
+        return Timing(clock=self.clock, sleep=self.sleep, random=random)
 
 
 class Chunks(httpx.AsyncByteStream):
