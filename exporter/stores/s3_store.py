@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from boto3.session import Session
 
 
-EXPECTED_NEW = ("v1/pages/", "history/")
-"""Folders in which a run seldom finds anything of its own."""
+PAGES = "v1/pages/"
+EXPECTED_NEW = (PAGES, "history/")
+"""Folders in which a run seldom finds an immutable object of its own. That of the pages has by far the most."""
 
 FOUND_BEFORE_LISTING = 16
 """After this many objects that were there after all, such a folder is listed."""
@@ -151,7 +152,7 @@ _FOLDERS = frozenset(
     folder
     for family in FAMILIES
     if family.kind in (FileKind.PAGE, FileKind.DOCUMENT)
-    if not (folder := folder_of(family.template)).startswith(EXPECTED_NEW)
+    if (folder := folder_of(family.template)) != PAGES
 )
 """The folders that a run writes to."""
 
@@ -236,7 +237,7 @@ class S3Store:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """In ascending order of the keys."""
-        known = None if prefix.startswith(EXPECTED_NEW) else self._known
+        known = None if prefix.startswith(PAGES) else self._known
         for entry in self._client.entries(check_prefix(prefix)):
             if known is not None:
                 known.note_read(entry.key, entry.etag)

@@ -13,7 +13,6 @@ Every method returns when its effect would outlive a power cut (where the store 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -27,8 +26,6 @@ from exporter.tree.files import check_key
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-
-_SEGMENT = re.compile(r"[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*")
 
 Clock = Callable[[], datetime]
 """Gives the wall clock as an aware UTC time; tests inject their own."""

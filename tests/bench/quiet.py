@@ -49,9 +49,9 @@ def run(quick: bool = False) -> list[Row]:
         sleep(1.2 * closes)  # a later ledger
         before = dict(bucket.objects)
         bucket.forget()
-        began = perf_counter()
+        began, before_it = perf_counter(), os.times()
         report = publish(folder, url, bucket)
-        seconds = perf_counter() - began
+        seconds, after_it = perf_counter() - began, os.times()
         calls = list(bucket.calls)
         files = [
             (key.removeprefix("live/"), stored.data)
@@ -64,6 +64,7 @@ def run(quick: bool = False) -> list[Row]:
     again = [
         f"{key} {count}" for key, count in Counter(c.key for c in calls if c.operation == "GET").items() if count > 1
     ]
+    used = sum(after_it[2:4]) - sum(before_it[2:4])  # of children
     asked = sum(report["reading"]["requests"].values())
     writes = sum(call.operation == "PUT" for call in calls) / report["pools"]
     waited = rounds(calls, s3)
@@ -75,6 +76,7 @@ def run(quick: bool = False) -> list[Row]:
         _limited("rounds to S3, those that overlap counted once", waited, MOST_ROUNDS, ""),
         _limited("writes a pool", writes, MOST_WRITES, ""),
         _limited(f"a quiet run ({steps}; load {os.getloadavg()[0]:.1f})", seconds, MOST_SECONDS, " s"),
+        Row("processor time of it", f"{used:.1f} s"),
         _limited("processor time of its imports", imports, MOST_IMPORT_SECONDS, " s"),
         upload,
     ]

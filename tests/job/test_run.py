@@ -24,6 +24,7 @@ from exporter.localnet.server import create_app
 from exporter.stores.store import Store
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
+from tests.s3.wire_bucket import WireBucket
 from tests.stores.bucket_simulator import BucketSimulator, Call
 
 
@@ -102,6 +103,26 @@ class TestEmbeddedNetwork:
         assert {} == {key: count for key, count in read.items() if count > 1}
         assert changed >= other - {"feed.atom"}
         assert len(before) > len(changed) + 1
+
+    def test_a_quiet_run_into_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It lists no folder twice but that of runs, and after its trial it takes the lease once."""
+        network = RecordedNetwork()
+        with WireBucket() as bucket, running(create_app(network)) as url:
+            for name, value in bucket.environment("quiet").items():
+                monkeypatch.setenv(name, value)
+            settings = settings_for(None, url, output__uri="s3://bucket/live")
+            run(settings)
+            network.advance()
+            bucket.forget()
+            run(settings)
+        listed = [call.key for call in bucket.calls if call.operation == "LIST"]
+        lease = [call.operation for call in bucket.calls if call.key == "live/.exporter.lease"]
+        heads = [call.key for call in bucket.calls if call.operation == "HEAD"]
+
+        assert ["live/v1/runs/"] == [key for key, count in Counter(listed).items() if count > 1]
+        assert len(listed) <= 25
+        assert Counter(GET=2, PUT=6, HEAD=1) == Counter(lease)
+        assert ["live/.exporter.lease", "live/v1/system/status"] == heads
 
     @pytest.mark.parametrize("dry_run", [False, True])
     def test_an_output_that_is_none_costs_no_reading(self, tmp_path: Path, dry_run: bool) -> None:
