@@ -50,7 +50,7 @@ class Original:
 
 
 def originals(text: str) -> list[Original]:
-    """The files of a list. Raises `FetchError` naming a line that is none, too large, or leads out of the folder."""
+    """The files of a list. Raises `FetchError` naming a line that is invalid, too large, or leads out of the folder."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line or line.startswith("#"):

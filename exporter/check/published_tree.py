@@ -238,7 +238,7 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
-    """The proofs of runs, which are none of their files, where any run was proven."""
+    """The proofs of runs, which are not files of a run, where any run was proven."""
     data = await source.get(PROOFS.template, MAX_DOCUMENT_BYTES)
     if data is None:
         return

@@ -66,7 +66,7 @@ def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManif
     """Take a manifest out of its bytes; ``older`` also one of an earlier format, as far as it names the same things.
 
     Raises:
-        msgspec.DecodeError: it is none, or contradicts itself.
+        msgspec.DecodeError: it is not a manifest, or contradicts itself.
         FormatError: it is of another format.
     """
     if refuse_other_format(HISTORY_MANIFEST_KEY, data, older=older):

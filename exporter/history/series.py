@@ -267,7 +267,7 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
 
 
 def read_observations(data: bytes) -> pl.DataFrame:
-    """The observations in a file of the history. StoreError, of which its key is the beginning, for what is none."""
+    """The observations in a file of the history. Raises a StoreError that starts with its key if it is another file."""
     try:
         frame = pl.read_parquet(io.BytesIO(data), columns=list(SOURCES))
         return observations_of(_from_file_types(frame, {name: tables.POOLS[name] for name in SOURCES}))

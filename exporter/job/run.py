@@ -557,7 +557,7 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
     if write:
         store.try_writing()
     else:
-        next(store.list(""), None)  # a place that is none says so when it is listed
+        next(store.list(""), None)  # an unusable output fails here
     check_network(store, published, network)
     read_intent(store)
     if replaced_ledger is not None:

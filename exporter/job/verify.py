@@ -160,7 +160,7 @@ def verify_tree(
     Raises:
         RefutedError: something is not so; the first thing is named.
         SourceError: the tree, or the archives, cannot be read, or a checkpoint after the run cannot be proven yet.
-        ConfigError: nobody is known to trust, or the URI is none.
+        ConfigError: no organisations to trust are known, or the URI is invalid.
     """
     with console.step("check", "checking the tree") as facts:
         try:

@@ -23,7 +23,7 @@ from exporter.ledger.source import ContractCall
 
 FILE: Final = "recording.bin"
 NOT_TIMES: Final = frozenset({"eps"})
-"""Fields of 64 bits that can look like a time and are none."""
+"""Fields of 64 bits that can look like a time, and are not one."""
 
 _YEARS = 12 * 366 * 86_400
 _CONTRACT_TEXT = re.compile(rb"C[A-Z2-7]{55}")

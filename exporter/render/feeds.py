@@ -28,7 +28,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
     pools = {(pool.market, pool.pool) for pool in changes.pools}
 
     def page_of(market: str, pool: str | None = None) -> str:
-        """The page for people of what changed; of what is not read any more there is none."""
+        """The page of a changed market or pool; the list of markets for one that is no longer read."""
         if pool is not None and (market, pool) in pools:
             return f"pools/{market}/{pool}.html"
         return f"markets/{market}.html" if market in names else "markets.html"

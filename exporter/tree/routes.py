@@ -242,7 +242,7 @@ def _route_history(path: Sequence[str], query: str, page: families.Family, missi
 
 
 def _size_for(limit: str, sizes: Sequence[int]) -> int | None:
-    """The largest size not above the limit, 0 for a limit of 0, None for a limit that is none."""
+    """The largest size not above the limit, 0 for a limit of 0, None for an invalid limit."""
     if not _DIGITS.fullmatch(limit):
         return None
     # A long run of digits is settled by its length: Python refuses to convert more than 4,300 of them.

@@ -48,7 +48,7 @@ class RewardReason(StrEnum):
     NO_EMISSIONS = "no_emissions"  # 0: none was ever set up here, or it is of nothing
     EXPIRED = "expired"  # 0: it is over, or paused
     NOT_FUNDED = "not_funded"  # null: it is promised, and cannot be claimed
-    NOTHING_SUPPLIED = "nothing_supplied"  # null: nobody is there to be paid
+    NOTHING_SUPPLIED = "nothing_supplied"  # null: there are no suppliers
     NOTHING_BORROWED = "nothing_borrowed"
     NO_BACKSTOP = "no_backstop"
     NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth compared with the pool's is not

@@ -110,6 +110,6 @@ def test_a_start_that_nobody_signed(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_is_not_there(tmp_path: Path) -> None:
-    """A folder that is none is named."""
+    """A path that is not a folder is named."""
     with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
         archive_start(str(tmp_path / "none"), 1_000, TESTNET)

@@ -49,7 +49,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("url", BAD_HOSTS)
 def test_hosts_and_ports_that_cannot_be(command: tuple[str, ...], url: str) -> None:
-    """Ports out of range and host names that are none are refused before anything is asked."""
+    """Ports out of range and invalid host names are refused before anything is asked."""
     result = invoke(*command, url)
 
     assert 2 == result.exit_code, result.output

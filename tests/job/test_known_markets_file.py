@@ -184,7 +184,7 @@ class TestDamage:
         ],
     )
     def test_garbage_among_good_ones(self, record: Any) -> None:
-        """A record that is none is refused and named; the others are used, and the bytes kept."""
+        """An invalid record is refused and named; the others are used, and the bytes kept."""
         store = MemoryStore()
         save_memory(store, memory_of(known()))
         document = content(store)

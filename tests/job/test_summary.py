@@ -104,7 +104,7 @@ def test_nothing_from_outside_becomes_markup(text: str) -> None:
     "content", [b"", b"[]", b"\xff", b'{"steps": 3, "unread": 4, "certificate": []}', b"[" * 100_000]
 )
 def test_a_damaged_report(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    """A report that is none leaves a summary with the exit code all the same."""
+    """An unreadable report leaves a summary with the exit code all the same."""
     path = tmp_path / "report.json"
     path.write_bytes(content)
 

@@ -112,7 +112,7 @@ def read_snapshots(folder: Path) -> list[Snapshot]:
 
 
 def test_all_entries_decode(snapshots: list[Snapshot], real_data: Path) -> None:
-    """Every entry is read; every controller, vault and rate model decodes, and what is none is refused by name."""
+    """Every entry is read; every controller, vault and rate model decodes, and another contract is refused by name."""
     counts: Counter[str] = Counter(snapshots=len(snapshots))
     refused: Counter[str] = Counter()
     for snapshot in snapshots:

@@ -384,7 +384,7 @@ def test_histories_of_totals_pick_a_file(path: str) -> None:
     ],
 )
 def test_ill_formed_names_are_refused(path: str, query: str, status: int) -> None:
-    """Names that are none are 400, and a cursor that is none is 404, as is one that leads nowhere."""
+    """Invalid names are 400; an invalid cursor is 404, as is one that leads nowhere."""
     answer = route(path, query, SIZES)
 
     assert isinstance(answer, Problem)

@@ -82,7 +82,7 @@ class Fields:
         self._what = what
         self._values: dict[str, ScVal] = {}
         for key, value in pairs or ():
-            if key[0] == scval.SYMBOL:  # other keys (a token's own enum keys) are none of our fields
+            if key[0] == scval.SYMBOL:  # other keys (a token's own enum keys) are not our fields
                 if key[1] in self._values:
                     raise DecodeError(f"{what}: field {key[1]} is listed twice")
                 self._values[key[1]] = value

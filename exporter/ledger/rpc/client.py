@@ -109,7 +109,7 @@ class RpcCounters:
 class Question(Generic[T]):
     """A question. ``decode`` turns an answer's body, with the request's id and who gave it, into a value.
 
-    It raises `AttemptError` for an answer that is none. ``subject`` says in an error what the question was about;
+    It raises `AttemptError` for an invalid answer. ``subject`` says in an error what the question was about;
     ``keys`` is the number of ledger keys it names, if it does.
     """
 

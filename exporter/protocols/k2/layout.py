@@ -167,7 +167,9 @@ def decode_router(entry: Entry) -> RouterInstance:
     """
     instance, wasm_hash = coded_instance(entry.contract_data(), "router instance")
     storage = Fields(instance.storage, "router instance")
-    storage.address("PADMIN")  # the router has had an administrator since it was made: without, it is none
+    storage.address(
+        "PADMIN"
+    )  # the router has had an administrator since it was made: without one, it is another contract
     oracle_config = storage.struct("ORACFG") if "ORACFG" in storage else None
     return RouterInstance(
         wasm_hash=wasm_hash.hex(),

@@ -52,7 +52,7 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
         controller = found
         named = list(_updated(event.value, topics))
     else:
-        raise DecodeError(f"the event's topics {topics} are none that name a hub market")
+        raise DecodeError(f"the event's topics {topics} do not name a hub market")
     known = _known().get(controller, frozenset())
     pools = dict.fromkeys(pool.pool for pool in named)
     return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in pools if pool not in known]

@@ -78,7 +78,7 @@ def price_failure(quote: Quote, close_time: int) -> str | None:
 
 
 def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
-    """The quote with the token's limit of age; a price of which that cannot be read is none."""
+    """The quote with the token's limit of age; without a readable limit there is no price."""
     if oracle is None:
         return replace(quote, failure="the price aggregator has no oracle for this token", is_known=True)
     if oracle.archived:

@@ -69,7 +69,7 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
 
 
 def test_parameters_are_said_in_words() -> None:
-    """A factor is a percentage, a cap that is none says so, one of nothing is closed, and an auction has no bonus."""
+    """A factor is a percentage, a missing cap is named, one of nothing is closed, and an auction has no bonus."""
     row = pool_row(0, 0, **TERMS_OF_BLEND)
 
     assert {

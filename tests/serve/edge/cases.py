@@ -105,7 +105,7 @@ def nginx_expected(case: Case, root: Path) -> Expected:
 
 
 def refused_by_nginx_itself(path: str) -> bool:
-    """Whether nginx refuses a path before any rule: a NUL, encoding that is none, or a climb out of the root."""
+    """Whether nginx refuses a path before any rule: a NUL, invalid encoding, or a climb out of the root."""
     if "%00" in path or re.search(r"%(?![0-9A-Fa-f]{2})", path):
         return True
     depth = 0
