@@ -27,8 +27,7 @@ AVOIDED = {
     r"\bbreath\b|\bshel(?:f|ves)\b": "batch; closed bucket",
     r"(?<!there )\bis no (?!longer\b|more\b)": "is not a",
     r"\bso (?:many|often)\b": "at most, up to",
-    r"\b(?:that|what|which) (?:is|are) none\b": "invalid, is not a ...",
-    r"\bnot to be told\b|\bat the pace of\b|\bnobody (?:is)? there\b": "not known; at the current rate; no suppliers",
+    r"\b(?:that|what|which) (?:is|are) (?-i:none)\b": "invalid, is not a ...",
 }
 """What vocabulary to avoid, as patterns, and what to say."""
 

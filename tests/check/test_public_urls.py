@@ -205,7 +205,7 @@ def test_unbounded_answer(root: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["http://", "https://user:secret@host/tree", "http://host/?x=1", "ftp://host/"])
-def test_uris_that_are_none(uri: str) -> None:
+def test_invalid_uris(uri: str) -> None:
     """A URI of another form is refused, and no secret in it repeated."""
     with pytest.raises(ConfigError) as caught:
         check(uri)

@@ -125,7 +125,7 @@ class TestEmbeddedNetwork:
         assert ["live/.exporter.lease", "live/v1/system/status"] == heads
 
     @pytest.mark.parametrize("dry_run", [False, True])
-    def test_an_output_that_is_none_costs_no_reading(self, tmp_path: Path, dry_run: bool) -> None:
+    def test_an_invalid_output_costs_no_reading(self, tmp_path: Path, dry_run: bool) -> None:
         """The output is tried first: where it refuses, the network was not asked for anything."""
         (tmp_path / "out").write_text("a file")
         report = RunReport(None)

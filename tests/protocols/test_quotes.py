@@ -112,7 +112,7 @@ class TestK2:
             (u32(1), f"{FRESH}(): expected map, found u32"),
         ],
     )
-    def test_prices_that_are_none(self, item: ScVal, reason: str) -> None:
+    def test_invalid_prices(self, item: ScVal, reason: str) -> None:
         """Zero, too old, of the future, too large or of another form: no price, and the reason is said."""
         assert reason == reasons(self.world(item))["native"]
 

@@ -108,12 +108,12 @@ NINE = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6)
             "257 pools, more than 256",
         ),
         (event(contract("stranger"), "batch_state_update", vec(vec(*NINE))), "not a known pool contract"),
-        (event(POOL, "other", vec()), "none that name"),
-        (ContractEvent(POOL, 7, (), vec()), "none that name"),
-        (ContractEvent(POOL, 7, (u32(1), symbol("create")), vec()), "none that name"),
+        (event(POOL, "other", vec()), "do not name a hub market"),
+        (ContractEvent(POOL, 7, (), vec()), "do not name a hub market"),
+        (ContractEvent(POOL, 7, (u32(1), symbol("create")), vec()), "do not name a hub market"),
     ],
 )
-def test_events_that_are_none(broken: ContractEvent, message: str) -> None:
+def test_invalid_events(broken: ContractEvent, message: str) -> None:
     """An event of another form is refused with what is wrong, so that it can be reported and costs nothing."""
     with pytest.raises(DecodeError, match=message):
         Xoxno().candidates_in(broken)

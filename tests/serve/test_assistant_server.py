@@ -353,7 +353,7 @@ def test_texts_of_the_chain_are_cut_and_harmless() -> None:
     assert (200, 7) == (len(row["market_name"]), row["decimals"])
 
 
-def test_a_tree_that_is_none(tmp_path: Path) -> None:
+def test_no_tree(tmp_path: Path) -> None:
     """Without a published run the server does not start."""
     ended = CliRunner().invoke(main, ["mcp", str(tmp_path)])
 

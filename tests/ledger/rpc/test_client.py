@@ -667,7 +667,7 @@ def test_a_close_time_is_a_number_or_a_string(value: object) -> None:
         "١٨٠٠٠٠٠٥٠٠",
     ],
 )
-def test_a_close_time_that_is_none_is_unusable(value: object) -> None:
+def test_an_invalid_close_time_is_unusable(value: object) -> None:
     """Anything but unix seconds in digits is asked for elsewhere."""
     bench = Bench(A, B)
     bench.fault(A, *LACKING, with_close_time(value))
