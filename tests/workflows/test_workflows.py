@@ -199,4 +199,4 @@ def test_no_key_of_aws_is_stored() -> None:
     """The bucket is written with a role that GitHub vouches for; no secret of AWS is read."""
     secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
 
-    assert {"EXPORTER_RPC_URLS"} == secrets
+    assert {"EXPORTER_RPC_URLS", "IMAGE_TOKEN"} == secrets
