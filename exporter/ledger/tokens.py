@@ -26,7 +26,7 @@ class Token:
     """A token: ``symbol`` and ``decimals`` as its contract gives them, or ``failure``, why it gives none.
 
     ``issuer`` is the account (a strkey) that issues a classic asset: its contract's code is the network's own, which
-    nobody can forge. None for every other token, and for the native asset.
+    nobody can forge. None for every other token, and for the native asset. ``name`` is None where METADATA has none.
     """
 
     address: str
@@ -34,6 +34,7 @@ class Token:
     decimals: int | None
     failure: str | None = None
     issuer: str | None = None
+    name: str | None = None
 
 
 async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str, Token]:
@@ -59,10 +60,11 @@ def _from_metadata(address: str, entry: Entry | None) -> Token:
         instance = instance_of(entry.contract_data())
         metadata = Fields(instance.storage, "token instance").struct("METADATA")
         token = _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
+        name = metadata.string("name") if "name" in metadata else ""
+        token = replace(token, name=name if 0 < len(name) <= MAX_SYMBOL_LENGTH else None)
         if instance.wasm_hash is not None or token.symbol == "native":
             return token
-        _, _, issuer = metadata.string("name").partition(":")
-        return replace(token, issuer=issuer or None)
+        return replace(token, issuer=name.partition(":")[2] or None)
     except DecodeError as error:
         return Token(address, None, None, str(error))
 

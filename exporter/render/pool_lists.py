@@ -135,6 +135,7 @@ def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> Rendered
                 _best_rate(own, "supply"),
                 _best_rate(own, "borrow"),
                 token.issuer,
+                token.name,
             )
         )
     return file_of(TokenList(tables.ledger, entries))

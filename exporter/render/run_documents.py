@@ -319,6 +319,7 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[d
             observed_ledger=tables.ledger,
             pools=references,
             issuer=None if token is None else token.issuer,
+            name=None if token is None else token.name,
         )
 
 

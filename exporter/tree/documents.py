@@ -272,6 +272,7 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
         AccountAddress | None,
         described("The account that issues the classic asset, a strkey; null for any other token."),
     ]
+    name: Annotated[Words | None, described("What the token's contract calls it in full; null where it has no name.")]
 
 
 class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
@@ -690,6 +691,7 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
         AccountAddress | None,
         described("The account that issues the classic asset, a strkey; null for any other token."),
     ]
+    name: Annotated[Words | None, described("What the token's contract calls it in full; null where it has no name.")]
 
 
 class TokenList(Struct, frozen=True, forbid_unknown_fields=True):

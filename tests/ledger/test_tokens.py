@@ -42,7 +42,7 @@ class TestMetadata:
         ledger.replace(token_instance("T", b"wETH", 18))
         tokens, source = tokens_of(ledger, "T")
 
-        assert Token(contract("T"), "wETH", 18) == tokens["T"]
+        assert Token(contract("T"), "wETH", 18, name="A token") == tokens["T"]
         assert [] == source.calls
 
     def test_stellar_asset(self) -> None:
@@ -59,8 +59,16 @@ class TestMetadata:
         asset("U", "USDC", "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN")
         tokens, _ = tokens_of(ledger, "T", "U")
 
-        assert Token(contract("T"), "native", 7) == tokens["T"]
+        assert Token(contract("T"), "native", 7, name="native") == tokens["T"]
         assert "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN" == tokens["U"].issuer
+
+    @pytest.mark.parametrize("name", [None, string(""), string("x" * (MAX_SYMBOL_LENGTH + 1))])
+    def test_no_name(self, name: ScVal | None) -> None:
+        """A token without a name, or with one that would fill every page, has none and is a token all the same."""
+        ledger = MadeLedger()
+        ledger.replace(token_instance("T", changes={"name": name}))
+
+        assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")[0]["T"]
 
     def test_a_token_of_wasm_has_no_issuer(self) -> None:
         """A contract of anybody's may call itself USDC:G..., which makes nobody its issuer."""
@@ -74,7 +82,7 @@ class TestMetadata:
         ledger.replace(token_instance("T"))
         ledger.archive(token_instance("T"))
 
-        assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")[0]["T"]
+        assert Token(contract("T"), "USDC", 7, name="A token") == tokens_of(ledger, "T")[0]["T"]
 
     @pytest.mark.parametrize(
         ("content", "expected"),
@@ -170,4 +178,4 @@ class TestFunctions:
 
         assert tokens["T"].failure is not None
         assert tokens["T"].failure.startswith("the bytes end inside")
-        assert Token(contract("U"), "USDC", 7) == tokens["U"]
+        assert Token(contract("U"), "USDC", 7, name="A token") == tokens["U"]

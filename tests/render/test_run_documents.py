@@ -138,7 +138,7 @@ def test_tokens() -> None:
         [market(A), market(B)],
         pools=[(A, X), (A, Y), (B, X)],
         first_seen={X: 7, Y: LEDGER, contract(99): 1},
-        tokens={X: Token(X, "native", 7), Y: Token(Y, "EURC", None, issuer=ISSUER)},
+        tokens={X: Token(X, "native", 7), Y: Token(Y, "EURC", None, issuer=ISSUER, name=f"EURC:{ISSUER}")},
     )
 
     assert {
@@ -149,8 +149,10 @@ def test_tokens() -> None:
         "observed_ledger": LEDGER,
         "pools": [{"market": A, "pool": X}, {"market": B, "pool": X}],
         "issuer": None,
+        "name": None,
     } == documents[f"v1/tokens/{X}.json"]
     assert ISSUER == documents[f"v1/tokens/{Y}.json"]["issuer"]
+    assert f"EURC:{ISSUER}" == documents[f"v1/tokens/{Y}.json"]["name"]
     # The pool's own decimals replace those that the contract does not give.
     assert ("EURC", 7) == tuple(documents[f"v1/tokens/{Y}.json"][name] for name in ("symbol", "decimals"))
     assert f"v1/tokens/{contract(99)}.json" not in documents

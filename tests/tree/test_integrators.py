@@ -1,17 +1,24 @@
-"""docs/integrators.md: every field that it sends a reader to exists."""
+"""docs/integrators.md: it has each field of others, and every field that it sends a reader to is in real documents."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from exporter.tree.documents import MarketBackstop
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from exporter.stores.memory import MemoryStore
 from exporter.tree.pools import AssetDetail
+from tests.check.trees import keys, summaries
+from tests.jobs import run, settings_for
+from tests.localnet.recorded import BLEND_V1, with_rewards
 
 _ROW = re.compile(r"^(?P<theirs>[^|\n]+) \| (?P<ours>[^|\n]+) \|(?P<why>[^|\n]*)$", re.MULTILINE)
 _SPAN = re.compile(r"`([a-z_.]+)`")
@@ -25,6 +32,46 @@ def _paths(model: type[msgspec.Struct], before: str = "") -> Iterator[str]:
                 yield from _paths(part, f"{before}{field.encode_name}.")
 
 
+OTHERS = {
+    "DefiLlama": """
+        pool chain project symbol tvlUsd apy apyBase apyReward underlyingTokens rewardTokens poolMeta url apyBaseBorrow
+        apyRewardBorrow totalSupplyUsd supplyCapUsd totalBorrowUsd ltv borrowable borrowFactor debtCeilingUsd
+        availableBorrowUsd borrowMarketOnly mintedCoin borrowToken apyBase7d apyRewardFake apyRewardBorrowFake il7d
+        volumeUsd1d volumeUsd7d apyBaseInception searchTokenOverride isIntrinsicSource token pricePerShare
+        routeGroupKey underlyingStateKey poolKind apyPct1D apyPct7D apyPct30D stablecoin ilRisk exposure predictions mu
+        sigma count outlier apyMean30d""",
+    "Aave": """
+        name chain address icon totalMarketSize totalAvailableLiquidity eModeCategories userState borrowReserves
+        supplyReserves market underlyingToken aToken vToken acceptsNative size usdExchangeRate usdOracleAddress isFrozen
+        isPaused flashLoanEnabled interestRateStrategyAddress permitSupported isolationModeConfig eModeInfo incentives
+        supplyInfo.apy supplyInfo.total supplyInfo.maxLTV supplyInfo.liquidationThreshold supplyInfo.liquidationBonus
+        supplyInfo.canBeCollateral supplyInfo.supplyCap supplyInfo.supplyCapReached borrowInfo.apy borrowInfo.total
+        borrowInfo.borrowCap borrowInfo.reserveFactor borrowInfo.availableLiquidity borrowInfo.utilizationRate
+        borrowInfo.baseVariableBorrowRate borrowInfo.variableRateSlope1 borrowInfo.variableRateSlope2
+        borrowInfo.optimalUsageRate borrowInfo.borrowingState borrowInfo.borrowCapReached extraSupplyApr
+        borrowAprDiscount startDate endDate""",
+    "wallet-backend": """
+        address name status oracleContractId backstopRate maxPositions suppliedUsd borrowedUsd backstopUsd interestApy
+        netApy reserves assetContractId tokenName tokenSymbol tokenDecimals enabled utilization supplyApy borrowApy
+        emissionsSupplyApr emissionsBorrowApr suppliedTokens borrowedTokens cFactor lFactor priceUsd pools poolAddress
+        poolName admin inRewardZone""",
+}
+"""The fields of others, by the heading of their section: DefiLlama/yield-server at e638965f (src/adaptors/test.js, and
+what its server adds), aave/aave-sdk at 15a9638 (packages/graphql, the fragments Market and Reserve),
+stellar/wallet-backend at 03cc677 (internal/serve/graphql/schema/blend.graphqls, and pull request 661)."""
+
+
+@pytest.mark.parametrize("others", OTHERS)
+def test_every_field_of_others_is_named(others: str, project_root: Path) -> None:
+    """The section has each field, in its table or among what is not here, and no field of ours takes its place."""
+    page = (project_root / "docs" / "integrators.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {others}\n")[2].partition("\n## ")[0]
+    rows, _, missing = section.partition("Not here:")
+    theirs = re.findall(r"`([^`]+)`", " ".join(line.partition(" | ")[0] for line in rows.splitlines()) + missing)
+
+    assert [] == [name for name in OTHERS[others].split() if name not in theirs]
+
+
 @pytest.fixture(scope="module")
 def rows(project_root: Path) -> list[re.Match[str]]:
     """The rows of the page's tables, without heads."""
@@ -32,12 +79,38 @@ def rows(project_root: Path) -> list[re.Match[str]]:
     return [row for row in _ROW.finditer(text) if row["ours"] not in ("here", "---") and "---" not in row["theirs"]]
 
 
-def test_every_field_of_ours_is_there(rows: list[re.Match[str]]) -> None:
-    """What the page names is a field of a pool's document, by its path, or of a market's backstop."""
-    known = {*_paths(AssetDetail), *_paths(MarketBackstop, "backstop.")}
+def _values(document: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each field of a document by its path, down to lists."""
+    for name, value in document.items():
+        yield before + name, value
+        if isinstance(value, dict):
+            yield from _values(value, f"{before}{name}.")
+
+
+def test_every_field_of_ours_is_in_real_documents(rows: list[re.Match[str]]) -> None:
+    """What the page names is in the documents of pools and markets, by its path, and null in some of them at most."""
+    network = RecordedNetwork()
+    network.close(with_rewards(network, BLEND_V1))
+    store = MemoryStore()
+    with running(create_app(network)) as url:
+        run(settings_for(None, url), store)
+    files = {info.key: content.data for info in store.list("v1/") if (content := store.get(info.key)) is not None}
+    pools = [json.loads(files[key]) for key in keys(files, "v1/assets/C") if key.count("/") == 3]
+    markets = json.loads(files["v1/markets.json"])["data"]
+    insured = [json.loads(files[key])["backstop"] for key in summaries(files)]
+    documents = (
+        *(("", pool) for pool in pools),
+        *(("markets.", market) for market in markets),
+        *(("backstop.", backstop) for backstop in insured if backstop is not None),
+    )
+    found = [item for before, document in documents for item in _values(document, before)]
+    names = {name for row in rows for name in _SPAN.findall(row["ours"])}
 
     assert len(rows) > 100
-    assert [] == [name for row in rows for name in _SPAN.findall(row["ours"]) if name not in known]
+    assert set() == names - {name for name, _ in found}
+    assert {"app_url"} == names - {
+        name for name, value in found if value is not None
+    }  # no network of one machine has apps
 
 
 def test_every_row_has_a_field(rows: list[re.Match[str]]) -> None:
@@ -54,7 +127,6 @@ def test_every_part_of_the_vocabulary_is_named(rows: list[re.Match[str]]) -> Non
     assert {
         "operations.can_reason",
         "operations.pool_status_meaning",
-        "liquidity.available_to_supply",
         "liquidity.available_to_supply_usd_cents",
         "liquidity.min_first_supply",
         "risk.risk_scope",

@@ -110,7 +110,7 @@ HISTORY = AssetHistory(MARKET, TOKEN, "1h", LEDGER, [EARLY, LATE], None)
 ENTRY = MarketEntry(MARKET, "blend", "v2", "Fixed", "active", LEDGER, 1, "5", "5", "0", 7, 7, None)
 MARKETS = MarketList(LEDGER, [ENTRY, replace(ENTRY, market=TOKEN)])
 LENT = TokenDocument(
-    MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)], None
+    MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)], None, None
 )
 SUMMARY = ProtocolSummary(LEDGER, 2, 3, "9", [ProtocolTotals("alula", 1, 1, None), ProtocolTotals("blend", 1, 2, "9")])
 KEY = "history/pools/date=2026-11-21/1.parquet"
