@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import pytest
 
+import exporter
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
@@ -263,6 +265,24 @@ def recorded_a_token() -> str:
 
 
 A_TOKEN = recorded_a_token()
+
+
+def test_what_is_queued_and_watched_is_rendered_again(tmp_path: Path) -> None:
+    """The check of a published tree makes every file of it again from the run's evidence, byte for byte."""
+    network, out = RecordedNetwork(), tmp_path / "out"
+    with running(create_app(network)) as url:
+        settings = settings_for(out, url)
+        run(settings)
+        network.close(
+            {**queued_reserve(c_factor=u32(1))(network), **instance_with(K2, {"PADMIN": address(SOMEBODY)})(network)}
+        )
+        run(settings)
+    changes = msgspec.json.decode((out / "v1/changes.json").read_bytes(), type=ChangeList)
+    checked = exporter.check_tree(str(out))
+
+    assert {"pending", "admin"} <= {item.kind for item in changes.data}
+    assert checked.rerendered
+    assert checked.not_rerendered is None
 
 
 @pytest.mark.parametrize(

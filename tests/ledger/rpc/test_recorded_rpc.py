@@ -71,6 +71,10 @@ def test_a_run(real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path)
     assert (0, [], []) == (code, facts["unread"], facts["unpriced"])
     assert prices == {pool["symbol"]: pool["oracle_price_usd"] for pool in page}
     assert {(MARKET, 10_169)} == {(pool["market"], pool["observed_ledger"]) for pool in page}
+    (market,) = json.loads((tmp_path / "v1" / "changes.json").read_bytes())["markets"]
+    watched = {(item["kind"], item["subject"].split()[0]): item["value"] for item in market["values"]}
+    assert {("admin", "admin"), ("code", "market"), ("code", "oracle"), ("oracle", "oracle")} == watched.keys()
+    assert watched["admin", "admin"].startswith("G")
 
 
 def test_a_check_of_views(real_data: Path, state: Mapping[bytes, RawEntry]) -> None:
