@@ -14,7 +14,8 @@ from exporter.cli import main
 PATH = Path(__file__).parent.parent / "docs" / "cli.md"
 INTRODUCTION = """# Command line
 
-After reading this page you can give each command its options. `scripts/docs` writes it from the commands' own help.
+After reading this page you can give each command its options. `scripts/docs` writes it from the commands' own help,
+which also has the [exit codes](failures.md#exit-codes) of each.
 These options are the same for each command that has them:
 
 ```
@@ -41,6 +42,7 @@ def render() -> str:
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
         assert 0 == result.exit_code, result.output
         text = result.output.split("\n\nCommands:\n")[0].rstrip()  # each has its own heading
+        text = re.sub(r"^  Exit codes?:? .*?\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
         text = text.removeprefix(f"Usage: {' '.join(('exporter', *names))} [OPTIONS]\n\n")  # the heading says it
         lines = re.sub(r" RANGE( +|$)", r"\1      ", text, flags=re.MULTILINE).splitlines()
         shared = {line: line.strip() for line in lines if line.strip().startswith(COMMON)}
