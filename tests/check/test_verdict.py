@@ -123,7 +123,7 @@ def test_on_chain(rpc: str) -> None:
     assert "Blend v1 pools have no view" in good.stderr
     assert 4 == bad.exit_code
     assert "revenue is " in bad.stdout
-    assert "the contract says 7" in bad.stdout
+    assert 4 == bad.stdout.count("the contract says 7")
 
 
 def leave_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,19 +151,3 @@ class TestRun:
         assert {("v1", "pages"), ("v1", "evidence"), ("history", "pools")} == {
             kind for kind in kinds if not kind[0].startswith(".")
         }
-
-    def test_published_run_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What was published before is as it was."""
-        monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
-        network = RecordedNetwork()
-        with running(create_app(network)) as url:
-            self.run(url, tmp_path)
-            before = (tmp_path / "v1" / "system" / "status.json").read_bytes()
-            network.advance()
-            with monkeypatch.context() as broken:
-                leave_out("v1/openapi.json", broken)
-                with pytest.raises(CheckError):
-                    self.run(url, tmp_path)
-
-        assert before == (tmp_path / "v1" / "system" / "status.json").read_bytes()
-        assert 0 == exporter(str(tmp_path)).exit_code
