@@ -22,7 +22,6 @@ from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.render import run_documents
 from exporter.render.site.templates import template_folder
-from exporter.serve.cloudformation import template
 from exporter.stores import scheme_of
 from exporter.tree import families, headers, problems, routes
 from exporter.tree.files import FileKind
@@ -168,6 +167,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters["js"] = _javascript
+    environment.filters["json"] = lambda value: msgspec.json.encode(value).decode()
     environment.filters["body"] = _nginx_body
     environment.filters["quoted"] = _nginx_quoted
     return environment
@@ -342,14 +342,44 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
         "missing": _items([_error_response(code, 200) for code in (403, 404)]),
         "group": _ORIGIN_GROUPS,
     }
-    scripts = {"api": files["function.js"], "missing": files["missing.js"]}
+    template = environment.get_template("template.json.j2").render(
+        code_api=files["function.js"], code_missing=files["missing.js"], **_resources(policies)
+    )
     return files | {
         "response-headers-policy.json": _pretty(policies["headers"]),
         "cache-policy.json": _pretty(policies["cache"]),
         "custom-error-responses.json": _pretty(policies["api"]),
         "missing-error-responses.json": _pretty(policies["missing"]),
         "origin-group.json": _pretty(policies["group"]),
-        "template.json": _pretty(template(scripts, policies)),
+        "template.json": msgspec.json.format(template, indent=2) + "\n",
+    }
+
+
+def _resources(policies: Mapping[str, Any]) -> dict[str, Any]:
+    """The policies and error responses as CloudFormation takes them, and the keys that no reader may see.
+
+    Lists have no count there, response codes are numbers, and what is empty is left out.
+    """
+    stack, tree = {"Fn::Sub": "${AWS::StackName}"}, "arn:aws:s3:::${BucketName}/${Prefix}/"
+    cors = policies["headers"]["CorsConfig"].items()
+    listed = {name: {"Items": value["Items"]} if isinstance(value, dict) else value for name, value in cors}
+    errors = {
+        f"{name}_errors": [
+            {key: int(value) if key == "ResponseCode" else value for key, value in item.items() if value != ""}
+            for item in policies[name]["Items"]
+        ]
+        for name in ("api", "missing")
+    }
+    records = sorted(
+        tree + family.prefix + ("*" if family.prefix != family.template else "")
+        for family in families.FAMILIES
+        if not family.public
+    )
+    return errors | {
+        "cache": policies["cache"] | {"Name": stack},
+        "headers": policies["headers"] | {"CorsConfig": listed, "Name": stack},
+        "group": policies["group"],
+        "records": [{"Fn::Sub": record} for record in records],
     }
 
 
