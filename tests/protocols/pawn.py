@@ -25,7 +25,6 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
     Candidate,
-    Compared,
     Coverage,
     Market,
     NoView,
@@ -37,23 +36,13 @@ from exporter.protocols.base import (
     ViewCall,
 )
 from exporter.protocols.collector import Collector, config_hash_of, live, parameters_of
-from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
+from exporter.protocols.shared_columns import TEXTS, numbers_of, raw_rows, shared_columns, utilization_bps
 
 NAME = "pawn"
 WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
 YEAR = 31_536_000
 NUMBERS = ("rate", "lent", "held", "time")
-COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "oracle",
-    "market_name",
-    "market_status",
-    "wasm_hash",
-    "decimals",
-    *NUMBERS,
-)
+COLUMNS = (*TEXTS, "decimals", *NUMBERS)
 
 
 def pool_key(market: str, token: str) -> bytes:
@@ -108,13 +97,13 @@ class PawnViews(ProtocolViews):
         for market, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True):
             yield ViewCall(str(market), (str(pool),), ContractCall(str(market), "pool", (address(str(pool)),)))
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
         """What is stored, next to what was read."""
-        (pool,) = asked.pools
         found = Fields.of(value, "pool()")
-        if pool in rows:
-            yield Compared(asked.market, pool, "borrow_apy_bps", rows[pool]["borrow_apy_bps"], found.u32("rate"))
-            yield Compared(asked.market, pool, "lent", rows[pool]["raw"]["lent"], found.i128("lent"))
+        return {
+            "borrow_apy_bps": (row["borrow_apy_bps"], found.u32("rate")),
+            "lent": (row["raw"]["lent"], found.i128("lent")),
+        }
 
 
 class Pawn(ProtocolModule):

@@ -316,53 +316,6 @@ def test_an_unknown_generation() -> None:
         frame([reserve_of("v1") | {"generation": "v3"}])
 
 
-# The vectors T15 (v1) and T17 (v2) of the contracts' own tests.
-T15: dict[str, Any] = {
-    "market": "M1",
-    "pool": "P1",
-    "token_address": "P1",
-    "oracle": "O",
-    "generation": "v1",
-    "market_name": "Fixed",
-    "market_status": "active",
-    "wasm_hash": "ab",
-    "decimals": 7,
-    "enabled": True,
-    "bstop_rate": 2000000,
-    "util": 7500000,
-    "r_base": 100000,
-    "r_one": 500000,
-    "r_two": 5000000,
-    "r_three": 15000000,
-    "reactivity": 20,
-    "b_rate": 1123456789,
-    "b_supply": 990000000,
-    "d_rate": 1345678123,
-    "d_supply": 650000000,
-    "ir_mod": 10**9,
-    "backstop_credit": 0,
-    "last_time": 0,
-    "max_util": 9500000,
-    "c_factor": 7500000,
-    "l_factor": 7500000,
-    "supply_cap": 2**127 - 1,
-    "reward_token": "BLND",
-    "supply_eps": 100_000,
-    "supply_expiration": 617281,
-    "supply_unpaid": None,
-    "borrow_eps": None,
-    "borrow_expiration": None,
-    "borrow_unpaid": "no_emissions",
-}
-T17: dict[str, Any] = T15 | {
-    "pool": "P2",
-    "generation": "v2",
-    "b_rate": 1123456789000,
-    "d_rate": 1345678123000,
-    "ir_mod": 10**7,
-}
-
-
 def test_curves_are_the_contracts_own_rates_at_their_knots() -> None:
     """Every point of a curve is the rate there; a pool whose rates cannot be summed has none."""
     curves = [

@@ -10,14 +10,30 @@ import pytest
 from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES, WASM_HASHES
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
+from exporter.protocols.shared_columns import TEXTS
 from exporter.tree.pools import AssetRisk
 from tests.protocols.judged import at
-from tests.protocols.test_blend_math import T15, T17
+from tests.protocols.test_blend_math import reserve_of
 
 CODE = {generation: code.hex() for code, generation in WASM_HASHES.items()}
-TERMS_OF = {"max_util": 9_500_000, "c_factor": 9_500_000, "l_factor": 9_000_000, "supply_cap": NO_CAP}
-V1 = T15 | TERMS_OF | {"wasm_hash": CODE["v1"], "last_time": 617_280}
-V2 = T17 | TERMS_OF | {"wasm_hash": CODE["v2"], "last_time": 617_280}
+UNPAID = {f"{side}_{name}": None for side in ("supply", "borrow") for name in ("eps", "expiration", "unpaid")}
+V1, V2 = (
+    {
+        **dict.fromkeys(TEXTS, ""),
+        **UNPAID,
+        **reserve_of(generation, last_time=617_280),
+        "decimals": 7,
+        "enabled": True,
+        "market_status": "active",
+        "max_util": 9_500_000,
+        "c_factor": 9_500_000,
+        "l_factor": 9_000_000,
+        "supply_cap": NO_CAP,
+        "reward_token": "BLND",
+        "wasm_hash": CODE[generation],
+    }
+    for generation in ("v1", "v2")
+)
 
 
 def rows_of(*reserves: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ def listed(protocol: str) -> tuple[ScVal, ...]:
     return tuple(value[1])
 
 
-ALULA_POOLS, BLEND_POOLS, K2_POOLS = map(listed, ("alula", "blend", "k2"))
+ALULA_POOLS, BLEND_POOLS = map(listed, ("alula", "blend"))
 
 UNCHANGED: dict[str, list[Change]] = {
     "alula": [
