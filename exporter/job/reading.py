@@ -25,7 +25,7 @@ from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, ProtocolModule, ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.protocols.containment import read_contained
+from exporter.protocols.containment import described, read_contained
 from exporter.protocols.price_sources import watch_prices
 
 
@@ -203,7 +203,12 @@ async def read_tried(
         for name, module in modules.items()
     ]
     drifts, *read = await _all(checked, *readings)
-    await watch_prices(view, read)
+    try:
+        await watch_prices(view, read)
+    except SourceError:
+        raise
+    except Exception as error:  # nothing that is published as a number needs it
+        read[0].notices.append(f"who is behind prices could not be compared: {described(error)}")
     for reading in read:
         reading.notices += [
             drift.notice

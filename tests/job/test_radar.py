@@ -29,6 +29,7 @@ from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.protocols import price_sources
 from exporter.protocols.alula.layout import pool_key
 from exporter.protocols.blend.layout import reserve_config_key
 from exporter.protocols.collector import in_words
@@ -605,3 +606,43 @@ def test_other_code_of_an_oracle(protocol: str) -> None:
 
     assert {UNKNOWN_CODE.hex()} == {item.after for item in found}
     assert all(ORACLE in item.title for item in found)
+
+
+def test_an_oracle_that_nobody_foresaw_costs_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the form of an oracle breaks what is behind prices, the run goes on and says so."""
+
+    def broken(*_: object) -> list[str]:
+        raise ValueError("a form that nobody foresaw")
+
+    monkeypatch.setattr(price_sources, "_sources", broken)
+    status = document(runs_of("blend"), "v1/system/status.json", SystemStatus)
+
+    assert [] == status.unread
+    assert any("a form that nobody foresaw" in notice for notice in status.notices)
+
+
+def test_an_oracle_that_names_very_many() -> None:
+    """Of an oracle that names more contracts than any real one, only the first are asked for."""
+    many = [contract(f"source {number}") for number in range(1_000)]
+
+    def written(network: RecordedNetwork) -> Written:
+        aggregator = behind_an_aggregator(SOURCES[0])(network)
+        oracles = vec(*(struct_map({"address": address(source)}) for source in many))
+        return {**aggregator, **instance_with_oracles(oracles)}
+
+    network = RecordedNetwork()
+    network.close(written(network))
+    with running(create_app(network)) as url:
+        store = MemoryStore()
+        code, _ = run(settings_for(None, url, **only("blend")), store)
+    [own] = [item for item in document(store, "v1/changes.json", ChangeList).markets if item.market == BLEND_V2]
+
+    assert 0 == code
+    assert sorted(many)[: price_sources.MAX_SOURCES] == next(
+        item.value for item in own.values if item.subject == "price sources"
+    ).split(", ")
+
+
+def instance_with_oracles(oracles: ScVal) -> Written:
+    settings = {"Base": u32(0), "Decimals": u32(7), "MaxAge": u64(9), "Oracles": oracles}
+    return dict([instance(AGGREGATOR, [(symbol(name), value) for name, value in settings.items()], bytes(32))])
