@@ -1,7 +1,7 @@
 """Which pools have the best rates: one rule for the site, the API, the docs and assistants.
 
 A pool counts for lending or borrowing if its contract lets anybody do that now, its price is valid and at most
-`PRICE_SECONDS` old, it is worth at least `LEAST_VALUE`, and there is room for that much more. What counts is ranked by
+`PRICE_SECONDS` old, it is worth at least `LEAST_VALUE`, and there is room for that much more. These pools are ranked by
 the yield compounded daily, with the reward if that is funded and has a price: lending adds it, borrowing subtracts it.
 Of equals the pool of greater value comes first.
 """
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import polars as pl
 
 LEAST_VALUE = 100_000
-"""US cents. A rate on less is offered to nobody."""
+"""US cents. A pool of less value is not offered."""
 
 PRICE_SECONDS = 86_400
 """The greatest age of a price at the close of the ledger."""
@@ -23,11 +23,11 @@ Side = Literal["supply", "borrow"]
 SIDES: tuple[Side, ...] = ("supply", "borrow")
 
 _REASONS = ("closed", "not known", "no price", "old price", "too small", "no room")
-"""Why a pool does not count, those that fail first first."""
+"""Why a pool does not count, in the order of the checks."""
 
 
 def with_ranks(pools: pl.DataFrame) -> pl.DataFrame:
-    """Add ``{side}_rank_bps``, what a side is ranked by, and ``no_{side}``, why a pool does not count, null if it does.
+    """Add ``{side}_rank_bps``, by which a side is ranked, and ``no_{side}``, why a pool does not count, or null.
 
     Args:
         pools: columns of the pools frame (`exporter.tables.POOLS`).
@@ -52,7 +52,7 @@ def in_order(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
 
 
 def why_none(ranked: Sequence[Mapping[str, Any]], side: Side) -> str:
-    """Why no row counts: the reason of those that come closest to it."""
+    """Why no row counts: the reason of the row that passed the most checks."""
     return max((str(row[f"no_{side}"]) for row in ranked), key=_REASONS.index)
 
 

@@ -142,7 +142,7 @@ async def read_status(uri: str) -> PublishedStatus:
 
 
 def _open(uri: str) -> AbstractAsyncContextManager[TreeSource]:
-    """Open a tree. A store is not looked at before the pointer is asked for: it may be a bucket."""
+    """Open a tree. A store, which may be a bucket, is not read before the pointer is asked for."""
     if uri.lower().startswith(("http:", "https:")):
         return open_tree(uri)
     return nullcontext(StoreSource(open_store(uri)))

@@ -1,6 +1,6 @@
 """The proofs of a tree: that each file is there under its digest, and that the list says of it what it says itself.
 
-Only the archives show whether the network confirms an entry (`exporter verify`); here only the tree is looked at.
+Only the archives show whether the network confirms an entry (`exporter verify`); here only the tree is read.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ _Decoded = TypeVar("_Decoded")
 
 
 def check_files(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
-    """Check the files of the published tree at a URI one by one; gives how much was looked at.
+    """Check the files of the published tree at a URI one by one; returns what was checked.
 
     Arguments and errors are those of `exporter.job.rerender.check_tree`, which also renders the run again.
     """

@@ -155,7 +155,7 @@ class CheckSummary:
 class Whole:
     """A tree, reduced to what its checks need.
 
-    With ``partial`` files may be missing that are ``listed``, because only a sample is looked at; with
+    With ``partial`` files may be missing that are ``listed``, because only a sample is read; with
     ``own_files_only`` the history that earlier runs left.
     """
 

@@ -1,4 +1,4 @@
-"""``exporter check``: how much was looked at, and everything that is wrong."""
+"""``exporter check``: what was checked, and every fault."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ async def discover_context(
     modules: Mapping[str, base.ProtocolModule],
     memory: Memory,
 ) -> DiscoveryContext:
-    """The markets that earlier runs and events name. It never raises: what goes wrong is a notice.
+    """The markets that earlier runs and events name. It never raises: a failure is a notice.
 
     The memory gets what the events named, and how far they were read; it is for the caller to keep it.
     """
@@ -93,7 +93,7 @@ def learn(
     known_before: Iterable[tuple[str, str, str | None]],
     ledger: int,
 ) -> list[Discovered]:
-    """Remember what was read at a ledger; gives what neither the lists, the operator nor ``known_before`` knew.
+    """Remember what was read at a ledger; returns what neither the lists, the operator nor ``known_before`` knew.
 
     What only the operator, or a file, named is not remembered unless a contract of the protocol vouches for it.
     """

@@ -10,7 +10,7 @@
 4. The rollups of the history, its manifest, and the documents. Each is replaced in one step, and refers only to what
    is there already. The listings without a limit come last, because they answer for limits that
    are left out: `limit=10` must not be answered with twelve rows because the listing has grown and `limit/10` is not
-   there yet. What they answer for by now, and an earlier run had, is overwritten with them.
+   there yet. A file of an earlier run that they now answer for becomes a copy of them.
 5. The pointer, by compare-and-swap. With it the run is the published one.
 
 A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
@@ -67,10 +67,10 @@ from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import ListingBuilder, RunListing, listed_files
 
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
-"""How the keys begin that the publisher itself writes; a run renders nothing there."""
+"""The starts of keys that the publisher itself writes; a run renders nothing there."""
 
 MAX_FILES = 256
-"""How many files of a run are read back: all of a small run, a sample of a large one."""
+"""At most this many files of a run are read back: all of a small run, a sample of a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PublishResult:
 
     @property
     def changed(self) -> bool:
-        """Say whether anything but the records of the run itself was written."""
+        """Whether anything but the records of the run itself was written."""
         return any(part.written for part in (self.pages, self.history, self.documents))
 
     @property
