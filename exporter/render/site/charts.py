@@ -274,6 +274,11 @@ def chart(
         legend += f'<li title="{unit.full(greatest)}">{clipped}</li>'
         said += f" {clipped}."
         greatest = end
+        cut = _scale(end)[0]
+        lines = [
+            Line(line.name, line.colour, [value and min(value, cut) for value in line.values], line.column)
+            for line in lines
+        ]
     head = f'<figure class="chart"><figcaption>{escape(title)}</figcaption><ul class="legend">{legend}</ul>'
     if greatest < 0:
         return Markup(f'{head}<p class="blank">Nothing to draw yet: no value is known.</p></figure>')
@@ -450,7 +455,7 @@ def _draw(line: Line, xs: Sequence[str], top: int, area: bool) -> str:
     points: list[str] = []
     for begin, end in _known(values):
         known: Sequence[int] = values[begin:end]  # type: ignore[assignment]
-        points = [x + _YS[min(value, top) * height // top] for x, value in zip(xs[begin:end], known, strict=True)]
+        points = [x + _YS[value * height // top] for x, value in zip(xs[begin:end], known, strict=True)]
         path = " ".join(points)
         strokes += f"M{path}" if len(points) > 1 else f"M{path}h0"
         fills += f"M{path} {xs[end - 1]}{_BOTTOM} {xs[begin]}{_BOTTOM}Z"

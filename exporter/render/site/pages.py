@@ -345,8 +345,11 @@ def _curves(pools: pl.DataFrame, parameters: Mapping[tuple[str, str], Sequence[P
     """The utilization curve of each pool, empty where the protocol gives none."""
     columns = ("accrued_utilization", "utilization_decimals", "accrued_borrow_apr", "apr_decimals")
     for row, points in zip(pools.select(columns).rows(), rate_curves(pools, parameters, PROTOCOLS), strict=True):
-        now = basis_points(*row[:2]), basis_points(*row[2:])
-        yield curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now) if points else Markup()
+        if points:
+            now = basis_points(*row[:2]), basis_points(*row[2:])
+            yield curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now)
+        else:
+            yield Markup()
 
 
 def _pool_charts(trend: Trend) -> tuple[Markup, ...]:
