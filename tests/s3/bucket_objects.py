@@ -80,8 +80,6 @@ class Objects:
                 return self._delete_many(body)
             case "LIST":
                 return self._list(query)
-            case "LIST UPLOADS":
-                return Reply(200, _xml(), f"{_XML}<ListMultipartUploadsResult{_NAMESPACE}/>".encode())
             case "BUCKET":
                 return Reply(200)
         return error(501, "NotImplemented", key)
@@ -218,7 +216,7 @@ class Objects:
 def operation_of(method: str, key: str, query: Mapping[str, str]) -> str:
     if not key:
         if method == "GET":
-            return "LIST UPLOADS" if "uploads" in query else "LIST" if "list-type" in query else "BUCKET"
+            return "LIST" if "list-type" in query else "BUCKET"
         return "DELETE MANY" if method == "POST" and "delete" in query else "BUCKET"
     if "uploads" in query or "uploadId" in query:
         return "MULTIPART"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -18,7 +18,6 @@ from tests.publishing.published_tree import make_run, publish_run, published_led
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
-from tests.stores import s3_servers
 from tests.stores.s3_servers import OPTIONS, S3Server, data_in, sent, wire_store
 
 MARKET = "C" + "A" * 55
@@ -283,22 +282,6 @@ def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pyte
     store.close()
 
     assert [["a.txt", "b.txt", "c.txt"], ["b.txt"]] == [sorted(keys) for keys in asked]
-
-
-def test_unfinished_uploads() -> None:
-    """Uploads in parts that somebody began below the prefix and left are aborted when they are old enough."""
-    server = s3_servers.real_server()
-    store = server.store()
-    prefix = store.uri.split("/", 3)[3]
-    for name in ("a", "b"):
-        server.client.create_multipart_upload(Bucket=server.bucket, Key=f"{prefix}/{name}")
-    server.client.create_multipart_upload(Bucket=server.bucket, Key=f"{prefix}-other/a")
-    now = datetime.now(UTC)
-
-    assert 0 == store.remove_leftovers(now - timedelta(hours=1))
-    assert 2 == store.remove_leftovers(now + timedelta(hours=1))
-    assert 0 == store.remove_leftovers(now + timedelta(hours=1))
-    store.close()
 
 
 def test_a_prefix_of_its_own(server: S3Server) -> None:
