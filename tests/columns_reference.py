@@ -9,6 +9,10 @@ from exporter.tables import COLUMNS, Column
 
 PAGE = Path(__file__).parent.parent / "docs" / "history.md"
 _TABLE = re.compile(r"(?<=^column \| type \| meaning\n---\|---\|---\n)(.+\n)+", re.MULTILINE)
+_SAID_ABOVE = re.compile(
+    r", in token base units|, floor to basis points|,? times 10\^\w+|, a strkey|; null when (?:unknown|not known)"
+)
+"""Units and nulls that the page explains above the table."""
 
 
 def written(page: str) -> str:
@@ -19,7 +23,7 @@ def written(page: str) -> str:
 
 
 def _row(column: Column) -> str:
-    meaning = column.meaning.replace(", in token base units", "").replace(", floor to basis points", "")
+    meaning = _SAID_ABOVE.sub("", column.meaning)
     short = meaning.replace("; null without a valid price", "")
     null = ("?" if meaning == short else "??") if column.nullable else ""
     return f"`{column.name}` | {column.type}{null} | {short}\n"
