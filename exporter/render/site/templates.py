@@ -21,7 +21,6 @@ from exporter.tree.problems import MISSING_PAGE
 
 _CELLS = (
     cells.address,
-    cells.code,
     cells.debt,
     cells.fact,
     cells.figure,
@@ -62,7 +61,6 @@ def environment() -> jinja2.Environment:
         "exact_dollars": text.exact_dollars,
         "count": text.count,
         "pluralize": pluralize,
-        "compounded": text.compounded,
         "size": text.size,
         "harmless": text.harmless,
         "cut": text.cut,
@@ -72,10 +70,6 @@ def environment() -> jinja2.Environment:
         "prose": text.prose,
     }
     made.globals |= {
-        "amount": text.amount,
-        "exact_amount": text.exact_amount,
-        "fixed_point": text.fixed_point,
-        "price": text.price,
         "yields": text.yields,
         "moment": text.moment,
         **{function.__name__: _marked(function) for function in _CELLS},
