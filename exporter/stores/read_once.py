@@ -11,6 +11,8 @@ from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind
 
 _REMEMBERED = ("v1/", "state/")
+MOST_BYTES = 2**20
+"""What is larger is forgotten when it was asked for: the state of many histories, the listing of many files."""
 
 
 class ReadOnce:
@@ -39,9 +41,7 @@ class ReadOnce:
         return self.store.reads_at_once
 
     def get(self, key: str) -> StoredObject | None:
-        if key in self._read:
-            return self._read[key]
-        return self._note(key, self.store.get(key))
+        return self._note(key, self._read.pop(key) if key in self._read else self.store.get(key))
 
     def has(self, key: str) -> bool:
         return self._read[key] is not None if key in self._read else self.store.has(key)
@@ -88,7 +88,8 @@ class ReadOnce:
         return self.store.remove_leftovers(before)
 
     def _note(self, key: str, found: StoredObject | None) -> StoredObject | None:
-        if key.startswith(_REMEMBERED) and kind_of(key) is not FileKind.PAGE:
+        small = found is None or len(found.data) <= MOST_BYTES
+        if small and key.startswith(_REMEMBERED) and kind_of(key) is not FileKind.PAGE:
             self._read[key] = found
         return found
 

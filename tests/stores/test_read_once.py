@@ -6,7 +6,7 @@ import pytest
 
 from exporter.errors import LostRaceError
 from exporter.stores.memory import MemoryStore
-from exporter.stores.read_once import ReadOnce
+from exporter.stores.read_once import MOST_BYTES, ReadOnce
 from tests.stores.bucket_simulator import BucketSimulator
 
 STATUS, CHANGES, PAGE = "v1/system/status.json", "v1/changes.json", "v1/pages/0123456789abcdefABCD_-.json"
@@ -28,6 +28,20 @@ def test_a_document_is_read_once() -> None:
     assert once.get(CHANGES) == bucket.inner.get(CHANGES)
     assert once.has(CHANGES)
     assert [STATUS, CHANGES, PAGE, PAGE] == [call.key for call in bucket.calls if call.operation == "get"]
+
+
+def test_what_is_large_is_not_kept() -> None:
+    """Of a large document that was read with others the bytes are let go with the first who asks."""
+    bucket = BucketSimulator()
+    bucket.put(STATUS, b"1" * MOST_BYTES)
+    bucket.put(CHANGES, b"2" * (MOST_BYTES + 1))
+    bucket.calls.clear()
+    once = ReadOnce(bucket)
+    once.read([STATUS, CHANGES])
+    sizes = [len(found.data) for key in (STATUS, CHANGES) * 2 if (found := once.get(key))]
+
+    assert [MOST_BYTES, MOST_BYTES + 1] * 2 == sizes
+    assert [STATUS, CHANGES, CHANGES] == [call.key for call in bucket.calls]
 
 
 def test_what_is_written_in_bulk_swapped_or_deleted_is_not_what_was_read() -> None:
