@@ -265,8 +265,8 @@ def test_pages_are_listed_once_a_day() -> None:
     for always in (False, True):
         clock = TestClock()
         store, counted = MemoryStore(clock=clock), 0
-        for hour in range(80):
-            if hour == 27:
+        for hour in range(52):
+            if hour == 3:
                 dying = BucketSimulator(store)
                 dying.fail_from(5, StoreError("no"))
                 with pytest.raises(StoreError):
@@ -282,7 +282,7 @@ def test_pages_are_listed_once_a_day() -> None:
         listed.append(counted)
         left.append(set(keys_of(store)))
 
-    assert [4, 80] == listed
+    assert [3, 52] == listed
     assert set() == left[0] ^ left[1]
     assert set() == page_keys(1100) & left[0]
 
