@@ -22,6 +22,14 @@ def rows(text: str, heading: str) -> dict[str, str]:
     return {key: value.strip() for key, value in re.findall(r"^`([^`]+)` \| (.*)$", section, re.MULTILINE)}
 
 
+def test_every_page_begins_with_what_its_reader_can_do() -> None:
+    """Each page says in its first sentence what one can do, or knows, after reading it."""
+    pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("CHANGELOG.md", "SECURITY.md"))]
+
+    assert len(pages) > 30
+    assert [] == [page.name for page in pages if "\n\nAfter reading this page you " not in page.read_text()[:120]]
+
+
 def test_every_key_is_documented() -> None:
     """The table of keys has every key and says what error messages say."""
     assert ACCEPTED == rows((DOCS / "configuration.md").read_text(), "Keys")
