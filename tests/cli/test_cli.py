@@ -59,7 +59,7 @@ def serving(*arguments: str, cwd: Path) -> Iterator[str]:
 
 def test_demo_then_serve(tmp_path: Path) -> None:
     """A demo leaves a tree that serve previews, with query parameters and problem documents."""
-    made = exporter("demo", "--out", "public", "--days", "1", cwd=tmp_path)
+    made = exporter("demo", "--out", "public", "--days", "0", cwd=tmp_path)
     assert 0 == made.returncode, made.stderr
     assert 0 == json.loads((tmp_path / "run-report.json").read_text())["exit_code"]
     assert f"{shlex.quote(sys.executable)} -m exporter serve --out public" in made.stderr
