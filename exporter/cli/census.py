@@ -75,7 +75,8 @@ def census(
             )
         answers.event(
             "census",
-            f"checkpoint {found.checkpoint}: {found.contract_count} contracts, {found.unread_count} of lending unread",
+            f"checkpoint {found.checkpoint}: {found.contract_count} contracts, "
+            f"{found.unread_count} unread ones that lend",
             checkpoint=found.checkpoint,
             contracts=found.contract_count,
             unread=found.unread_count,

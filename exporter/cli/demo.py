@@ -88,5 +88,5 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
             settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
             result = exporter.run(settings, console=console)
         look = ("check", out) if "://" in out else ("serve", "--out", out)
-        console.event("demo", f"look at it with: {own_command(*look)}")
+        console.event("demo", f"view it with: {own_command(*look)}")
         sys.exit(result.exit_code)

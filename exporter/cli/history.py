@@ -96,7 +96,7 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
             for piece in pieces:
                 text = f"{piece.folder}: {pluralize(len(piece.files), 'file')}, {pluralize(piece.rows, 'row')}"
                 answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)
-            answers.event("total", f"{pluralize(len(pieces), 'file')} would be made", files=len(pieces))
+            answers.event("total", f"{pluralize(len(pieces), 'file')} would be written", files=len(pieces))
             return
         with console.step("compact", "compacting the history") as facts:
             done = compact_history(store, months=months)

@@ -207,7 +207,7 @@ def verify_tree(
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
         found = None
         if complete:
-            with console.step("complete", "looking at all contracts of the checkpoint") as facts:
+            with console.step("complete", "checking all contracts of the checkpoint") as facts:
                 markets = decode_json((tree.tree / MARKETS_KEY).read_bytes(), MarketList)
                 found = check_complete(
                     prover.archives,

@@ -197,9 +197,9 @@ def test_list(store: FolderStore) -> None:
 def test_compact(store: FolderStore) -> None:
     """Compaction says what it would do, does it, and then finds nothing more."""
     dry = run("compact", store.uri, "--dry-run")
-    assert ["history/pools/date=2026-11-02/: 2 files, 8 rows", "1 file would be made"] == dry.stdout.splitlines()
+    assert ["history/pools/date=2026-11-02/: 2 files, 8 rows", "1 file would be written"] == dry.stdout.splitlines()
     before = every_row(store)
     result = run("compact", store.uri)
     assert "files before 2, files after 1" in result.stderr
     assert before.equals(every_row(store))
-    assert "0 files would be made" == run("compact", store.uri, "--dry-run").stdout.strip()
+    assert "0 files would be written" == run("compact", store.uri, "--dry-run").stdout.strip()
