@@ -110,7 +110,7 @@ class TestMissingAndDamaged:
         """A folder without files fails."""
         with pytest.raises(CheckError, match=r"status\.json is missing"):
             check({})
-        with pytest.raises(CheckError, match="not one file"):
+        with pytest.raises(CheckError, match="no file was found"):
             TreeChecker(1, ()).finish()
 
     def test_bytes_that_are_not_what_their_renderer_wrote(self, files: Files) -> None:
