@@ -1,4 +1,4 @@
-"""Slender against the code that mainnet's pool was deployed with: the types it states, and the numbers it computes.
+"""Slender against the code that mainnet's pool was deployed with: the types and functions that it states.
 
 The wasm file is not in the repository: it is ``slender-pool.wasm`` in the folder of real data (scripts/test-real).
 """
@@ -7,31 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
-from importlib import import_module
 from pathlib import Path
-from random import Random
-from typing import Any
 
-import polars as pl
 import pytest
 
-from exporter import exact
 from exporter.deployments import deployments_of
-from exporter.errors import ExactError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, symbol, u64, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.base import Candidate, ViewCall
-from exporter.protocols.slender import Slender, math
+from exporter.protocols.slender import Slender
 from exporter.protocols.slender.layout import WASM_HASH
 from exporter.protocols.slender.views import SlenderViews
 from tests.entries import name_of, recorded, recorded_instance
 from tests.localnet.direct_source import DirectSource
 from tests.protocols.contract_spec import Spec, spec_of
-from tests.protocols.places import RESERVE, SLENDER, XLM, field
+from tests.protocols.places import XLM
 from tests.protocols.world import World
 
 NOW = World("slender").time
@@ -110,116 +102,3 @@ def test_views_exist(spec: Spec) -> None:
 
     assert 3 * 6 == len(calls)
     assert [] == [call for call in calls if len(spec.functions[call.function]) != len(call.arguments)]
-
-
-@pytest.fixture(scope="module")
-def host(wasm: bytes) -> Any:
-    """The code, ready to run."""
-    pytest.importorskip("wasmtime", reason="the package wasmtime, which runs the deployed code, is not installed")
-    return import_module("tests.protocols.wasm_host").WasmHost(wasm)
-
-
-Reserve = dict[str, int]
-"""A reserve's numbers: rates by their field names, ``last_update``, ``s_supply``, ``debt_supply`` and ``cash``."""
-
-RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
-
-
-def as_stored(reserve: Reserve, window: int = 20) -> dict[tuple[int, ScVal], ScVal]:
-    """The entries of the recorded pool with these numbers in one reserve; without ``cash`` that entry is missing."""
-    world = World("slender")
-    _, *tokens = field(SLENDER, RESERVE, "reserve_type")
-    for name in RATES:
-        if name in reserve:
-            world.put(SLENDER, i128(reserve[name]), RESERVE, name)
-    world.put(SLENDER, u64(reserve["last_update"]), RESERVE, "last_update_timestamp")
-    world.put(SLENDER, u64(window), "PoolConfig", "timestamp_window")
-    for name, owner in zip(("s_supply", "debt_supply"), tokens, strict=True):
-        world.put(SLENDER, i128(reserve[name]), vec(symbol("TokenSupply"), owner))
-    instance: Any = world.value(SLENDER)
-    found = {(2, key): value for key, value in instance[1].storage}
-    if "cash" in reserve:
-        found[1, vec(symbol("TokenBalance"), address(XLM), tokens[0])] = i128(reserve["cash"])
-    return found
-
-
-def test_vector(host: Any) -> None:
-    """Cash is the persistent entry: with it 1000 shares are worth 10,400,004,180, without it the debt alone."""
-    reserve = {
-        "last_update": NOW - 1_000,
-        "lender_ar": 1_100_000_000,
-        "lender_ir": 30_000_000,
-        "s_supply": 1000 * 10**7,
-        "debt_supply": 400 * 10**7,
-    }
-    found = [
-        host.call(as_stored(each), NOW, "collat_coeff", address(XLM))
-        for each in (reserve | {"cash": 600 * 10**7}, reserve)
-    ]
-
-    assert [(scval.I128, 1_040_000_418), (scval.I128, 440_000_418)] == found
-
-
-def test_coefficients(host: Any) -> None:
-    """For states of every size the math gives what the deployed code gives, and fails where the code fails."""
-    random = Random(1)
-    differ, compared = [], Counter[bool]()
-    for number in range(160):
-        huge = number % 2 == 0
-        reserve, window = simulated_state(random, huge)
-        stored = as_stored(reserve, window)
-        for function, ours in (("collat_coeff", collateral_coefficient), ("debt_coeff", debt_coefficient)):
-            try:
-                theirs: object = host.call(stored, NOW, function, address(XLM))[1]
-            except RuntimeError:
-                theirs = None
-            try:
-                mine: object = ours(reserve, window)
-            except ExactError:
-                mine = None
-            compared[theirs is None] += 1
-            if mine != theirs:
-                differ.append((function, reserve, window, mine, theirs))
-
-    assert [] == differ
-    assert min(compared[False], compared[True]) > 20
-
-
-def simulated_state(random: Random, huge: bool) -> tuple[Reserve, int]:
-    """A reserve as the chain may have one, or of numbers of any size."""
-    most = {"rate": 5 * 10**9, "amount": 10**18, "since": 10**8, "window": 10**4}
-
-    def any_size(name: str) -> int:
-        return random.getrandbits(random.randint(1, 126)) if huge else random.randint(0, most[name])
-
-    since = random.choice((0, random.randint(-100, most["since"])))
-    reserve = {"last_update": NOW - since} | {name: any_size("rate") for name in RATES}
-    reserve["s_supply"] = random.choice((0, any_size("amount"), any_size("amount")))
-    reserve |= {name: any_size("amount") for name in ("debt_supply", "cash")}
-    return reserve, random.choice((0, 1, 20, random.randint(0, most["window"])))
-
-
-def collateral_coefficient(reserve: Reserve, window: int) -> object:
-    """By the exporter's math, in the contract's order: without shares nothing is computed."""
-    if not reserve["s_supply"]:
-        return math.ONE
-    lent = math.lent_out(
-        grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), one(reserve["debt_supply"])
-    )
-    return math.collateral_coefficient(exact.add(one(reserve["cash"]), lent), one(reserve["s_supply"])).item()
-
-
-def debt_coefficient(reserve: Reserve, window: int) -> object:
-    """By the exporter's math."""
-    return grown(reserve, window, reserve["borrower_ar"], reserve["borrower_ir"]).item()
-
-
-def grown(reserve: Reserve, window: int, accrued: int, rate: int) -> pl.Series:
-    """An accrued rate at the time of the call."""
-    seconds = math.elapsed_seconds(one(reserve["last_update"]), one(window), NOW)
-    return math.accrued_rate(one(accrued), one(rate), seconds)
-
-
-def one(value: int) -> pl.Series:
-    """A column of one number."""
-    return exact.column([value])

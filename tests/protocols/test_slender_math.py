@@ -1,4 +1,4 @@
-"""Slender's math against vectors; test_slender_deployed has what the deployed code computes of any state.
+"""Slender's math against vectors; tests/host has what the deployed code computes of any state.
 
 The vectors marked [test] are those of the contract's own tests; the others are calculated by hand in plain integers.
 """
