@@ -48,12 +48,14 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
         from exporter.stores import open_store
 
         # The ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. Events
-        # are kept for a month, so that the later demo misses none. An output that has a history keeps its past.
+        # are kept for a month, so that the later demo misses none. An output that has a history keeps its past, and
+        # the network moves through the same one, so that the markets are where the earlier demo left them.
         now = int(time.time())
         ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
         console.event("demo", f"a recorded network of {pools} pools, at ledger {ledger}", ledger=ledger)
         store = open_store(out)
-        past = 0 if read_history_manifest(store, older=True) is not None else days * 86_400 // PAST_CLOSE_SECONDS
+        new = read_history_manifest(store, older=True) is None
+        past = days * 86_400 // PAST_CLOSE_SECONDS
         flags: dict[str, Any] = {
             "network.name": NETWORK,
             "network.requests_per_second": 1000.0,  # it is this machine that is asked
@@ -71,19 +73,23 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
             quiet_ledgers=QUIET_LEDGERS,
         )
         if past:
-            from exporter.localnet.past import live_through, remember
+            from exporter.localnet.past import live_into_lake, live_through, remember
 
             settings = load(None, flags, environment={}).settings
             with (
-                console.step("past", f"simulating and replaying {days} days") as facts,
+                console.step("past", f"simulating {days} days{' and replaying them' if new else ''}") as facts,
                 tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
             ):
                 for _ in range(SETTLING):
                     network.advance(network.pools)
-                state = live_through(network, past, Path(folder))
+                facts.update(ledgers=past)
+                if new:
+                    state = live_into_lake(network, past, Path(folder))
+                    added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
+                    facts.update(observations=added.added, rows=added.rows)
+                else:
+                    live_through(network, past)
                 network.close_seconds = CLOSE_SECONDS
-                added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
-                facts.update(ledgers=past, observations=added.added, rows=added.rows)
         with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:
             settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
             result = exporter.run(settings, console=console)

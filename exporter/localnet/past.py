@@ -28,8 +28,14 @@ def by_protocol(network: RecordedNetwork) -> Iterator[list[Pool]]:
     return cycle([[pool for pool in network.pools if pool.protocol == name] for name in protocols])
 
 
-def live_through(network: RecordedNetwork, ledgers: int, folder: Path) -> StartState:
-    """Let a network close this many ledgers, and write them into a lake; gives the state before."""
+def live_through(network: RecordedNetwork, ledgers: int) -> None:
+    """Let a network close this many ledgers, in each of which the pools of one protocol move."""
+    for pools in islice(by_protocol(network), ledgers):
+        network.advance(pools)
+
+
+def live_into_lake(network: RecordedNetwork, ledgers: int, folder: Path) -> StartState:
+    """The same, with the ledgers written into a lake; gives the state before."""
     chain = network.chain
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     state = StartState(
@@ -40,8 +46,7 @@ def live_through(network: RecordedNetwork, ledgers: int, folder: Path) -> StartS
         "the embedded network",
     )
     with LakeWriter(chain, network.passphrase, folder, protocol=network.protocol_version):
-        for pools in islice(by_protocol(network), ledgers):
-            network.advance(pools)
+        live_through(network, ledgers)
     return state
 
 

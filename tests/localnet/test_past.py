@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from exporter.history.manifest import read_history_manifest
-from exporter.localnet.past import live_through, remember
+from exporter.localnet.past import live_into_lake, remember
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from tests.jobs import settings_for
@@ -14,7 +14,7 @@ from tests.jobs import settings_for
 def test_the_latest_ledger_is_left_to_the_run(tmp_path: Path) -> None:
     """A ledger that closes on the hour is not in the past of the run that publishes it, which may read more of it."""
     network = RecordedNetwork(start_ledger=5_000, start_time=1_794_996_000, close_seconds=1_800)
-    state, store = live_through(network, 4, tmp_path / "lake"), MemoryStore()
+    state, store = live_into_lake(network, 4, tmp_path / "lake"), MemoryStore()
     remember(network, state, tmp_path / "lake", 3_600, settings_for(), store)
 
     manifest = read_history_manifest(store)

@@ -1,0 +1,29 @@
+"""``exporter demo`` into an output that has one already."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from exporter.cli import main
+
+
+def supplied(folder: Path) -> dict[tuple[str, str], int]:
+    """What is supplied in each pool, by market and pool."""
+    rows = json.loads((folder / "v1" / "pools" / "index.json").read_bytes())["data"]
+    return {(row["market"], row["pool"]): int(row["total_supplied"]) for row in rows}
+
+
+def test_markets_go_on_where_the_earlier_demo_left_them(tmp_path: Path) -> None:
+    """A second demo neither goes back to the recorded amounts nor jumps."""
+    command = ["demo", "--out", str(tmp_path / "public"), "--days", "1", "--report", str(tmp_path / "report.json")]
+    first = CliRunner().invoke(main, command)
+    before = supplied(tmp_path / "public")
+    second = CliRunner().invoke(main, command)
+    after = supplied(tmp_path / "public")
+
+    assert (0, 0) == (first.exit_code, second.exit_code), first.output + second.output
+    assert before.keys() == after.keys()
+    assert [] == [place for place, amount in before.items() if not 0.5 < after[place] / amount < 2]
