@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
@@ -16,6 +17,7 @@ def supplied(folder: Path) -> dict[tuple[str, str], int]:
     return {(row["market"], row["pool"]): int(row["total_supplied"]) for row in rows}
 
 
+@pytest.mark.slow
 def test_markets_go_on_where_the_earlier_demo_left_them(tmp_path: Path) -> None:
     """A second demo neither goes back to the recorded amounts nor jumps."""
     command = ["demo", "--out", str(tmp_path / "public"), "--days", "1", "--report", str(tmp_path / "report.json")]

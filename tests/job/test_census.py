@@ -138,7 +138,7 @@ def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
         census(settings_for(), given, MemoryStore(), Silence())
 
 
-@pytest.mark.parametrize(("protocol", "market"), [("slender", SLENDER), ("k2", K2)])
+@pytest.mark.parametrize(("protocol", "market"), [("slender", SLENDER), pytest.param("k2", K2, marks=pytest.mark.slow)])
 def test_the_next_run_reads_what_a_census_found(tmp_path: Path, protocol: str, market: str) -> None:
     """A copy of Slender's pool or K2's router, in no list: the run after the census has it, without being named it."""
     changed: dict[bytes, RawEntry] = {}

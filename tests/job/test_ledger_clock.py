@@ -129,7 +129,9 @@ class TestTheRunBefore:
         assert LEDGER + 1 == published(tmp_path / "out")["observed_ledger"]
         check_files(str(tmp_path / "out"))
 
-    @pytest.mark.parametrize(("ledger", "discovery"), [(LEDGER + 5, False), (LEDGER + 10, True)])
+    @pytest.mark.parametrize(
+        ("ledger", "discovery"), [(LEDGER + 5, False), pytest.param(LEDGER + 10, True, marks=pytest.mark.slow)]
+    )
     def test_a_wrong_run_is_undone(self, tmp_path: Path, ledger: int, discovery: bool) -> None:
         """With --replace-ledger the next run, at the same ledger or later, leaves a tree as if it had never been."""
         out, control = tmp_path / "out", tmp_path / "control"

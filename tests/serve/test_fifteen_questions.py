@@ -18,6 +18,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 from exporter.cli import main
 from exporter.serve.assistant_server import INSTRUCTIONS, MOST_TEXT, NOTE
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 Json = dict[str, Any]
 BLEND, XOXNO = "Fixed XLM-USDC", "XOXNO Lending"
