@@ -190,7 +190,7 @@ def test_five_minutes_reach_back_a_day() -> None:
     assert sum(page["bucket"] == "5m" for page in pages.values()) <= 9
 
 
-@pytest.mark.parametrize(("bucket", "wanted"), [("1h", 168), ("1d", 366)])
+@pytest.mark.parametrize(("bucket", "wanted"), [("1h", 168), pytest.param("1d", 366, marks=pytest.mark.slow)])
 def test_a_usual_chart_is_one_request(bucket: str, wanted: int) -> None:
     """The newest document of 1h holds a week, of 1d a year; older pages follow."""
     count = wanted + 4 * 48

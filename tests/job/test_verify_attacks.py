@@ -432,6 +432,7 @@ def test_files_of_nobody(trees: Trees, single: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_history_that_was_compacted_since(trees: Trees, tmp_path: Path) -> None:
     """The page of the history is derived as it was; once the replaced files are gone, it is named."""
     out = tmp_path / "out"

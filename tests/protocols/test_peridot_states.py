@@ -59,6 +59,7 @@ def test_fields(peridot: list[State]) -> None:
             assert views["get_total_ptokens"][1] == row["raw"]["receipt_supply"]
 
 
+@pytest.mark.slow
 def test_what_a_check_compares(peridot: list[State]) -> None:
     """The comparison of `exporter check --on-chain` agrees with every stored view."""
     compared = 0

@@ -242,6 +242,7 @@ def test_killed_at_any_step_on_the_disk(tmp_path: Path) -> None:
     assert leftovers > 20  # the deaths did leave temporary files for the sweep
 
 
+@pytest.mark.slow
 def test_disk_full_at_any_step_on_the_disk(tmp_path: Path) -> None:
     """With the disk full from any step on, a StoreError says so, nothing half-written stays, the old run is there."""
     store = FolderStore(tmp_path / "undisturbed")
