@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,13 +11,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import DecodeError, StoreError
-from exporter.history.manifest import file_reference
+from exporter.errors import DecodeError
+from exporter.history.manifest import data_of, file_reference
 from exporter.past.lake.close_meta import EVENT, Change
 from exporter.past.lake.contract_event import decode_event
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Liquidation
-from exporter.stores.store import Store
+from exporter.stores.store import Store, etag_of
 from exporter.tables import MAX_DECIMAL
 from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 from exporter.tree.families import LIQUIDATIONS
@@ -86,8 +85,8 @@ def with_liquidations(
     pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
     data = target.getvalue()
     store.put(KEY, data)
-    digest = hashlib.sha256(data).hexdigest()
-    entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), digest, joined([*known, *spans]))
+    covered_spans = joined([*known, *spans])
+    entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), etag_of(data), covered_spans)
     return msgspec.structs.replace(manifest, liquidations=entry)
 
 
@@ -95,13 +94,8 @@ def _read(store: Store, manifest: HistoryManifest) -> pl.DataFrame:
     empty = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table()))
     if manifest.liquidations is None:
         return empty
-    stored = store.get(KEY)
-    if stored is None or hashlib.sha256(stored.data).hexdigest() != manifest.liquidations.sha256:
-        raise StoreError(
-            f"{KEY} is not the file that the history's manifest names. Nothing was written over it: restore it from a "
-            "copy"
-        )
-    return pl.read_parquet(io.BytesIO(stored.data)).cast(empty.schema)
+    data = data_of(store.get(KEY), manifest.liquidations)
+    return pl.read_parquet(io.BytesIO(data)).cast(empty.schema)
 
 
 def joined(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from exporter.history.rollups import KINDS, Read, UnreadableHistoryError, differ, holds, updated_rollups
-from exporter.tree.documents import HistoryManifest
+from exporter.tree.documents import HistoryManifest, HistoryRollup, LiquidationsFile
 
 LASTING = {kind.key for kind in KINDS}
 
@@ -16,7 +16,7 @@ LASTING = {kind.key for kind in KINDS}
 def rollup_faults(
     manifest: HistoryManifest, read: Read, there: Collection[str] | None, *, whole: bool
 ) -> Iterator[tuple[str, str]]:
-    """The faults of the rollups, by key.
+    """The faults of the rollups and of the table of liquidations, by key.
 
     Args:
         manifest: the history's.
@@ -29,7 +29,11 @@ def rollup_faults(
         yield from ((kind.key, "is not named by the history's manifest") for kind in KINDS if kind.key not in named)
     yield from ((key, "is not named by the history's manifest") for key in sorted({*(there or ())} - named.keys()))
     damaged = set[str]()
-    for key, entry in named.items():
+    files_of_tables: list[HistoryRollup | LiquidationsFile] = [*manifest.rollups]
+    if manifest.liquidations is not None:
+        files_of_tables.append(manifest.liquidations)
+    for entry in files_of_tables:
+        key = entry.key
         data = read(key)
         if data is None:
             damaged.add(key)
@@ -37,10 +41,6 @@ def rollup_faults(
         elif (len(data), hashlib.sha256(data).hexdigest()) != (entry.bytes, entry.sha256):
             damaged.add(key)
             yield key, "does not have the bytes that the history's manifest gives for it"
-    if manifest.liquidations is not None:
-        data = read(manifest.liquidations.key)
-        if data is None or hashlib.sha256(data).hexdigest() != manifest.liquidations.sha256:
-            yield manifest.liquidations.key, "is missing, or not the file that the history's manifest names"
     if not whole or not all(holds(entry, manifest) for entry in manifest.rollups if entry.key in LASTING):
         return  # ledgers came into the past, and the next run makes them again
     expected = set[str]()

@@ -18,7 +18,7 @@ from exporter import FORMAT
 from exporter.errors import CheckError, SourceError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.documents import HistoryFile, HistoryManifest, LiquidationsFile
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.format import refuse_other_format
@@ -119,7 +119,7 @@ def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManife
         ) from error
 
 
-def data_of(stored: StoredObject | None, file: HistoryFile) -> bytes:
+def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -> bytes:
     """Give the bytes of a file that a manifest names, from what is under its key.
 
     Raises:

@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from exporter.backfill.executors import processes
 from exporter.backfill.lake_job import SKIP
 from exporter.backfill.start_state import StartState
+from exporter.check.rollup_files import rollup_faults
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError, StoreError
@@ -121,6 +122,18 @@ def liquidations_of(store: Store) -> tuple[list[dict[str, Any]], list[tuple[int,
     return rows, [(span.first_ledger, span.last_ledger) for span in manifest.liquidations.spans]
 
 
+def faults_of(store: Store) -> list[str]:
+    """The tables of a history that a check says are wrong."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+
+    def read(key: str) -> bytes | None:
+        stored = store.get(key)
+        return None if stored is None else stored.data
+
+    return [key for key, _ in rollup_faults(manifest, read, None, whole=True)]
+
+
 def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
     """The table has what the markets published in the ledgers that were replayed; a later job keeps other ledgers."""
     rows, spans = liquidations_of(whole)
@@ -133,6 +146,9 @@ def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
     assert [expected] == [tuple(row[name] for name in shown) for row in rows]
     assert [(lake.first + 1, lake.last)] == spans
     assert (rows, spans) == liquidations_of(store)
+    assert [] == faults_of(store)
+    store.put("history/liquidations.parquet", b"another file")
+    assert ["history/liquidations.parquet"] == faults_of(store)
 
 
 def test_ledgers_of_one_second(tmp_path: Path) -> None:
