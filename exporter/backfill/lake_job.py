@@ -51,7 +51,7 @@ from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.past.lake import change_files
 from exporter.past.lake.boundaries import boundaries, last_before
-from exporter.past.lake.close_meta import STATE, Change
+from exporter.past.lake.close_meta import EVENT, STATE, Change
 from exporter.past.lake.extract import RangeOfLedgers, digest_of_watch, extract
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
@@ -493,13 +493,13 @@ class LakeJob:
         finish_history(self._store, transitions, list(rows_in(self._events())), self._known_spans())
 
     def _events(self) -> Iterator[tuple[int, int, list[tuple[int, Change]]]]:
-        """Every ledger with changes, once for each time that something was watched; see `rows_in`."""
+        """Every ledger with events, once for each time that something was watched; see `rows_in`."""
         for first, last in self._ranges():
             closes = self._ledgers_of(first, last)
             for watched in self._watches:
                 stored = self._changes.get(self._keys(watched, first, last)[0])
                 assert stored is not None  # it was extracted
-                for ledger, changes in change_files.read_changes(stored.data):
+                for ledger, changes in change_files.read_changes(stored.data, EVENT):
                     yield ledger, closes[ledger][0], changes
 
     def _known_spans(self) -> list[LedgerSpan]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError
 from exporter.history.manifest import data_of, file_reference
-from exporter.past.lake.close_meta import EVENT, Change
+from exporter.past.lake.close_meta import Change
 from exporter.past.lake.contract_event import decode_event
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Liquidation
@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
 
 Row = tuple[Any, ...]
 Events = Iterable[tuple[int, int, Iterable[tuple[int, Change]]]]
-"""Of each ledger its number, its close time in unix seconds, and its changes with their places."""
+"""Of each ledger its number, its close time in unix seconds, and its events with their places."""
 
 
 def rows_in(ledgers: Events) -> Iterator[Row]:
@@ -49,7 +49,7 @@ def rows_in(ledgers: Events) -> Iterator[Row]:
     modules = [(name, module) for name, module in PROTOCOLS.items() if module.publishes_liquidations]
     for ledger, close_time, changes in ledgers:
         for place, change in changes:
-            if change.kind != EVENT or change.entry is None:
+            if change.entry is None:
                 continue
             for name, module in modules:
                 try:

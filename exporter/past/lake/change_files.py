@@ -17,6 +17,7 @@ from operator import itemgetter
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.errors import StoreError
@@ -131,17 +132,19 @@ def read_ledgers(data: bytes) -> dict[int, tuple[int, int]]:
     return dict(zip(ledgers, zip(times, protocols, strict=True), strict=True))
 
 
-def read_changes(data: bytes) -> Iterator[tuple[int, list[tuple[int, Change]]]]:
-    """Each ledger that has changes, with these and their order; a row group is held at a time."""
-    rows = _rows_of(data)
+def read_changes(data: bytes, kind: int | None = None) -> Iterator[tuple[int, list[tuple[int, Change]]]]:
+    """Each ledger that has changes (of a kind), with these and their order; a row group is held at a time."""
+    rows = _rows_of(data, kind)
     for ledger, group in groupby(rows, key=itemgetter(0)):
         yield ledger, [(order, change) for _, order, change in group]
 
 
-def _rows_of(data: bytes) -> Iterator[tuple[int, int, Change]]:
+def _rows_of(data: bytes, wanted: int | None) -> Iterator[tuple[int, int, Change]]:
     file = pq.ParquetFile(pa.BufferReader(data))
     for number in range(file.num_row_groups):
         table = file.read_row_group(number, columns=["ledger", "order", "key", "kind", "entry"])
+        if wanted is not None:
+            table = table.filter(pc.equal(table.column("kind"), wanted))
         columns = (table.column(name).to_pylist() for name in table.column_names)
         for ledger, order, key, kind, entry in zip(*columns, strict=True):
             yield ledger, order, Change(kind, key, entry)
