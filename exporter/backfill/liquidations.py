@@ -1,4 +1,4 @@
-"""The table of auctions and bad debt that a lake's events say, ``history/liquidations.parquet``: one row a token."""
+"""The auctions, bad debt and claims that a lake's events say, ``history/liquidations.parquet``: one row a token."""
 
 from __future__ import annotations
 

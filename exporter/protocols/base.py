@@ -70,9 +70,9 @@ class Candidate:
 
 
 class Liquidation(NamedTuple):
-    """An auction or bad debt in an event of a market: one of its tokens, or none of it names any.
+    """An auction, bad debt or a claim in an event of a market: one of its tokens, or none if it names none.
 
-    ``amount`` is in shares of debt or of supply, or in base units of a backstop's token, as the event has it;
+    ``amount`` is in shares of debt or of supply, or in base units of a backstop's or a reward's token, as it has it;
     ``percent`` is that of the position put up, or of the auction filled.
     """
 

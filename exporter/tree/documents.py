@@ -384,7 +384,8 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     rollups: Annotated[list[HistoryRollup], described("Files with some of the same rows again.")] = []
     transitions: Annotated[list[Transitions], described("How replayed accruals compare, by protocol and code.")] = []
     liquidations: Annotated[
-        LiquidationsFile | None, described("Auctions and bad debt; null or missing where no ledgers were replayed.")
+        LiquidationsFile | None,
+        described("Auctions, bad debt and claims; null or missing where no ledgers were replayed."),
     ] = None
 
 

@@ -453,7 +453,7 @@ MONTH_ROLLUP = _document("history/hourly-{month}.parquet", sweep=Sweep.NEVER)
 HISTORY_NOTES = _document("history/README.txt"), _document("history/pools/README.txt")
 """The marker that makes readers refuse a whole folder, in which some rows are twice."""
 LIQUIDATIONS = _document("history/liquidations.parquet", sweep=Sweep.NEVER)
-"""Auctions and bad debt in the ledgers that were replayed; a backfill writes it before the manifest."""
+"""Auctions, bad debt and claims in the ledgers that were replayed; a backfill writes it before the manifest."""
 RUN_PARQUET = Family(
     template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
 )

@@ -10,6 +10,7 @@ from exporter.ledger.codec.entries import data_key, decode_contract_data, instan
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
+from exporter.protocols.base import Liquidation
 from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding, FundingEntries, decode_emitter
 from tests.host.blend_world import (
     BACKSTOP_DEPOSITOR,
@@ -22,6 +23,7 @@ from tests.host.blend_world import (
     balance_entry,
     submit,
 )
+from tests.host.test_liquidations import said
 from tests.protocols import made_ledger
 
 ONE, DAY = 10**7, 86_400
@@ -82,6 +84,8 @@ class Paid:
         )
         outcomes = [self.world.machine.call(*call, authorised=True) for call in calls]
         assert all(outcome.result is None or outcome.result[1] > 0 for outcome in outcomes)  # there is something
+        paid = outcomes[0].result
+        assert ([] if paid is None else [Liquidation("claim", user=LENDER, amount=paid[1])]) == said(outcomes[0])
         return outcomes[0].error is None, outcomes[1].error is None
 
     def said(self) -> Funding:

@@ -1,4 +1,4 @@
-"""Events of Blend's pools about auctions and bad debt; tests/host compares those of v2 with the deployed code."""
+"""Events of Blend's pools about auctions, bad debt and claims; tests/host compares v2 with the deployed code."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def rows(common: Liquidation) -> list[Liquidation]:
         (("delete_auction", u32(0), USER), VOID, [Liquidation("delete_auction", "user_liquidation", USER)]),
         (("bad_debt", USER, USDC), i128(12), [Liquidation("bad_debt", user=USER, token_address=USDC, amount=12)]),
         (("defaulted_debt", USDC), i128(12), [Liquidation("defaulted_debt", token_address=USDC, amount=12)]),
+        (("claim", USER), vec(vec(u32(1), u32(6)), i128(12)), [Liquidation("claim", user=USER, amount=12)]),
         # v1
         (("new_liquidation_auction", USER), AUCTION, rows(OF_USER)),
         (("new_auction", u32(2)), AUCTION, rows(Liquidation("new_auction", "interest"))),
@@ -84,6 +85,7 @@ def test_what_an_event_says(topics: tuple[ScVal | str, ...], value: ScVal, expec
         ((symbol("new_auction"), u32(0), address(USER)), vec(u32(60), struct_map({"bid": AUCTION, "lot": AUCTION}))),
         ((symbol("bad_debt"), address(USER), address(USDC)), vec()),
         ((symbol("defaulted_debt"), u32(1)), i128(1)),
+        ((symbol("claim"), address(USER)), vec(vec(u32(1)))),
     ],
 )
 def test_an_event_of_another_form(topics: tuple[ScVal, ...], value: ScVal) -> None:

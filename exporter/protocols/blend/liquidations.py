@@ -1,4 +1,4 @@
-"""What Blend's pools publish about auctions and bad debt, in the forms of both generations.
+"""What Blend's pools publish about auctions, bad debt and claimed BLND, in the forms of both generations.
 
 | event | topics after the name | value |
 |---|---|---|
@@ -12,6 +12,7 @@
 | bad_debt (v2) | user, asset | i128 |
 | bad_debt (v1) | user | asset, i128 |
 | defaulted_debt (v2) | asset | i128 |
+| claim | user | numbers of emissions, i128 |
 
 AuctionData is {bid: Map<asset, i128>, block: u32, lot: Map<asset, i128>}. Source: docs/provenance.md.
 """
@@ -39,28 +40,31 @@ EVENTS: Final[Mapping[str, str]] = {
     "delete_liquidation_auction": "delete_auction",
     "bad_debt": "bad_debt",
     "defaulted_debt": "defaulted_debt",
+    "claim": "claim",
 }
 """What we call each event."""
 
 
 def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
-    """The parts of an event about an auction or bad debt; nothing for other events. Raises `DecodeError`."""
+    """The parts of an event about an auction, bad debt or a claim; nothing for others. Raises `DecodeError`."""
     name = event.topics[0][1] if event.topics and event.topics[0][0] == scval.SYMBOL else ""
     if name not in EVENTS:
         return []
     parts = [*event.topics[1:], *(event.value[1] or () if event.value[0] == scval.VEC else [event.value])]
-    if EVENTS[name] in ("bad_debt", "defaulted_debt"):
-        return [_debt(EVENTS[name], parts)]
+    if EVENTS[name] in ("bad_debt", "defaulted_debt", "claim"):
+        return [_amount(EVENTS[name], parts)]
     return _auction(EVENTS[name], parts, limited_to_users="liquidation" in name)
 
 
-def _debt(name: str, parts: Sequence[ScVal]) -> Liquidation:
+def _amount(name: str, parts: Sequence[ScVal]) -> Liquidation:
+    """A debt in shares, or BLND that a user claimed: one amount for all sides of reserves that the event numbers."""
     addresses = _of_kind(parts, scval.ADDRESS)
     amounts = _of_kind(parts, scval.I128)
     if len(amounts) != 1 or len(addresses) != (2 if name == "bad_debt" else 1):
         raise DecodeError(f"an event {name} of another form than Blend's")
-    user = addresses[0] if name == "bad_debt" else None
-    return Liquidation(name, user=user, token_address=addresses[-1], amount=amounts[0])
+    user = None if name == "defaulted_debt" else addresses[0]
+    token = None if name == "claim" else addresses[-1]
+    return Liquidation(name, user=user, token_address=token, amount=amounts[0])
 
 
 def _auction(name: str, parts: Sequence[ScVal], *, limited_to_users: bool) -> list[Liquidation]:
