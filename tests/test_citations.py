@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,11 +27,14 @@ ELSEWHERE = {
 READ_BY_PEOPLE = {".py", ".md", ".j2", ".toml", ".yml", ".txt", ".html", ".js", ".css", ".mjs", ".ts", ".rs", ""}
 
 
-def text_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """The files of the repository that people read, with line breaks inside comments and paragraphs taken out."""
-    for path in repository_files(root):
-        if path.suffix in READ_BY_PEOPLE:
-            yield path.relative_to(root), path.read_text(encoding="utf-8")
+@cache
+def text_files(root: Path) -> list[tuple[Path, str]]:
+    """The files of the repository that people read."""
+    return [
+        (path.relative_to(root), path.read_text(encoding="utf-8"))
+        for path in repository_files(root)
+        if path.suffix in READ_BY_PEOPLE
+    ]
 
 
 def flat(text: str) -> str:

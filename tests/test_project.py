@@ -67,43 +67,20 @@ def test_packages_import_downwards(project_root: Path) -> None:
     assert len(names) <= 16
 
 
-def test_every_test_says_its_behaviour(project_root: Path) -> None:
-    """Every test function has a docstring."""
-    silent = [
-        f"{path.relative_to(project_root)}::{node.name}"
-        for path in sorted((project_root / "tests").rglob("test_*.py"))
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-        and not ast.get_docstring(node)
-    ]
+def test_tests_keep_their_form(project_root: Path) -> None:
+    """Each test has a docstring, in a file that pytest finds; an assertion of equality has a literal on its left."""
+    wrong = []
+    for path in sorted((project_root / "tests").rglob("*.py")):
+        for node in ast.walk(parse(path)):
+            match node:
+                case ast.FunctionDef(name=name) if name.startswith("test_"):
+                    if not path.name.startswith("test_") or not ast.get_docstring(node):
+                        wrong.append(f"{path.relative_to(project_root)}::{name}")
+                case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+                    if is_literal(right) and not is_literal(left):
+                        wrong.append(f"{path.relative_to(project_root)}:{node.lineno}")
 
-    assert [] == silent
-
-
-def test_every_test_file_is_collected(project_root: Path) -> None:
-    """A file of tests is named so that pytest finds it."""
-    missed = [
-        str(path.relative_to(project_root))
-        for path in sorted((project_root / "tests").rglob("*.py"))
-        if not path.name.startswith("test_")
-        and any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in parse(path).body)
-    ]
-
-    assert [] == missed
-
-
-def test_assertions_say_first_what_is_expected(project_root: Path) -> None:
-    """An assertion that something equals a literal has the literal first."""
-    backwards = [
-        f"{path.relative_to(project_root)}:{node.lineno}"
-        for path in sorted((project_root / "tests").rglob("*.py"))
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Eq)
-        if is_literal(node.test.comparators[0]) and not is_literal(node.test.left)
-    ]
-
-    assert [] == backwards
+    assert [] == wrong
 
 
 def is_literal(node: ast.expr) -> bool:

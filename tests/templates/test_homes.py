@@ -62,6 +62,7 @@ def role() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_cfn_lint_accepts_the_template(tmp_path: Path) -> None:
     """CloudFormation's linter has nothing to say, and the template can be uploaded by itself."""
     path = tmp_path / "template.json"

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
 from tests.workflows.act import PROGRAM, Act, copy_repository, stand_in_for_python
 from tests.workflows.fake_gh import FakeGitHub
 
 ActMaker = Callable[..., Act]
 
 
-@contextmanager
-def local_network(*options: str) -> Iterator[str]:
-    """The embedded network in a process of its own; a ledger closes ten times a second."""
-    small = ("--port", "0", "--pools", "3", "--advance-every-seconds", "0.1")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "exporter", "localnet", *small, *options],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found is not None
-        yield found[0]
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
-
-
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
-    with local_network() as url:
+    """The embedded network; a ledger closes ten times a second."""
+    with running(create_app(RecordedNetwork(), Behaviour(advance_every_seconds=0.1))) as url:
         yield url
 
 

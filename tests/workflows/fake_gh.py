@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_SOURCE = """#!{python}
+_SOURCE = """#!{python} -IS
 import json, os, sys
 assert os.environ["GH_TOKEN"] and os.environ["GH_REPO"]
 path = {state!r}

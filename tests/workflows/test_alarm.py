@@ -62,8 +62,8 @@ def test_a_run_that_did_not_end_well_is_reported(
 
 
 def test_failures_open_one_issue_and_recovery_closes_it(github: FakeGitHub, project_root: Path) -> None:
-    """Of ten failures of one kind there is one issue and no comment; the next success closes it, once."""
-    for _ in range(10):
+    """Of three failures of one kind there is one issue and no comment; the next success closes it, once."""
+    for _ in range(3):
         alarm(github, project_root, "failure", 3)
     (issue,) = github.issues
     assert (True, []) == (issue["open"], issue["comments"])

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.workflows.act import clean_path
-from tests.workflows.conftest import local_network
 
 
 def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str, str]:
@@ -51,38 +52,33 @@ def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path:
     assert (2, "exit-code=2\n", True) == (code, outputs, "EXPORTER_OUT is not set" in said)
 
 
+def python_that(folder: Path, does: str) -> str:
+    """In place of Python: a command that runs or proves by these shell lines, and else is this Python."""
+    command = folder / "python"
+    command.write_text(f'#!/bin/sh\n{does}\nexec "{sys.executable}" "$@"\n')
+    command.chmod(0o755)
+    return str(command)
+
+
 def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path) -> None:
     """At the time limit the run is stopped, and says so in its summary."""
-    with local_network("--latency", "30") as slow:
-        code, _, summary, outputs = export(
-            project_root,
-            tmp_path,
-            EXPORTER_OUT=str(tmp_path / "public"),
-            EXPORTER_RPC_URLS=slow,
-            EXPORT_TIME_LIMIT="3s",
-        )
+    python = python_that(tmp_path, '[ "$3" != run ] || exec sleep 60')
+    code, _, summary, outputs = export(
+        project_root, tmp_path, EXPORTER_OUT=str(tmp_path), EXPORTER_PYTHON=python, EXPORT_TIME_LIMIT="0.2s"
+    )
 
     assert (1, "exit-code=1\n", True) == (code, outputs, "## Exit code 1" in summary)
 
 
-def test_earlier_runs_are_proven_after_a_run(project_root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("proven", "wanted"), [(8, 8), (3, 0), (9, 0)])
+def test_earlier_runs_are_proven_after_a_run(project_root: Path, tmp_path: Path, proven: int, wanted: int) -> None:
     """A refuted run is the exit code of the whole; else the run is as good as before, and what is proven is shown."""
-    for proven, wanted in ((8, 8), (3, 0), (9, 0)):
-        python = tmp_path / f"python-{proven}"
-        python.write_text(
-            f'#!/bin/sh\n[ "$3" = run ] && exit 0\n[ "$3" = prove ] && echo 48 calls && exit {proven}\n'
-            f'exec "{sys.executable}" "$@"\n'
-        )
-        python.chmod(0o755)
-        code, said, summary, outputs = export(
-            project_root,
-            tmp_path,
-            EXPORTER_OUT=str(tmp_path / f"public-{proven}"),
-            EXPORTER_PYTHON=str(python),
-            EXPORT_PROVE="true",
-        )
+    does = f'[ "$3" = run ] && exit 0\n[ "$3" = prove ] && echo 48 calls && exit {proven}'
+    python = python_that(tmp_path, does)
+    code, said, summary, outputs = export(
+        project_root, tmp_path, EXPORTER_OUT=str(tmp_path), EXPORTER_PYTHON=python, EXPORT_PROVE="true"
+    )
 
-        assert wanted == code, said
-        assert outputs.endswith(f"exit-code={wanted}\n")
-        assert ("no run was proven this time (exit code 3)" in said) is (proven == 3)
-        assert summary.endswith("## Proofs of earlier runs\n\n```text\n48 calls\n```\n")
+    assert (wanted, f"exit-code={wanted}\n") == (code, outputs), said
+    assert ("no run was proven this time (exit code 3)" in said) is (proven == 3)
+    assert summary.endswith("## Proofs of earlier runs\n\n```text\n48 calls\n```\n")
