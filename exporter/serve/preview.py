@@ -2,30 +2,36 @@
 
 It answers as the platforms do that serve a tree in earnest: strong ETags, conditional and range requests, any
 origin, cache lifetimes by class of file, problem documents for errors. Only plain files inside the folder are
-ever sent; a folder without a published run answers 503.
+ever sent; a folder without a published run answers 503. Publishing replaces a file by renaming another over it, so
+that each file, which is read whole for an answer, is the old one or the new one.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from exporter.console import own_command
 from exporter.errors import ConfigError, FormatError
 from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
-from exporter.serve.folder_tree import FileResponse, OpenFile, Tree, byte_range, etag_matches
 from exporter.tree import problems
+from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, kind_of
+from exporter.tree.format import refuse_other_format
 from exporter.tree.headers import (
     CONTENT_TYPES,
     ERROR_CACHE_CONTROL,
@@ -37,22 +43,28 @@ from exporter.tree.headers import (
     cache_control,
     content_type,
 )
-from exporter.tree.routes import Served, route
+from exporter.tree.routes import Served, checked_page_sizes, route
+
+_RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EINVAL}
 
 
 def create_app(root: Path) -> Starlette:
     """An application that serves the tree in `root`, which may change, come and go while it runs."""
 
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # Reading files blocks, so the answer is made on a worker thread.
+        response = await run_in_threadpool(_answer, root, Request(scope))
+        await response(scope, receive, send)
+
     async def on_http_exception(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         return _error(request.method, problems.problem(status, "The request could not be answered."))
 
-    app = Starlette(
-        routes=[Route("/{path:path}", endpoint=_TreeEndpoint(Tree(root)))],
+    return Starlette(
+        routes=[Mount("/", app=answer)],
         exception_handlers={HTTPException: on_http_exception, Exception: on_http_exception},
     )
-    app.router.redirect_slashes = False
-    return app
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
@@ -64,7 +76,7 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
     if not root.is_dir():
         making = own_command("demo")
         raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")
-    Tree(root).page_sizes()
+    page_sizes(root)
     with bind(host, port) as listener:
         address = listener.getsockname()
         if on_ready is not None:
@@ -108,70 +120,124 @@ def make_server(root: Path) -> uvicorn.Server:
     )
 
 
-class _TreeEndpoint:
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+def read_file(root: Path, key: str) -> bytes | None:
+    """The bytes of a key; None where it is missing, or not a plain file inside the folder.
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Reading files blocks, so the answer is made on a worker thread.
-        response = await run_in_threadpool(self._answer, Request(scope))
-        await response(scope, receive, send)
-
-    def _answer(self, request: Request) -> Response:
-        method = request.method
-        if method == "OPTIONS":
-            return Response(status_code=204, headers=EVERY_ANSWER | PREFLIGHT)
-        if method not in ("GET", "HEAD"):
-            return _error(method, METHOD_NOT_ALLOWED, {"allow": METHODS})
-        sent: bytes = request.scope["raw_path"]
-        path = sent.decode("latin-1")
-        query: bytes = request.scope["query_string"]
-        if len(path) + len(query) > MAX_URL_LENGTH:
-            return _error(method, URL_TOO_LONG)
-        try:
-            sizes = self._tree.page_sizes()
-        except FormatError as error:
-            return _error(method, problems.nothing_published(str(error)))
-        if sizes is None:
-            return _error(
-                method,
-                problems.nothing_published(f"No run is published here: {POINTER_KEY} is missing or unusable."),
-            )
-        answer = route(path, query.decode("latin-1"), sizes)
-        if isinstance(answer, Served):
-            for key in answer.keys:
-                opened = self._tree.open(key)
-                if opened is not None:
-                    return _file(request, opened)
-            answer = answer.missing
-        if answer.status == 404 and problems.is_for_people(path):
-            return _refusal(method, 404, problems.MISSING_PAGE.encode(), CONTENT_TYPES["html"])
-        return _error(method, answer)
+    Links are followed as far as they stay inside, so that a tree may be put together of links.
+    """
+    try:
+        folder = root.resolve(strict=True)
+        path = (folder / key).resolve(strict=True)
+        return path.read_bytes() if path.is_relative_to(folder) and path.is_file() else None
+    except (RuntimeError, ValueError):
+        # How pathlib reports links that lead in a circle, before Python 3.13, and a name with a NUL in it.
+        return None
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise
 
 
-def _file(request: Request, opened: OpenFile) -> Response:
+class _Pointer(msgspec.Struct):
+    """The fields that are read of the pointer."""
+
+    page_sizes: list[int]
+    default_page_size: int
+
+
+def page_sizes(root: Path) -> tuple[int, ...] | None:
+    """The page sizes of the published run, ascending; None where there is no usable pointer.
+
+    Raises `FormatError` for a tree of another format.
+    """
+    data = read_file(root, POINTER_KEY)
+    try:
+        refuse_other_format(f"{root}: {POINTER_KEY}", data or b"")
+        pointer = decode_json(data or b"", _Pointer)
+        return checked_page_sizes(pointer.page_sizes, pointer.default_page_size)
+    except FormatError:
+        raise
+    except (msgspec.DecodeError, ConfigError):
+        return None
+
+
+def _answer(root: Path, request: Request) -> Response:
+    method = request.method
+    if method == "OPTIONS":
+        return Response(status_code=204, headers=EVERY_ANSWER | PREFLIGHT)
+    if method not in ("GET", "HEAD"):
+        return _error(method, METHOD_NOT_ALLOWED, {"allow": METHODS})
+    sent: bytes = request.scope["raw_path"]
+    path = sent.decode("latin-1")
+    query: bytes = request.scope["query_string"]
+    if len(path) + len(query) > MAX_URL_LENGTH:
+        return _error(method, URL_TOO_LONG)
+    try:
+        sizes = page_sizes(root)
+    except FormatError as error:
+        return _error(method, problems.nothing_published(str(error)))
+    if sizes is None:
+        missing = f"No run is published here: {POINTER_KEY} is missing or unusable."
+        return _error(method, problems.nothing_published(missing))
+    answer = route(path, query.decode("latin-1"), sizes)
+    if isinstance(answer, Served):
+        for key in answer.keys:
+            data = read_file(root, key)
+            if data is not None:
+                return _file(request, key, data)
+        answer = answer.missing
+    if answer.status == 404 and problems.is_for_people(path):
+        return _refusal(method, 404, problems.MISSING_PAGE.encode(), CONTENT_TYPES["html"])
+    return _error(method, answer)
+
+
+def _file(request: Request, key: str, data: bytes) -> Response:
     """The answer for a file: 200, 206, 304 or 416."""
-    headers = EVERY_ANSWER | {
-        "accept-ranges": "bytes",
-        "cache-control": cache_control(kind_of(opened.key)),
-        "etag": opened.etag,
-    }
-    if etag_matches(request.headers.get("if-none-match"), opened.etag):
-        opened.file.close()
+    etag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = EVERY_ANSWER | {"accept-ranges": "bytes", "cache-control": cache_control(kind_of(key)), "etag": etag}
+    if etag_matches(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
-    headers["content-type"] = content_type(opened.key) or "application/octet-stream"
+    headers["content-type"] = content_type(key) or "application/octet-stream"
     wanted = request.headers.get("range") if request.method == "GET" else None
-    if request.headers.get("if-range", opened.etag) != opened.etag:
+    if request.headers.get("if-range", etag) != etag:
         wanted = None
-    part = byte_range(wanted, opened.size)
+    part = byte_range(wanted, len(data))
     if part is None:
-        return FileResponse(opened.file, 0, opened.size, 200, headers)
+        headers["content-length"] = str(len(data))
+        return Response(b"" if request.method == "HEAD" else data, headers=headers)
     if not part:
-        opened.file.close()
-        unsatisfiable = problems.problem(416, f"The file has {opened.size} bytes; no byte of the range is among them.")
-        return _error(request.method, unsatisfiable, {"content-range": f"bytes */{opened.size}"})
-    headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{opened.size}"
-    return FileResponse(opened.file, part.start, len(part), 206, headers)
+        unsatisfiable = problems.problem(416, f"The file has {len(data)} bytes; no byte of the range is among them.")
+        return _error(request.method, unsatisfiable, {"content-range": f"bytes */{len(data)}"})
+    headers["content-range"] = f"bytes {part.start}-{part.stop - 1}/{len(data)}"
+    return Response(data[part.start : part.stop], status_code=206, headers=headers)
+
+
+def byte_range(header: str | None, size: int) -> range | None:
+    """The positions that a `Range` header asks for of a file of `size` bytes.
+
+    None means the whole file: no header, one that cannot be understood, or several ranges at once, which a
+    server may all ignore. An empty range is one that the file has no byte of (416).
+    """
+    match = _RANGE.fullmatch(header.strip()) if header else None
+    if match is None:
+        return None
+    first, last = match.groups()
+    if first:
+        start, stop = int(first), int(last) + 1 if last else size
+        if last and stop <= start:
+            return None
+        return range(start, max(start, min(stop, size)))
+    if not last:
+        return None
+    return range(max(0, size - int(last)), size)
+
+
+def etag_matches(header: str | None, etag: str) -> bool:
+    """Whether an `If-None-Match` header names the ETag, by the weak comparison that it asks for."""
+    if header is None:
+        return False
+    named = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return "*" in named or etag in named
 
 
 def _error(method: str, document: problems.Problem, more: dict[str, str] | None = None) -> Response:

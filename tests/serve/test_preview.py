@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import socket
 import threading
 import time
@@ -14,11 +15,21 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from exporter.errors import ConfigError
-from exporter.serve.folder_tree import Tree
-from exporter.serve.preview import bind, create_app, make_server, run_server
+from exporter.serve.preview import (
+    bind,
+    byte_range,
+    create_app,
+    etag_matches,
+    make_server,
+    page_sizes,
+    read_file,
+    run_server,
+)
 from tests.render.rendering import contract, fetch, markets_frame, pool, pools_frame, write_tree
 from tests.tree.test_routes import TOKEN, TRAVERSALS
 
@@ -135,10 +146,10 @@ def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
 def test_unexpected_errors_reveal_nothing(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure inside the server gives a problem document without its reason."""
 
-    def fail(self: Tree) -> None:
+    def fail(_: Path) -> None:
         raise OSError("disk of /secret/path on fire")
 
-    monkeypatch.setattr(Tree, "page_sizes", fail)
+    monkeypatch.setattr("exporter.serve.preview.page_sizes", fail)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
@@ -257,3 +268,97 @@ def test_readers_never_get_half_a_file(tmp_path: Path) -> None:
         stop.set()
         publisher.join()
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"page_sizes":[2],"default_page_size":2}',
+        b'{"page_sizes":[1],"default_page_size":50}',
+        b'{"page_sizes":[1,"50"],"default_page_size":1}',
+    ],
+)
+def test_an_unusable_pointer_is_not_a_run(tmp_path: Path, data: bytes) -> None:
+    """A pointer that cannot be read, or whose sizes cannot serve every limit, counts as none; others may say more."""
+    pointer = tmp_path / "v1/system/status.json"
+    pointer.parent.mkdir(parents=True)
+    pointer.write_bytes(data)
+    assert page_sizes(tmp_path) is None
+
+    pointer.write_bytes(b'{"format":1,"page_sizes":[5,1],"default_page_size":5,"new":{}}')
+    assert (1, 5) == page_sizes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "key", ["nothing.json", "v1", "a.json/b.json", "a" * 300, "/".join(["a"] * 3000), "a\0b", "pipe"]
+)
+def test_what_is_not_a_plain_file_is_absent(tmp_path: Path, key: str) -> None:
+    """Folders, files below files, names that the file system refuses, and a pipe, which could wait for ever."""
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "a.json").write_bytes(b"")
+    os.mkfifo(tmp_path / "pipe")
+
+    assert read_file(tmp_path, key) is None
+
+
+def test_links_may_not_leave_the_folder(tmp_path: Path) -> None:
+    """A link is followed inside the folder only, which may be one itself; elsewhere or in a circle it is not there."""
+    root = tmp_path / "one"
+    root.mkdir()
+    (tmp_path / "one-secret.json").write_bytes(b"secret")
+    (root / "a.json").write_bytes(b"abc")
+    for name, target in (
+        ("inside", "a.json"),
+        ("sibling", "../one-secret.json"),
+        ("absolute", str(tmp_path / "one-secret.json")),
+        ("folder", ".."),
+        ("dangling", "nothing"),
+        ("circle", "circle"),
+    ):
+        (root / name).symlink_to(target)
+    (tmp_path / "public").symlink_to("one")
+
+    assert b"abc" == read_file(tmp_path / "public", "inside")
+    for key in ("sibling", "absolute", "folder/one-secret.json", "dangling", "circle"):
+        assert read_file(tmp_path / "public", key) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, None),
+        ("bytes=0-0", range(1)),
+        ("bytes=0-99", range(10)),
+        ("bytes=4-", range(4, 10)),
+        ("bytes=-4", range(6, 10)),
+        ("bytes=-99", range(10)),
+        ("bytes=10-", range(10, 10)),
+        ("bytes=-0", range(10, 10)),
+        # These cannot be understood, or ask for more than one range, and may be ignored.
+        ("bytes=5-4", None),
+        ("bytes=-", None),
+        ("bytes=0-1,4-5", None),
+        ("bytes=\u0660-", None),
+        ("bytes=" + "9" * 5000 + "-", None),
+    ],
+)
+def test_ranges(header: str | None, expected: range | None) -> None:
+    """A range header gives the positions it asks for, nothing when it is ignored, or none of the file."""
+    assert expected == byte_range(header, 10)
+
+
+@given(st.text(max_size=30) | st.from_regex(r"[0-9]{0,5}-[0-9]{0,5}", fullmatch=True), st.integers(0, 1000))
+def test_ranges_stay_inside_the_file(text: str, size: int) -> None:
+    """Whatever the header says, no position outside the file is read."""
+    part = byte_range(f"bytes={text}", size)
+    if part:
+        assert 0 <= part.start < part.stop <= size
+
+
+def test_etags_match_weakly() -> None:
+    """If-None-Match names an ETag alone, in a list, weakly, or all of them by a star."""
+    named = (None, "", '"x"', "abc", '"abc"', 'W/"abc"', '"x",W/"abc" ', "*")
+
+    assert [False] * 4 + [True] * 4 == [etag_matches(header, '"abc"') for header in named]

@@ -14,7 +14,7 @@ from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.publishing.published_state import read_intent, read_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history
-from exporter.serve.folder_tree import Tree
+from exporter.serve.preview import page_sizes
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, utc_now
 from exporter.tree.decoding import decode_json
@@ -69,4 +69,4 @@ def test_records_that_may_be_lost_are_begun_again(data: bytes, tmp_path: Path) -
     assert {} == superseded_history(store)
     assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
     assert () == sort_runs(store, "v1/runs/x.json", utc_now(), timedelta(1)).expired
-    assert None is Tree(tmp_path).page_sizes()
+    assert None is page_sizes(tmp_path)
