@@ -6,6 +6,7 @@ again; that takes some seconds. Everything between and beyond the two is the str
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from exporter.localnet.server import create_app
 from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from exporter.tree.families import alias_of, kind_of
+from exporter.tree.families import HISTORY_PAGE, alias_of, kind_of
 from exporter.tree.files import FileKind
 from tests.jobs import run, settings_for
 
@@ -32,6 +33,7 @@ PER_GIGABYTE_OUT = 0.085  # CloudFront to North America and Europe; from S3 to C
 PER_GIGABYTE_READ = 0.09  # from S3 to a runner outside of AWS
 PER_10000_QUESTIONS = 0.01  # HTTPS requests to CloudFront
 
+SITE_MINUTES = 0.9 * 15  # a run replaces web pages on S3 that are older
 MINUTES_OF_A_MONTH = 60 * 24 * 365.25 / 12
 BUCKET_MINUTES = (5, 60, 1440, 10080)  # of a pool; totals have those of a day alone
 BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
@@ -49,6 +51,7 @@ class RunSize:
     Attributes:
         pools: pools in the run.
         documents: files that every run writes again under the same key.
+        site: web pages, which stay a while.
         aliases: copies of documents under their extensionless path, in buckets.
         pages: new immutable pages, kept for the retention time.
         histories: of pools, markets, tokens and the like; a document of each length of bucket is written again when a
@@ -59,6 +62,7 @@ class RunSize:
 
     pools: int
     documents: int
+    site: int
     aliases: int
     pages: int
     histories: int
@@ -66,9 +70,18 @@ class RunSize:
     page_bytes: int
 
 
-SMALL = RunSize(pools=54, documents=358, aliases=21, pages=184, histories=85, document_bytes=3303118, page_bytes=249257)
+SMALL = RunSize(
+    pools=54, documents=273, site=85, aliases=21, pages=184, histories=85, document_bytes=3304822, page_bytes=250144
+)
 LARGE = RunSize(
-    pools=504, documents=2632, aliases=171, pages=1869, histories=685, document_bytes=25678300, page_bytes=3198002
+    pools=504,
+    documents=1939,
+    site=693,
+    aliases=171,
+    pages=1869,
+    histories=685,
+    document_bytes=25670520,
+    page_bytes=3199107,
 )
 
 
@@ -103,8 +116,8 @@ class Month:
 def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month:
     """The formula.
 
-    requests   runs * (documents + aliases + pages + histories of what closes in a run + few) PUTs, and LISTs of a
-               thousandth of all but pages, which are listed once a day
+    requests   runs * (documents + web pages by their age + aliases + pages + histories of what closes in a run + few)
+               PUTs, and LISTs of a thousandth of all but pages, which are listed once a day
                runs * (read back + few) GETs and HEADs
     read       what is read back, a sample of the history, the state, and the listings of three runs
     storage    documents, and pages and manifests of the runs that are retained, and of the history
@@ -117,15 +130,16 @@ def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month
         pools * sum(min(1, interval_minutes / minutes) for minutes in BUCKET_MINUTES)
         + totals * min(1, interval_minutes / 1440)
     )
-    files = size.documents + size.pages + len(BUCKET_MINUTES) * pools + totals
+    rewritten = round(size.site / max(1, math.ceil(SITE_MINUTES / interval_minutes)))
+    files = size.documents + size.site + size.pages + len(BUCKET_MINUTES) * pools + totals
     retained = max(1.0, retention_hours * 60 / interval_minutes)
-    puts = size.documents + size.pages + size.aliases + closing + FEW_REQUESTS
+    puts = size.documents + rewritten + size.pages + size.aliases + closing + FEW_REQUESTS
     lists = FEW_REQUESTS + (files + size.aliases) / 1000
     gets = min(MAX_FILES, files) + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
     manifest_bytes = 40 * files
-    mean_bytes = size.document_bytes / (size.documents + size.aliases)
+    mean_bytes = size.document_bytes / (size.documents + size.site + size.aliases)
     state_bytes = STATE_ROW_BYTES * pools * BUCKET_MINUTES[-1] / 2 / interval_minutes
     read_bytes = min(MAX_FILES, files) * mean_bytes + SAMPLE_FILES * USUAL_BYTES + state_bytes + 3 * manifest_bytes
     buckets_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
@@ -190,10 +204,12 @@ def measure(pools: int) -> RunSize:
     changed = {key: data for key, data in after.items() if before.get(key) != data}
     pages = {key: data for key, data in changed.items() if kind_of(key) is FileKind.PAGE}
     documents = {key: data for key, data in changed.items() if key not in pages and "/history/" not in key}
+    site = [key for key in documents if key.endswith(".html") and key != HISTORY_PAGE]
     aliases = {key: data for key, data in documents.items() if alias_of(key) is not None}
     return RunSize(
         pools=pools,
-        documents=len(documents),
+        documents=len(documents) - len(site),
+        site=len(site),
         aliases=len(aliases),
         pages=len(pages),
         histories=sum(key.endswith("/history/1d.json") for key in after),

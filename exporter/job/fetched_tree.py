@@ -61,6 +61,7 @@ class FetchedTree:
     Attributes:
         status: the pointer.
         files: the listing of the run's files.
+        site_published_at: when the run was published whose web pages it kept; None where they are its own.
         evidence: of the run, packed.
         changes: the run's list of changes.
         earlier: the newest earlier runs.
@@ -78,6 +79,7 @@ class FetchedTree:
     tree: Path
     status: SystemStatus
     files: RunListing
+    site_published_at: str | None
     evidence: bytes
     changes: ChangeList
     earlier: Found
@@ -137,6 +139,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             folder / "tree",
             status,
             files,
+            manifest.site_published_at,
             evidence,
             _decoded(CHANGES.template, changes, ChangeList),
             earlier,

@@ -19,7 +19,7 @@ from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.config import Settings, load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import ConfigError, ExporterError, RefutedError, SourceError
+from exporter.errors import ConfigError, ExporterError, RefutedError, SourceError, pluralize
 from exporter.job.fetched_tree import FetchedTree, JoinedFilesError, fetch
 from exporter.job.prove import claims_of
 from exporter.job.publisher_statements import check_status
@@ -31,9 +31,9 @@ from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ChangeList, SystemStatus, encode
-from exporter.tree.families import CHANGES, DATA_PACKAGE, POINTER_KEY
+from exporter.tree.families import CHANGES, DATA_PACKAGE, HISTORY_PAGE, POINTER_KEY
 
-OF_THE_HISTORY = frozenset({"data.html", DATA_PACKAGE.template})
+OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 """The keys of files that show which files the history has."""
 
 
@@ -45,11 +45,13 @@ class Rerendered:
         same: how many of the run's files came out byte for byte.
         different: what is wrong, by key.
         unknown: the keys of those that show files of the history that are gone.
+        kept: the keys of web pages that an earlier run rendered, and this one kept.
     """
 
     same: int
     different: dict[str, str]
     unknown: list[str]
+    kept: list[str]
 
 
 def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
@@ -96,6 +98,8 @@ def _check_again(uri: str, looked: CheckSummary) -> str | None:
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()], len(made.different))
     looked.rerendered = made.same
+    if made.kept:
+        return f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.site_published_at}"
     return None
 
 
@@ -145,13 +149,15 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
     files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
-    different, unknown = dict[str, str](), list[str]()
-    for key, listed in differ.select("key", "sha256").iter_rows():
+    different, unknown, kept = dict[str, str](), list[str](), list[str]()
+    for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
         if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
+        elif tree.site_published_at is not None and key.endswith(".html") and None not in (listed, again):
+            kept.append(key)
         else:
             missing = listed is None
             different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
     if not different:
         check_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
-    return Rerendered(files.height - differ.height, different, unknown)
+    return Rerendered(files.height - differ.height, different, unknown, kept)

@@ -713,10 +713,16 @@ def publish(
         unchanged_lengths = kept.lengths
         del kept  # it holds the listing of the run before
         checker.add_rendered(part.file)
+        published = store.get(CHANGES.template)
+        previous = read_changes(None if published is None else published.data)
+        changes = change_list(tables, previous, settings.passphrase, replaced_ledger)
+        if replaced_ledger is None and not says_more(previous, changes):
+            publication.keep_site(settings.output.site_age)
 
         def checked() -> Iterator[RenderedFile]:
             for file in chain(
-                [evidence], render(settings, store, tables, part, series, history, unchanged_lengths, replaced_ledger)
+                [evidence],
+                render(settings, store, tables, part, series, history, changes, unchanged_lengths, replaced_ledger),
             ):
                 progress.advance()
                 checker.add_rendered(file)
@@ -729,6 +735,14 @@ def publish(
             checker.add_rendered(file)
         summary = checker.finish()
         return publication.complete(sealed, status), summary
+
+
+def says_more(previous: documents.ChangeList | None, changes: documents.ChangeList) -> bool:
+    """Whether more is new since the run before than numbers, so that web pages of a little earlier would mislead."""
+    if previous is None or previous.exporter_version != changes.exporter_version:
+        return True
+    new = [item for item in changes.data if item.observed_ledger == changes.observed_ledger]
+    return any(item.unit not in ("basis_points", "usd") for item in new)
 
 
 @contextmanager
@@ -759,6 +773,7 @@ def render(
     part: HistoryPart,
     series: Series,
     history: HistoryManifest,
+    changes: documents.ChangeList,
     kept: Collection[str] = (),
     replaced_ledger: int | None = None,
 ) -> Iterator[RenderedFile]:
@@ -766,7 +781,8 @@ def render(
 
     ``part`` is the run's own Parquet file. ``series`` is carried on by this run, and by one that came between since
     it was brought up to date; pages that are complete by now come first. ``history`` is the manifest with this run's
-    file. ``kept`` are the lengths of bucket whose newest documents are already published.
+    file, ``changes`` the list that ends with it. ``kept`` are the lengths of bucket whose newest documents are already
+    published.
     """
     network, output = network_of(settings.passphrase), settings.output
     sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
@@ -785,14 +801,10 @@ def render(
     yield from render_yields(rows, Symbols(network.passphrase).native)
     del rows  # as large as the pools frame
     yield from render_tables(part, history, tables.close_time)
-    published = store.get(CHANGES.template)
-    previous = read_changes(None if published is None else published.data)
-    changes = change_list(tables, previous, network.passphrase, replaced_ledger)
     yield file_of(changes)
     first = min(history.files, key=lambda file: file.first_ledger)
     began = int(span_of(folder_of(first.key))[0].timestamp())
     yield from render_feeds(changes, network.passphrase, documents.timestamp(began))
-    del changes  # it has an object for each pool
     yield render_metrics(tables)
     yield render_llms()
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)

@@ -345,4 +345,5 @@ def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unpr
     for key, why in made.different.items():
         raise RefutedError(f"{key} {why}")
     unproven.add(Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown))
+    unproven.add(Reason.EARLIER, (f"{key} (of the run published at {tree.site_published_at})" for key in made.kept))
     return made.same

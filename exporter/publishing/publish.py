@@ -25,10 +25,11 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 
 import msgspec
+import polars as pl
 
 from exporter.errors import CheckError, LostRaceError, PublishedCheckError, StoreError
 from exporter.history.manifest import (
@@ -44,9 +45,11 @@ from exporter.publishing.published_state import (
     Published,
     check_replaced,
     read_current_listing,
+    read_current_manifest,
     read_intent,
     read_published,
     refuse_not_newer,
+    unfinished_run,
 )
 from exporter.publishing.retention import clock_problem, note_run
 from exporter.stores.read_once import ReadOnce
@@ -55,6 +58,7 @@ from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunMa
 from exporter.tree.families import (
     FAMILIES,
     HISTORY_MANIFEST_KEY,
+    HISTORY_PAGE,
     INTENT_KEY,
     POINTER_KEY,
     RUN,
@@ -138,6 +142,8 @@ class Publication:
         self._began = now()
         self._listing = ListingBuilder()
         self._pages = self._kept = Written()
+        self._site: dict[str, ManifestFile] = {}
+        self._site_published_at: str | None = None
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replaced_ledger)
         """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
 
@@ -154,6 +160,25 @@ class Publication:
             self._kept += Written(unchanged=1)
         return kept
 
+    def keep_site(self, age: timedelta) -> None:
+        """Keep the web pages of the published run, if they were rendered less long ago, in place of new ones.
+
+        Pages that this run has and that one had not are written, and those that list the history's files.
+        """
+        before = self._published
+        if not age or before is None or before.earlier or unfinished_run(before, read_intent(self._store)):
+            return
+        with suppress(StoreError):
+            manifest = read_current_manifest(self._store, before.pointer)
+            rendered = manifest.site_published_at or manifest.published_at
+            # Runs that are as far apart as pages stay are now and then a little nearer to each other.
+            if not timedelta() <= self._began - datetime.fromisoformat(rendered) < 0.9 * age:
+                return
+            frame = read_current_listing(self._store, before.pointer).frame
+            pages = frame.filter(pl.col("key").str.ends_with(".html") & (pl.col("key") != HISTORY_PAGE))
+            self._site = {file.key: file for file in listed_files(pages)}
+            self._site_published_at = rendered if self._site else None
+
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Take in pages and documents, as a stream in any order. Pages are written as they come; documents wait.
 
@@ -169,7 +194,9 @@ class Publication:
             CheckError: a file was rendered twice, or the history's entry is not of its file.
         """
         parquet = self._store.put_new_many(self._history_file())
-        records, summary = _summarize(self._listing.finish(), self._observed_ledger, self._published, self._now())
+        records, summary = _summarize(
+            self._listing.finish(), self._observed_ledger, self._published, self._now(), self._site_published_at
+        )
         if self.history_manifest is not None:
             records.append(render_document(self.history_manifest))
         return SealedRun(summary, self._pages, parquet, tuple(records))
@@ -201,6 +228,11 @@ class Publication:
             if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
                 raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
             _refuse_stray(file)
+            kept = self._site.get(file.key)
+            if kept is not None and self._store.has(file.key):
+                self._listing.add(kept.key, kept.kind, kept.bytes, kept.sha256)
+                self._kept += Written(unchanged=1)
+                continue
             if file.kind is FileKind.PAGE:
                 yield file.key, file.data
             else:
@@ -285,7 +317,11 @@ def _refuse_stray(file: RenderedFile) -> None:
 
 
 def _summarize(
-    listing: RunListing, observed_ledger: int, published: Published | None, published_at: datetime
+    listing: RunListing,
+    observed_ledger: int,
+    published: Published | None,
+    published_at: datetime,
+    site_published_at: str | None,
 ) -> tuple[list[RenderedFile], RunSummary]:
     """Make the listing's file and the run's manifest, and what the status document says of the run."""
     run_id, (file_count, size) = listing.run_id(observed_ledger), listing.size
@@ -299,6 +335,7 @@ def _summarize(
             bytes=size,
             files_key=files.key,
             files_sha256=files.sha256,
+            site_published_at=site_published_at,
         )
     )
     return [files, manifest], RunSummary(

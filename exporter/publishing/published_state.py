@@ -130,11 +130,16 @@ def read_listing(store: Store, key: str) -> RunListing | None:
         StoreError: the manifest or the listing cannot be understood, or the listing is missing.
     """
     stored = store.get(key)
-    return None if stored is None else _listing_of(store, key, stored)
+    return None if stored is None else _listing_of(store, key, _decode(key, stored, RunManifest))
 
 
 def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
-    """Read the listing of the run that the pointer names, and check its manifest against the digest there.
+    """Read the listing of the run that the pointer names. Raises as `read_current_manifest` does."""
+    return _listing_of(store, pointer.manifest_key, read_current_manifest(store, pointer))
+
+
+def read_current_manifest(store: Store, pointer: Pointer) -> RunManifest:
+    """Read the manifest of the run that the pointer names, and check it against the digest there.
 
     Raises:
         StoreError: something is missing, has another digest, or cannot be understood.
@@ -144,11 +149,10 @@ def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
         raise StoreError(f"{pointer.manifest_key} is missing, though {POINTER_KEY} names it")
     if etag_of(stored.data) != pointer.manifest_sha256:
         raise StoreError(f"{pointer.manifest_key} does not have the digest that {POINTER_KEY} gives for it")
-    return _listing_of(store, pointer.manifest_key, stored)
+    return _decode(pointer.manifest_key, stored, RunManifest)
 
 
-def _listing_of(store: Store, key: str, stored: StoredObject) -> RunListing:
-    manifest = _decode(key, stored, RunManifest)
+def _listing_of(store: Store, key: str, manifest: RunManifest) -> RunListing:
     listed = store.get(manifest.files_key) if is_key(manifest.files_key) else None
     if listed is None:
         raise StoreError(f"{key} cannot be understood (there is no listing {manifest.files_key!r}). {_RESTORE}")

@@ -1014,7 +1014,7 @@ class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Digest
 
 
-class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
+class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where every file that a run wrote or relies on is listed with its digest: in the Parquet file `files_key`.
 
     Its columns are `key`, `kind` (page, history or document), `bytes` and `sha256` (32 bytes), ascending by key.
@@ -1027,6 +1027,10 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Annotated[Count, described("Size of all these files, in bytes.")]
     files_key: Annotated[ObjectKey, described("Key of the Parquet file that lists them.")]
     files_sha256: Annotated[Digest, described("SHA-256 of the file of `files_key`, 64 hex digits.")]
+    site_published_at: Annotated[
+        Timestamp | None,
+        described("When the run was published whose web pages this one kept; null, or absent: they are its own."),
+    ] = None
 
 
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):

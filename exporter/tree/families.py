@@ -651,6 +651,8 @@ POINTER_KEY = POINTER.template
 """The file that is written last by every run."""
 
 INTENT_KEY = "v1/system/intent.json"
+HISTORY_PAGE = "data.html"
+"""The web page that lists the files of the history, which is always of the run itself."""
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"

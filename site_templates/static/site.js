@@ -35,6 +35,7 @@
     for (const [least, unit, name] of steps) if (seconds >= least) return `${Math.floor(seconds / unit)} ${name}s`;
     return seconds < 60 ? "less than a minute" : "a minute";
   };
+  const KEPT = 300;  // a run may keep pages of some ledgers earlier; loading those again would change nothing
   const DAY = 86400 * 1000;  // without a promise of the next run, older numbers are stale
   const freshness = async (root) => {
     const line = document.getElementById("fresh");
@@ -54,7 +55,7 @@
       line.querySelector(".age").textContent = now >= closed ? ` · ${ago((now - closed) / 1000)} ago` : "";
       const late = due === null ? now - closed > DAY : now > due;
       line.dataset.fresh = late ? "no" : due === null ? "unknown" : "yes";
-      const newer = newest !== null && newest > Number(document.body.dataset.ledger);
+      const newer = newest !== null && newest > Number(document.body.dataset.ledger) + KEPT;
       if ((late || newer) && banner === null) {
         banner = make("div", { className: "stale", id: "stale" }, make("p"));
         banner.setAttribute("role", "status");
