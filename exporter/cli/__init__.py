@@ -1,4 +1,4 @@
-"""The command line: a file for each command. What a command does is imported only when it runs, so help is quick."""
+"""The command line. What a command does is imported only when it runs, so help is quick."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from exporter.cli.backfill import backfill
 from exporter.cli.census import census
 from exporter.cli.check import check
 from exporter.cli.common import KeylessGroup
-from exporter.cli.demo import demo
-from exporter.cli.edge import edge
+from exporter.cli.demo import demo, localnet
 from exporter.cli.history import history
-from exporter.cli.localnet import localnet
-from exporter.cli.mcp import mcp
-from exporter.cli.plan import plan
-from exporter.cli.prove import prove
-from exporter.cli.run import run
-from exporter.cli.serve import serve
+from exporter.cli.prove import prove, verify
+from exporter.cli.run import plan, run
+from exporter.cli.serve import edge, mcp, serve
 from exporter.cli.status import status
-from exporter.cli.verify import verify
 
 
 @click.group(cls=KeylessGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from exporter.cli.common import (
-    FILE,
     answers_to,
+    archive_of,
+    archive_options,
     config_option,
     configuration_of,
     ending,
@@ -17,33 +19,21 @@ from exporter.cli.common import (
     spare_memory,
 )
 from exporter.console import Console
+from exporter.errors import ConfigError
 
 
 @click.command()
 @config_option
 @network_option
-@click.option(
-    "--archive", "archives", multiple=True, required=True, metavar="URI", help="A history archive; repeatable."
-)
-@click.option(
-    "--checkpoint",
-    type=click.IntRange(63, 2**32 - 1),
-    metavar="LEDGER",
-    help="63, 127, …  [default: the newest that can be proven]",
-)
-@click.option("--trust", type=FILE, help="The organisations to trust.  [default: the known ones]")
-@click.option("--bucket-cache", metavar="DIR", help="Keeps the archive's buckets.  [default: ./archive-buckets]")
+@archive_options
 @click.option("--out", help="Compare with the run there, and add to its tree.  [default: print]")
 @log_format_option
 def census(
     config: Path | None,
     network: str | None,
-    archives: tuple[str, ...],
-    checkpoint: int | None,
-    trust: Path | None,
-    bucket_cache: str | None,
     out: str | None,
     log_format: str,
+    **archive_given: Any,
 ) -> None:
     """List lending contracts that a run did not read.
 
@@ -54,11 +44,12 @@ def census(
     with ending(console):
         settings = configuration_of(config, network).settings
         from exporter.job.census import census as take
-        from exporter.job.from_archive import BUCKET_CACHE, FromArchive
         from exporter.stores import open_store
         from exporter.tree.documents import encode
 
-        given = FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
+        given = archive_of(**archive_given)
+        if given is None:
+            raise ConfigError("--archive: name the history archive to read")
         found = take(settings, given, None if out is None else open_store(out), console)
         if out is None:
             click.echo(encode(found).decode())

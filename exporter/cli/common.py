@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exporter.console import LOG_FORMATS, Console
-from exporter.errors import EXIT_UNEXPECTED, ExporterError, without_keys
+from exporter.errors import EXIT_UNEXPECTED, ConfigError, ExporterError, without_keys
 
 if TYPE_CHECKING:
     from exporter.config import Configuration
+    from exporter.job.from_archive import FromArchive
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -100,6 +101,19 @@ source_options = options(
 )
 """Options of every command that reads a ledger by a configuration."""
 
+archive_options = options(
+    click.option("--archive", "archives", multiple=True, metavar="URI", help="Read a history archive; repeatable."),
+    click.option(
+        "--checkpoint",
+        type=click.IntRange(63, 2**32 - 1),
+        metavar="LEDGER",
+        help="With --archive: 63, 127, …  [default: the newest that can be proven]",
+    ),
+    click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]"),
+    click.option(
+        "--bucket-cache", metavar="DIR", help="With --archive: keeps its buckets.  [default: ./archive-buckets]"
+    ),
+)
 out_option = click.option("--out", help="The output: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
 log_format_option = click.option(
     "--log-format", type=click.Choice(LOG_FORMATS), default="auto", show_default=True, help="Progress format."
@@ -123,6 +137,19 @@ def configuration_of(
         "output.report": report,
     }
     return load(config, flags)
+
+
+def archive_of(
+    archives: tuple[str, ...], checkpoint: int | None, trust: Path | None, bucket_cache: str | None
+) -> FromArchive | None:
+    """The archives that `archive_options` name; None without any."""
+    if not archives:
+        if (checkpoint, trust, bucket_cache) != (None, None, None):
+            raise ConfigError("--checkpoint, --trust and --bucket-cache are for --archive, which is not given")
+        return None
+    from exporter.job.from_archive import BUCKET_CACHE, FromArchive
+
+    return FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
 
 
 def answers_to(log_format: str) -> Console:

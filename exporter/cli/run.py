@@ -1,14 +1,16 @@
-"""``exporter run``."""
+"""``exporter run`` and ``exporter plan``."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from exporter.cli.common import (
-    FILE,
+    archive_of,
+    archive_options,
     configuration_of,
     ending,
     log_format_option,
@@ -17,21 +19,13 @@ from exporter.cli.common import (
     spare_memory,
 )
 from exporter.console import Console
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, without_keys
 
 
 @click.command()
 @source_options
 @out_option
-@click.option("--archive", "archives", multiple=True, metavar="URI", help="Read a history archive; repeatable.")
-@click.option(
-    "--checkpoint",
-    type=click.IntRange(63, 2**32 - 1),
-    metavar="LEDGER",
-    help="With --archive: 63, 127, …  [default: the newest that can be proven]",
-)
-@click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")
-@click.option("--bucket-cache", metavar="DIR", help="With --archive: keeps its buckets.  [default: ./archive-buckets]")
+@archive_options
 @click.option("--report", help="The run report.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
 @click.option(
@@ -48,15 +42,12 @@ def run(
     rpc_urls: tuple[str, ...],
     snapshot: Path | None,
     out: str | None,
-    archives: tuple[str, ...],
-    checkpoint: int | None,
-    trust: Path | None,
-    bucket_cache: str | None,
     report: str | None,
     dry_run: bool,
     replace_ledger: int | None,
     log_format: str,
     quiet: bool,
+    **archive_given: Any,
 ) -> None:
     """Read every market at one ledger and publish the tree.
 
@@ -67,14 +58,11 @@ def run(
     console = Console(log_format, stamped=True, quiet=quiet)
     with ending(console):
         settings = configuration_of(config, network, rpc_urls, out, report).settings
-        if archives and (snapshot is not None or rpc_urls):
+        archive = archive_of(**archive_given)
+        if archive is not None and (snapshot is not None or rpc_urls):
             raise ConfigError("--archive, --snapshot and --rpc-url each say what to read; give one of them")
-        if not archives and (checkpoint, trust, bucket_cache) != (None, None, None):
-            raise ConfigError("--checkpoint, --trust and --bucket-cache are for --archive, which is not given")
         import exporter
-        from exporter.job.from_archive import BUCKET_CACHE, FromArchive
 
-        archive = FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE)) if archives else None
         result = exporter.run(
             settings,
             snapshot=snapshot,
@@ -84,3 +72,17 @@ def run(
             console=console,
         )
         sys.exit(result.exit_code)
+
+
+@click.command()
+@source_options
+@out_option
+def plan(
+    config: Path | None, network: str | None, rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None
+) -> None:
+    """Print what a run would read and write."""
+    with ending(Console("text")):
+        from exporter.job.plan import describe
+
+        for line in describe(configuration_of(config, network, rpc_urls, out), snapshot):
+            click.echo(without_keys(line))
