@@ -11,7 +11,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.history.damage import SAMPLE_FILES, USUAL_BYTES
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -141,7 +140,7 @@ def month(pools: int, interval_minutes: int, retention_hours: int = 24) -> Month
     manifest_bytes = 40 * files
     mean_bytes = size.document_bytes / (size.documents + size.site + size.aliases)
     state_bytes = STATE_ROW_BYTES * pools * BUCKET_MINUTES[-1] / 2 / interval_minutes
-    read_bytes = min(MAX_FILES, files) * mean_bytes + SAMPLE_FILES * USUAL_BYTES + state_bytes + 3 * manifest_bytes
+    read_bytes = min(MAX_FILES, files) * mean_bytes + state_bytes + 3 * manifest_bytes
     buckets_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
     entries = pools * buckets_of_a_year + totals * 365
     history_of_a_year = 12 * runs * pools * PARQUET_ROW_BYTES + entries * BUCKET_ENTRY_BYTES

@@ -132,6 +132,23 @@ def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -
     return stored.data
 
 
+def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
+    """The faults of files that the manifest names, one text for each, which begins with its key.
+
+    One listing shows what is missing or of another size; `exporter check` reads the files.
+    """
+    if manifest is None:
+        return []
+    sizes = {info.key: info.size for info in store.list(HISTORY_PREFIX)}
+    damage = []
+    for file in manifest.files:
+        size = sizes.get(file.key)
+        if size != file.bytes:
+            found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
+            damage.append(f"{file.key} {found}")
+    return sorted(damage)
+
+
 def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:
     """Add the entry of a run's file to a manifest. Doing it again changes nothing.
 

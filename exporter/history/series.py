@@ -32,12 +32,12 @@ from exporter import FORMAT, tables
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.closed_buckets import POOLS, TOTALS, Place
-from exporter.history.damage import refuse_other_rows
 from exporter.history.frames import Frames
 from exporter.history.manifest import data_of
 from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.files import RenderedFile
 
 STATE_KEY = "state/history-buckets.bin"
@@ -262,7 +262,11 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
         observations = read_observations(data_of(stored, file))
     except StoreError as error:
         raise StoreError(f"{file.key} {error}") from error
-    refuse_other_rows(file, observations.height)
+    if observations.height != file.rows:
+        raise StoreError(
+            f"{HISTORY_MANIFEST_KEY} says that {file.key} has {file.rows} rows, but it has {observations.height}. "
+            "Nothing was published over it: restore it from a copy"
+        )
     return observations
 
 

@@ -39,8 +39,7 @@ from exporter.errors import (
     pluralize,
 )
 from exporter.history.buckets import observations_of
-from exporter.history.damage import find_damage
-from exporter.history.manifest import HistoryPart, folder_of, read_history_manifest, span_of
+from exporter.history.manifest import HistoryPart, find_damage, folder_of, read_history_manifest, span_of
 from exporter.history.parquet import render_history
 from exporter.history.periods import periods_of
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
@@ -420,7 +419,7 @@ class Job:
             )
             facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
             manifest = read_history_manifest(store, older=True)
-            damage = report_damage(store, manifest, tables.ledger, self.log)
+            damage = report_damage(store, manifest, self.log)
             series = bring_up_to_date(store, manifest, tables, self.replaced_ledger, facts)
             lost = report_lost_prices(self.settings, store, tables, series, self.log)
         return Recorded(part, series, damage, lost)
@@ -643,9 +642,9 @@ def report_lost_prices(settings: Settings, store: Store, tables: Tables, series:
     return lost
 
 
-def report_damage(store: Store, manifest: HistoryManifest | None, ledger: int, log: RunLog) -> list[str]:
-    """Say which earlier files of the history are damaged, as far as this run looks at them."""
-    damage = find_damage(store, manifest, ledger)
+def report_damage(store: Store, manifest: HistoryManifest | None, log: RunLog) -> list[str]:
+    """Say which earlier files of the history are missing or of another size."""
+    damage = find_damage(store, manifest)
     log.add(damaged_history=damage)
     for text in damage[:SHOWN_DAMAGE]:
         log.warning(f"damage in the history: {text}")
