@@ -10,14 +10,21 @@ from typing import Any
 
 from exporter.config import Settings, load
 from exporter.console import Console, Silence
+from exporter.deployments.networks import NETWORKS
 from exporter.job.from_archive import FromArchive
 from exporter.job.on_chain import ChainCheck, check_chain
+from exporter.job.reading import read_protocols
 from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
-from exporter.job.sources import RpcEndpoints, Source, StoredLedger
-from exporter.localnet.player import NETWORK
+from exporter.job.sources import OpenSource, RpcEndpoints, Source, StoredLedger
+from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import ProtocolReading
+from exporter.protocols.compute import Tables, compute
 from exporter.stores import open_store
 from exporter.stores.store import Store
+from tests.localnet.direct_source import DirectSource
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -35,6 +42,25 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
         values["network.rpc_urls"] = [url]
     values |= {key.replace("__", "."): value for key, value in flags.items()}
     return load(None, values, environment={}).settings
+
+
+def direct(network: RecordedNetwork) -> OpenSource:
+    """The network without a server between, of which calls are simulated."""
+    return OpenSource(DirectSource(network), NETWORKS[NETWORK], [], "direct", None)
+
+
+def read_tables(opened: OpenSource) -> Tables:
+    """All that a run without discovery of events reads of a source."""
+
+    async def program(view: LedgerView) -> list[ProtocolReading]:
+        return await read_protocols(view, settings_for(), opened, PROTOCOLS)
+
+    async def work() -> Tables:
+        reading = await read_at_one_ledger(opened.source, program)
+        ledger = reading.certificate.ledger
+        return compute(reading.result, PROTOCOLS, ledger, await opened.source.close_time(ledger))
+
+    return asyncio.run(work())
 
 
 def on_chain(settings: Settings, snapshot: Path | None = None) -> ChainCheck:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from exporter.deployments.networks import NETWORKS, network_id
+from exporter.deployments.networks import network_id
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
 from exporter.job.storage_rule_comparison import RecordingView, StorageRuleComparison, compare_storage_rules
@@ -17,12 +17,9 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.answers import Answer, Answering, Simulation
 from exporter.localnet.chain import LedgerState
-from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import ProtocolReading
-from exporter.protocols.compute import Tables, compute
-from tests.jobs import settings_for
-from tests.localnet.direct_source import DirectSource
+from tests.jobs import direct, read_tables, settings_for
 
 SETTINGS = settings_for()
 
@@ -35,11 +32,6 @@ def network(ledgers: int) -> RecordedNetwork:
     return made
 
 
-def live(made: RecordedNetwork) -> OpenSource:
-    """The network, of which calls are simulated."""
-    return OpenSource(DirectSource(made), NETWORKS[NETWORK], [], "direct", None)
-
-
 def file_of(made: RecordedNetwork) -> OpenSource:
     """The newest ledger's entries, as a snapshot file has them."""
     ledger, chain = made.chain.latest, made.chain
@@ -48,25 +40,11 @@ def file_of(made: RecordedNetwork) -> OpenSource:
     return open_snapshot(SETTINGS, snapshot, "recorded.json")
 
 
-def tables_of(opened: OpenSource) -> Tables:
-    """All that a run would make of it."""
-
-    async def program(view: LedgerView) -> list[ProtocolReading]:
-        return await read_protocols(view, SETTINGS, opened, PROTOCOLS)
-
-    async def work() -> Tables:
-        reading = await read_at_one_ledger(opened.source, program)
-        ledger = reading.certificate.ledger
-        return compute(reading.result, PROTOCOLS, ledger, await opened.source.close_time(ledger))
-
-    return asyncio.run(work())
-
-
 @pytest.mark.parametrize("ledgers", [0, 25])
 def test_a_file_has_the_numbers_of_its_network(ledgers: int) -> None:
     """A snapshot file of a ledger gives every pool as the network itself does, with its price, without calls."""
     made = network(ledgers)
-    simulated, stored = tables_of(live(made)), tables_of(file_of(made))
+    simulated, stored = read_tables(direct(made)), read_tables(file_of(made))
 
     assert 24 == simulated.pools.height
     assert [] == stored.unpriced
@@ -84,7 +62,7 @@ def test_a_file_has_the_numbers_of_its_network(ledgers: int) -> None:
 
 def calls_both_ways(made: RecordedNetwork) -> StorageRuleComparison:
     """The readers' calls, answered by the network and from the entries."""
-    opened = live(made)
+    opened = direct(made)
 
     async def program(view: LedgerView) -> StorageRuleComparison:
         recording = RecordingView(view)
