@@ -42,16 +42,8 @@ class SourceError(ExporterError):
     exit_code = EXIT_SOURCE
 
 
-class EndpointError(SourceError):
-    """One endpoint did not give a usable answer; another endpoint or a later try may."""
-
-
 class AllEndpointsFailedError(SourceError):
     """Every endpoint failed within the bounds on tries and time."""
-
-
-class RequestRefusedError(SourceError):
-    """The RPC says the request itself is wrong; no endpoint and no repetition can help."""
 
 
 class FormatError(ConfigError):

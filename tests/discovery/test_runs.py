@@ -108,7 +108,7 @@ class TestRuns:
             run(settings_for(tmp_path, url, **only("blend")))
 
         assert {BLEND_V1, BLEND_V2} == published_markets(tmp_path)
-        assert 0 == behaviour.counts["getEvents"]
+        assert 1 == behaviour.counts["getEvents"]  # for the close time
         assert not (tmp_path / MEMORY_KEY).exists()
 
     def test_operators_market_is_not_remembered(self, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ class TestFaults:
 
         assert 0 == code
         assert fake not in published_markets(tmp_path)
-        assert 2 == behaviour.counts["getEvents"]  # one that gives the oldest ledger, one page
+        assert 3 == behaviour.counts["getEvents"]  # one that gives the oldest ledger, one page, one for the close time
 
     def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
         """A contract that the factory's event names and its records do not is not read, and said to be left out."""

@@ -1,8 +1,8 @@
 """RPC endpoints: the bounds that a client of them keeps to, their URLs, and which one to ask next.
 
 An endpoint is named by its host (and port, where one is given), never by anything else of its URL. The pool
-remembers which endpoint was good last, which ones fail (asked last for a growing, bounded time), which ones asked
-to be left alone (not asked until then), and which ones say themselves that they lag.
+remembers which endpoint was good last, which ones fail (asked last for a growing, bounded time), and which ones asked
+to be left alone (not asked until then).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import httpx
 
 from exporter.errors import ConfigError
 from exporter.ledger.rpc.failures import Failure
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +28,19 @@ class RpcLimits:
     """Bounds on everything an `exporter.ledger.rpc.client.RpcSource` does.
 
     A *call* is one logical question: one of the source's methods, or one batch of keys of ``read_entries``. It may
-    take several HTTP requests: retries, other endpoints, parts of a batch that had to be split.
+    take several HTTP requests, at most ``attempts`` to each endpoint.
 
     Raises `ConfigError` for a rate at which calls could not begin within their deadline.
     """
 
     max_in_flight: int = 4  # calls worked on at once; each has at most one HTTP request under way
     requests_per_second: float = 8.0  # to each endpoint; requests are spaced evenly
-    connect_timeout_s: float = 10.0  # seconds to reach an endpoint
     request_timeout_s: float = 30.0  # seconds for one HTTP request, from connecting to the last byte
-    attempts: int = 4  # tries at each endpoint in one call (for each part of a batch that was split)
-    requests_per_call: int = 100  # HTTP requests in one call, retries and parts included
+    attempts: int = 4  # tries at each endpoint in one call
     total_deadline_s: float = 120.0  # seconds for one call from its turn on, waits included
-    backoff_base_s: float = 0.25  # seconds; the first wait before asking again is at most this, then twice that ...
+    backoff_base_s: float = 1.0  # seconds; the first wait before asking again is at most this, then twice that ...
     backoff_max_s: float = 8.0  # ... up to this
     max_retry_after_s: float = 60.0  # seconds; an endpoint that demands a longer wait is not waited for
-    aside_base_s: float = 2.0  # seconds for which a failing endpoint is asked last; doubles with each failure ...
-    aside_max_s: float = 120.0  # ... up to this
-    keys_per_request: int = MAX_KEYS_PER_REQUEST  # ledger keys in one getLedgerEntries request
-    max_request_bytes: int = 512 * 1024  # bytes of one request body; the RPC's own limit
     max_response_bytes: int = 32 * 1024**2  # bytes of one answer after decompression; 200 entries of 64 KiB fit
 
     def __post_init__(self) -> None:
@@ -70,8 +63,9 @@ class Timing:
 
 MAX_ENDPOINTS: Final = 16
 MAX_URL_LENGTH: Final = 2_048
-_MAX_HOLD_S: Final = 24 * 3_600.0
-_MAX_DOUBLINGS: Final = 20
+_ASIDE_S: Final = 2.0
+"""Seconds for which a failing endpoint is asked last; they double with each failure, up to `_MAX_ASIDE_S`."""
+_MAX_ASIDE_S: Final = 120.0
 _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
 
 
@@ -83,51 +77,46 @@ class Endpoint:
         self.url = url
         self.label = label
         self.loopback = is_loopback(url.host)
-        self.stale = False  # said of itself that it lags
         self.failures = 0  # in a row
         self.aside_until = 0.0  # asked after the others until then (on the client's clock)
         self.held_until = 0.0  # not asked at all until then: it demanded so
         self.next_slot = 0.0  # when the next request may start, by the rate
-        self.max_keys = MAX_KEYS_PER_REQUEST  # less, once it has stated a smaller maximum
-        self.network_checked = False
-        self.network_lock = asyncio.Lock()
-        self.network_checks = 0  # finished ones, failed ones included
-        self.network_failure: Failure | None = None
+        self.network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
     def __repr__(self) -> str:
         return f"Endpoint({self.label})"
 
     def reserve(self, now: float, requests_per_second: float) -> float:
         """Take the next free slot of the rate; returns the seconds to wait for it."""
-        slot = max(now, self.next_slot)
+        slot = max(now, self.next_slot, self.held_until)
         self.next_slot = slot + 1 / requests_per_second
         return slot - now
-
-    def hold(self, now: float, seconds: float) -> None:
-        """Do not ask this endpoint for some seconds; bounded by a day, whatever it demands."""
-        self.held_until = max(self.held_until, now + min(max(seconds, 0.0), _MAX_HOLD_S))
 
 
 class EndpointPool:
     """The configured endpoints, best first."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], limits: RpcLimits) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self.endpoints = tuple(endpoints)
-        self._limits = limits
         self._current = self.endpoints[0]
 
     def ordered(self, now: float) -> list[Endpoint]:
-        """All endpoints: not lagging before lagging, good before failing, the one in use before the others."""
+        """All endpoints: good before failing, the one in use before the others; those on hold last."""
         return sorted(
             self.endpoints,
-            key=lambda each: (each.stale, each.aside_until > now, each is not self._current, each.position),
+            key=lambda each: (
+                max(each.held_until, now),
+                each.aside_until > now,
+                each is not self._current,
+                each.position,
+            ),
         )
 
     def succeeded(self, endpoint: Endpoint, now: float) -> None:
         """A usable answer came: the endpoint is good again, and stays in use if the one in use is not good."""
         endpoint.failures = 0
         endpoint.aside_until = 0.0
-        if self._current.stale or max(self._current.aside_until, self._current.held_until) > now:
+        if max(self._current.aside_until, self._current.held_until) > now:
             self._current = endpoint
 
     def failed(self, endpoint: Endpoint, now: float) -> float:
@@ -137,10 +126,8 @@ class EndpointPool:
         and that is one failure.
         """
         if endpoint.aside_until <= now:
-            doublings = min(endpoint.failures, _MAX_DOUBLINGS)
-            seconds: float = min(self._limits.aside_max_s, self._limits.aside_base_s * 2.0**doublings)
-            endpoint.failures += 1
-            endpoint.aside_until = now + seconds
+            endpoint.aside_until = now + min(_MAX_ASIDE_S, _ASIDE_S * 2.0**endpoint.failures)
+            endpoint.failures = min(endpoint.failures + 1, 10)
         return endpoint.aside_until - now
 
 

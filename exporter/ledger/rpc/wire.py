@@ -23,7 +23,7 @@ from exporter.ledger.codec.entries import ledger_key_end
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, MAX_FILTERS, ContractEvent, EventFilter, EventsPage
-from exporter.ledger.rpc.failures import AttemptError, Failure, FailureKind
+from exporter.ledger.rpc.failures import UNUSABLE, AttemptError, Failure
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
@@ -39,6 +39,10 @@ MAX_FOOTPRINT = 1000
 _MAX_TOPICS: Final = 4
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
 _RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
+OUT_OF_RANGE: Final = -32600
+"""Of getEvents and getLedgers: the ledger is not among those kept. Of other methods: the request is not one."""
+_REFUSALS: Final = frozenset({OUT_OF_RANGE, -32601, -32602})
+"""Codes that say that the request, the method, or its parameters are not accepted, so that repeating does not help."""
 _MESSAGE_LENGTH: Final = 16_384  # of an RPC's error message, before it is cleaned and cut further
 _DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _RFC_3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z", re.ASCII)
@@ -61,11 +65,10 @@ class Reply(Struct, Generic[T]):
 
 
 class HealthResult(Struct, rename="camel"):
-    """Result of getHealth; servers from 27.1 on give the close time."""
+    """Result of getHealth."""
 
     status: str
     latest_ledger: Ledger
-    latest_ledger_close_time: Any = None
 
 
 class NetworkResult(Struct):
@@ -175,7 +178,9 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
         if reply.id != request_id and not (reply.id is None and reply.error is not None):
             unusable("the answer is to another request (its id is not ours)")
         if reply.error is not None:
-            raise AttemptError(Failure(FailureKind.RPC, reply.error.message[:_MESSAGE_LENGTH], code=reply.error.code))
+            code, message = reply.error.code, reply.error.message[:_MESSAGE_LENGTH]
+            lasting = code in _REFUSALS
+            raise AttemptError(Failure(f"rpc {code}", f"error {code}: {message}", code, lasting, blame=not lasting))
         assert reply.result is not None  # for the type checker; tested above
         return reply.result
     return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
@@ -183,7 +188,7 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
 
 def unusable(problem: str) -> NoReturn:
     """Refuse an answer."""
-    raise AttemptError(Failure(FailureKind.UNUSABLE, problem))
+    raise AttemptError(Failure(UNUSABLE, problem))
 
 
 def decode_base64(text: str, name: str) -> bytes:
@@ -206,7 +211,7 @@ def encode_base64(data: bytes) -> str:
 def tip_of(result: HealthResult) -> int:
     """The newest ledger of a healthy endpoint; raises `AttemptError` for one that is not healthy."""
     if result.status != "healthy":
-        raise AttemptError(Failure(FailureKind.STALE, f"its health is {result.status[:40]!r}"))
+        unusable(f"its health is {result.status[:40]!r}")
     return result.latest_ledger
 
 
@@ -221,12 +226,11 @@ def close_time_of(result: LedgersResult, ledger: int) -> int:
     return time
 
 
-def stated_close_times(result: HealthResult | EventsResult) -> dict[int, int]:
-    """The close times, in unix seconds by ledger, that an answer has by the way; nothing in it makes it unusable."""
-    given: list[tuple[int, Any]] = [(result.latest_ledger, _unix_seconds(result.latest_ledger_close_time))]
-    if isinstance(result, EventsResult):
-        given += [(event.ledger, _time_of(event.ledger_closed_at)) for event in (result.events or ())[:1]]
-    return {ledger: time for ledger, time in given if time is not None}
+def stated_close_time(result: EventsResult, ledger: int) -> int | None:
+    """The close time of ``ledger`` in unix seconds, where an answer has it by the way; nothing makes it unusable."""
+    if result.latest_ledger == ledger and (time := _unix_seconds(result.latest_ledger_close_time)) is not None:
+        return time
+    return next((_time_of(event.ledger_closed_at) for event in result.events or () if event.ledger == ledger), None)
 
 
 def _unix_seconds(given: Any) -> int | None:
@@ -298,7 +302,7 @@ def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str,
 
 def range_of(failure: Failure) -> tuple[int, int] | None:
     """The oldest and the latest ledger with events, where a failure says that another one was asked for."""
-    if failure.kind is not FailureKind.RPC or failure.code != -32600:
+    if failure.code != OUT_OF_RANGE:
         return None
     found = _RANGE.search(failure.text)
     oldest, latest = (int(found[1]), int(found[2])) if found else (0, 0)

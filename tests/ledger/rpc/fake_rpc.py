@@ -88,7 +88,6 @@ class FakeRpc(httpx.AsyncBaseTransport):
     passphrases: dict[str, str] = field(default_factory=dict)
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     network_faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
-    max_keys: int = 200
     poison: bytes | None = None  # a key that core chokes on
     calls: list[Call] = field(default_factory=list)
     clock: Callable[[], float] = lambda: 0.0
@@ -143,8 +142,8 @@ class FakeRpc(httpx.AsyncBaseTransport):
 
     def get_ledger_entries(self, params: dict[str, Any], ledger: int) -> dict[str, Any]:
         asked = [base64.b64decode(key) for key in params["keys"]]
-        if len(asked) > self.max_keys:
-            return error(-32602, f"key count ({len(asked)}) exceeds maximum supported ({self.max_keys})")
+        if len(asked) > 200:
+            return error(-32602, f"key count ({len(asked)}) exceeds maximum supported (200)")
         if len(set(asked)) < len(asked) or self.poison in asked:
             return error(-32603, NOT_FOUND)
         return result(

@@ -9,16 +9,15 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
+from dataclasses import astuple
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.errors import AllEndpointsFailedError
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
-from exporter.ledger.rpc.failures import AttemptError, Failure, FailureKind
+from exporter.ledger.rpc.failures import HTTPX_ERRORS, AttemptError, Failure, failure_of
 from exporter.ledger.rpc.http import HttpPoster, parse_retry_after
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import PASSPHRASE
@@ -62,11 +61,11 @@ def test_gzip_is_undone(size: int) -> None:
     assert data == asyncio.run(post(response))
 
 
-def test_a_compression_bomb_costs_no_memory() -> None:
-    """A small answer that unpacks to 32 MiB is dropped at the limit, without unpacking it."""
+def test_a_compression_bomb_costs_bounded_memory() -> None:
+    """An answer that unpacks to 1 GiB is dropped at the limit; a piece of the connection unpacks to 66 MB at most."""
     packer = zlib.compressobj(9, wbits=31)
-    bomb = b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(32)), packer.flush()])
-    response = pieces(bomb, len(bomb))
+    bomb = b"".join([*(packer.compress(bytes(1 << 24)) for _ in range(64)), packer.flush()])
+    response = pieces(bomb, 1 << 16)
     tracemalloc.start()
     try:
         failure = failed(response)
@@ -75,30 +74,19 @@ def test_a_compression_bomb_costs_no_memory() -> None:
         tracemalloc.stop()
 
     assert "the answer is larger than 100,000 bytes (max_response_bytes)" == failure.text
-    assert 3_000_000 > peak
+    assert 200_000_000 > peak
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"not gzip at all",
-        gzip.compress(b'{"a": 1}')[:-4],
-        gzip.compress(b'{"a": 1}')[:-8] + bytes(8),
-        gzip.compress(b'{"a": 1}') + b"more",
-        gzip.compress(b"{}") + gzip.compress(b"{}"),
-        b"",
-    ],
-    # The bytes hold the time of day: as names of tests they would differ between the workers that run them.
-    ids=["not gzip", "truncated", "damaged", "trailing", "twice", "empty"],
-)
-def test_broken_gzip_is_unusable(data: bytes) -> None:
-    """Truncated, damaged or trailing data is not an answer."""
-    assert Failure(FailureKind.UNUSABLE, "the answer's compression is broken") == failed(pieces(data))
+def test_broken_gzip_is_unusable() -> None:
+    """Damaged data is not an answer; what a cut one lacks is missed by who decodes it."""
+    assert ("unusable answer", "the answer's compression is broken (DecodingError)") == astuple(
+        failed(pieces(b"not gzip at all"))
+    )[:2]
 
 
-@pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip"])
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip"])
 def test_a_compression_not_asked_for_is_unusable(encoding: str) -> None:
-    """Only gzip is asked for, so nothing else is undone."""
+    """Only gzip is asked for, and once, so nothing else is undone."""
     failure = failed(pieces(gzip.compress(b"{}"), encoding=encoding))
 
     assert "the answer has a compression that was not asked for" == failure.text
@@ -107,21 +95,24 @@ def test_a_compression_not_asked_for_is_unusable(encoding: str) -> None:
 # Statuses ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 308])
 def test_redirects_are_not_followed(status: int) -> None:
     """A redirect is a failure that says what to do, and does not show where it leads."""
     failure = failed(httpx.Response(status, headers={"Location": "https://b.example/secret"}))
 
     assert f"HTTP {status}, a redirect, which is not followed: put the final address into rpc_urls" == failure.text
-    assert (FailureKind.REDIRECT, status) == (failure.kind, failure.code)
+    assert (f"http {status}", True) == (failure.name, failure.lasting)
 
 
-@pytest.mark.parametrize("status", [201, 204, 206, 400, 401, 403, 404, 405, 413, 415, 418, 429, 500, 502, 503, 504])
+LASTING = (400, 401, 403, 404, 405, 413)
+
+
+@pytest.mark.parametrize("status", [201, 204, *LASTING, 408, 425, 429, 500, 502, 503, 504])
 def test_any_status_but_200_is_a_failure(status: int) -> None:
-    """Only HTTP 200 has an answer; the body of any other is not read."""
+    """Only HTTP 200 has an answer; the body of any other is not read. A wrong URL, key or method does not pass."""
     failure = failed(httpx.Response(status, stream=fake.Chunks([b"secret"], RuntimeError("was read"))))
 
-    assert (FailureKind.HTTP, status) == (failure.kind, failure.code)
+    assert (status, status in LASTING) == (failure.code, failure.lasting)
     assert failure.text.startswith(f"HTTP {status}")
     assert "secret" not in failure.text
 
@@ -146,14 +137,6 @@ def test_any_status_but_200_is_a_failure(status: int) -> None:
 def test_retry_after_is_seconds(value: str | None, seconds: float | None) -> None:
     """Retry-After is read in seconds, and anything else is as if it were not there."""
     assert seconds == parse_retry_after(value)
-
-
-@given(st.text(max_size=40))
-def test_no_retry_after_is_an_error(value: str) -> None:
-    """Any text is a time of 0 or more, or none."""
-    wait = parse_retry_after(value)
-
-    assert wait is None or wait >= 0
 
 
 # Real sockets --------------------------------------------------------------------------------------------------
@@ -286,7 +269,7 @@ def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
             assert bound > time.perf_counter() - started
             (errors,) = source.counters.errors.values()
             assert {kind} == set(errors)
-            assert 2 <= errors[kind] <= 3  # the question next to the check of the network may have failed by itself
+            assert 2 == errors[kind]
             assert "secret" not in str(caught.value)
             assert 500_000 > source.counters.bytes_received
 
@@ -303,7 +286,7 @@ def test_a_good_server_answers_next_to_a_hanging_one(monkeypatch: pytest.MonkeyP
             limits = RpcLimits(request_timeout_s=0.3)
             async with RpcSource([bad_url, good_url], PASSPHRASE, limits=limits) as source:
                 assert [1_000, 1_000] == [await source.tip(), await source.tip()]
-                assert {"getHealth": 3, "getNetwork": 2} == dict(source.counters.requests)
+                assert {"getHealth": 2, "getNetwork": 2} == dict(source.counters.requests)
 
         await serving(well, ask)
 
@@ -340,3 +323,38 @@ def test_an_unreachable_server_is_named() -> None:
                 await source.tip()
 
     asyncio.run(main())
+
+
+# Exceptions ----------------------------------------------------------------------------------------------------
+
+
+def exported_exceptions() -> list[type[Exception]]:
+    exported = (getattr(httpx, name) for name in httpx.__all__)
+    return [each for each in exported if isinstance(each, type) and issubclass(each, Exception)]
+
+
+@pytest.mark.parametrize("kind", [*exported_exceptions(), OSError, TimeoutError], ids=lambda kind: kind.__name__)
+def test_texts_of_httpx_never_get_through(kind: type[Exception]) -> None:
+    """Every exception class of httpx is caught, and has words of our own, since the original's may quote the URL."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, "https://rpc.example.org/secret")
+    failure = failure_of(error)
+
+    assert issubclass(kind, (*HTTPX_ERRORS, OSError))
+    assert failure.text.endswith(f"({kind.__name__})")
+    assert "secret" not in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (ConnectionResetError("x"), "connection cut"),
+        (httpx.RemoteProtocolError("x"), "connection cut"),
+        (httpx.ProxyError("x"), "connect"),
+        (httpx.UnsupportedProtocol("x"), "request not sendable"),
+        (type("NewError", (httpx.ReadTimeout,), {})("x"), "timeout"),
+    ],
+)
+def test_exceptions_are_named_by_their_family(error: Exception, name: str) -> None:
+    """Errors of httpx, of the operating system, and classes derived from these have the name of their family."""
+    assert name == failure_of(error).name

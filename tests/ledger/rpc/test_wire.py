@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.ledger.rpc import wire
-from exporter.ledger.rpc.failures import AttemptError, FailureKind
+from exporter.ledger.rpc.failures import UNUSABLE, AttemptError
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import FakeRpc, key, made_entry
 
@@ -37,7 +37,7 @@ def reply(fields: dict[str, Any], request_id: Any = 7) -> bytes:
 def problem(body: bytes) -> str:
     with pytest.raises(AttemptError) as caught:
         wire.decode_reply(body, wire.NETWORK, 7)
-    assert FailureKind.UNUSABLE is caught.value.failure.kind
+    assert UNUSABLE == caught.value.failure.name
     assert None is caught.value.__cause__
     return caught.value.failure.text
 
@@ -79,7 +79,7 @@ def test_an_error_is_distinguished_from_a_broken_answer(request_id: int | None) 
     with pytest.raises(AttemptError) as caught:
         wire.decode_reply(reply({"error": {"code": -32700, "message": "m"}}, request_id), wire.NETWORK, 7)
 
-    assert ("rpc -32700", "m") == (caught.value.failure.name, caught.value.failure.text)
+    assert ("rpc -32700", "error -32700: m") == (caught.value.failure.name, caught.value.failure.text)
 
 
 @given(st.binary(max_size=40))
