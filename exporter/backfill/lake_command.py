@@ -14,7 +14,7 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, pluralize
 from exporter.history.export import Moment, parse_moment
-from exporter.past.lake.boundaries import LakeLedgers, find_range
+from exporter.past.lake.boundaries import find_range
 from exporter.past.lake.objects import Lake, LakeConfig, decode_config
 from exporter.stores import open_store
 
@@ -65,14 +65,14 @@ def run_lake_backfill(
     kept = open_store(changes or CHANGES)
     kept.try_writing()
 
-    ledgers = LakeLedgers(_lake(uri, config, settings))
-    first, last, begin_time, end_time = find_range(ledgers, begins, ends)
+    lake = _lake(uri, config, settings)
+    first, last, begin_time, end_time = find_range(lake, begins, ends)
     if start_snapshot is not None:
         state = snapshot_start(start_snapshot, settings.passphrase)
     elif archive is not None:
         state = archive_start(archive, first, settings.passphrase, settings.network.read_deadline_seconds, trust)
     else:
-        state = empty_start(ledgers)
+        state = empty_start(lake)
     if state.ledger > first:
         if begins != Moment():
             raise ConfigError(
@@ -93,7 +93,7 @@ def run_lake_backfill(
         on_gap or STOP,
         range_ledgers or RANGE_LEDGERS,
     )
-    doing = f"replaying ledgers {state.ledger + 1} to {last} of {ledgers.label}, from {state.label}"
+    doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
     with console.step("backfill", doing) as facts:
         pace, reported = Pace(), [monotonic()]
 

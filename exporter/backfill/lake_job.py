@@ -28,13 +28,9 @@ from exporter.backfill.executors import Started, run_all
 from exporter.backfill.liquidations import rows_in
 from exporter.backfill.merge import finish_history, ledgers_of, merge_with_retries
 from exporter.backfill.segments import (
-    DONE,
-    FAILED,
-    INCOMPLETE,
     EventNames,
     Segment,
     SegmentResult,
-    Watched,
     replay_segment,
     used_by,
 )
@@ -52,11 +48,11 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.past.lake import change_files
 from exporter.past.lake.boundaries import boundaries, last_before
 from exporter.past.lake.close_meta import EVENT, STATE, Change
-from exporter.past.lake.extract import RangeOfLedgers, digest_of_watch, extract
+from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
-from exporter.past.lake.replay import ReplayedState
-from exporter.past.lake.wrongly_archived import wrongly_archived
+from exporter.past.lake.replay import ReplayedState, wrongly_archived
+from exporter.past.lake.watch import Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
@@ -111,15 +107,12 @@ class LakeResult:
     tally: Tally = field(default_factory=Tally)
     ledgers: int = 0
     touched: int = 0
-    bytes: int = 0
     rounds: int = 0
 
 
 class _Done(msgspec.Struct, frozen=True):
-    """A segment that is in the history: the ledgers replayed for it, those with rows, and its proof."""
+    """A segment that is in the history: its ledgers, those with rows, and its proof."""
 
-    first: int
-    last: int
     boundaries: tuple[int, ...]
     with_rows: tuple[int, ...]
     tally: Tally
@@ -148,7 +141,7 @@ class LakeJob:
         self._store, self._changes, self._start, self._at_once = store, changes, start, at_once
         self._report = on_progress
         self._network = network_of(plan.settings.passphrase)
-        self._watches: list[Watched] = []
+        self._watches: list[Watch] = []
         self._tried: set[tuple[str, str]] = set()
         self._deployments: tuple[Deployment, ...] = ()
 
@@ -182,17 +175,17 @@ class LakeJob:
         return result
 
     @property
-    def _all_watched(self) -> Watched:
-        total = Watched()
+    def _all_watched(self) -> Watch:
+        total = Watch()
         for each in self._watches:
             total |= each
         return total
 
     # 1. What is watched.
 
-    def _fixpoint(self) -> Watched:
+    def _fixpoint(self) -> Watch:
         """The keys of a reading of the start state."""
-        plan, watched = self.plan, Watched()
+        plan, watched = self.plan, Watch()
         self._deployments = tuple(self._network.deployments) if plan.settings.discovery.enabled else ()
         for _ in range(MAX_FIXPOINT):
             entries = plan.start.entries(watched.contracts, watched.keys)
@@ -210,7 +203,7 @@ class LakeJob:
             )
             reading = asyncio.run(read_at_one_ledger(source, program, view_limits(plan.settings)))
             used = used_by(reading.result, source, self._deployments)
-            used = Watched(used.contracts | names.contracts, used.keys, names.contracts | used.events_of)
+            used = Watch(used.contracts | names.contracts, used.keys, names.contracts | used.events_of)
             if not used - watched:
                 return watched
             watched |= used
@@ -234,13 +227,12 @@ class LakeJob:
             yield first, last
             first = last + 1
 
-    def _keys(self, watched: Watched, first: int, last: int) -> tuple[str, str]:
-        digest = digest_of_watch(watched.contracts, watched.keys, watched.events_of)
+    def _keys(self, watched: Watch, first: int, last: int) -> tuple[str, str]:
         network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
-        name = f"changes/{network}-{digest}/{first}-{last}"
+        name = f"changes/{network}-{watched.digest}/{first}-{last}"
         return f"{name}.changes.parquet", f"{name}.ledgers.parquet"
 
-    def _extract(self, watched: Watched) -> None:
+    def _extract(self, watched: Watch) -> None:
         plan, result = self.plan, self.result
         done = 0
         total = plan.last - plan.start.ledger
@@ -258,9 +250,7 @@ class LakeJob:
                     self._network.passphrase,
                     first,
                     last,
-                    watched.contracts,
-                    watched.keys,
-                    watched.events_of,
+                    watched,
                     LOOK_AHEAD_BYTES // self._at_once,  # no more ranges are extracted at a time
                 )
 
@@ -277,16 +267,15 @@ class LakeJob:
             self._tried.add((changes, ledgers))
             done += work.last - work.first + 1
             result.touched += extracted.facts.touched
-            result.bytes += extracted.facts.bytes
             self._report("ledgers", done, total)
         self._check_links(watched)
 
-    def _facts(self, watched: Watched, first: int, last: int) -> change_files.RangeFacts | None:
+    def _facts(self, watched: Watch, first: int, last: int) -> change_files.RangeFacts | None:
         _, key = self._keys(watched, first, last)
         stored = self._changes.get(key)
         return None if stored is None else change_files.read_facts(stored.data, key)
 
-    def _check_links(self, watched: Watched) -> None:
+    def _check_links(self, watched: Watch) -> None:
         """Each range must follow the one before. Raises `LakeError`."""
         before = ""
         self.result.gaps = []
@@ -334,11 +323,11 @@ class LakeJob:
                 left.append((name, closes))
         return left
 
-    def _replay(self, segments: Sequence[tuple[str, list[Close]]]) -> Watched:
+    def _replay(self, segments: Sequence[tuple[str, list[Close]]]) -> Watch:
         """Replay what is left; gives what else ought to have been watched."""
         left = self._left(segments)
         done, total = 0, sum(len(closes) for _, closes in left)
-        missing = Watched()
+        missing = Watch()
         for segment, outcome in run_all(self._start, replay_segment, self._work(left), self._at_once):
             missing |= outcome.unwatched
             self._take_in(segment, outcome)
@@ -445,18 +434,17 @@ class LakeJob:
         result = self.result
         parts: dict[int, HistoryPart] = {}
         complete = True
-        for ledger, each in outcome.outcomes:
-            if each.state == INCOMPLETE:
+        for ledger, each in outcome.outcomes.items():
+            if each is None or isinstance(each, str):
                 complete = False
-                continue
-            if each.state == FAILED:
-                result.failed[ledger] = each.problem
-                complete = False
+                if each is not None:
+                    result.failed[ledger] = each
                 continue
             if each.unread:
                 result.unread[ledger] = each.unread
-            result.empty += each.state != DONE
-            if each.part is not None:
+            if each.part is None:
+                result.empty += 1
+            else:
                 parts[ledger] = each.part
         merged = merge_with_retries(self._store, [parts[ledger] for ledger in sorted(parts)], self._network.passphrase)
         result.added += len(merged.added)
@@ -465,8 +453,6 @@ class LakeJob:
         if complete and not merged.refused:
             journal = self._journal()
             journal.segments[f"{self._network.name}/{segment.name}"] = _Done(
-                segment.ledger + 1,
-                segment.boundaries[-1][0],
                 tuple(item[0] for item in segment.boundaries),
                 tuple(sorted(parts)),
                 outcome.tally,

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError
 from exporter.history.manifest import data_of, file_reference
-from exporter.past.lake.close_meta import Change
-from exporter.past.lake.contract_event import decode_event
+from exporter.past.lake.close_meta import Change, decode_event
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Liquidation
 from exporter.stores.store import Store, etag_of

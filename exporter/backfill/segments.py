@@ -27,62 +27,23 @@ from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.stored_source import StoredSource
-from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.ledger.view import read_at_one_ledger
 from exporter.past.lake.change_files import LedgerChanges, read_changes, read_ledgers
-from exporter.past.lake.close_meta import EVENT
-from exporter.past.lake.contract_event import decode_event
+from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.past.lake.proof import Prover, Tally
 from exporter.past.lake.replay import ReplayedState, WronglyArchived
+from exporter.past.lake.watch import DATA, Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
 
-_DATA = b"\0\0\0\x06"
-FAILED = "failed"
-EMPTY = "empty"
-DONE = "done"
-INCOMPLETE = "incomplete"
-"""The state of a boundary whose reading looked at what is not watched."""
-
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a boundary.
+class Read:
+    """What was read at a boundary: no ``part`` where the ledger has no market; ``unread`` as MARKET or MARKET/POOL."""
 
-    ``state`` is `DONE` with a ``part``, `EMPTY` where the ledger has no market, `FAILED` with ``problem``, or
-    `INCOMPLETE`. ``unread`` names what could not be read, as ``MARKET`` or ``MARKET/POOL``.
-    """
-
-    state: str
-    ledger: int = 0
-    part: HistoryPart | None = None
-    unread: tuple[str, ...] = ()
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """The watched keys: whole contracts (ids), single keys (LedgerKey XDR), and contracts whose events count, too."""
-
-    contracts: frozenset[bytes] = frozenset()
-    keys: frozenset[bytes] = frozenset()
-    events_of: frozenset[bytes] = frozenset()
-
-    def has(self, key: bytes) -> bool:
-        """Whether a key is watched; one that is of no contract's data need not be."""
-        return key[:4] != _DATA or key[8:40] in self.contracts or key in self.keys
-
-    def __or__(self, other: Watched) -> Watched:
-        return Watched(self.contracts | other.contracts, self.keys | other.keys, self.events_of | other.events_of)
-
-    def __sub__(self, other: Watched) -> Watched:
-        """What ``other`` has not yet."""
-        contracts = self.contracts - other.contracts
-        keys = frozenset(key for key in self.keys if not other.has(key))
-        return Watched(contracts, keys, self.events_of - other.events_of)
-
-    def __bool__(self) -> bool:
-        return bool(self.contracts or self.keys or self.events_of)
+    part: HistoryPart | None
+    unread: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +62,7 @@ class Segment:
     changes: bytes = field(repr=False)
     ledgers: bytes = field(repr=False)
     boundaries: tuple[tuple[int, int, int], ...]
-    watched: Watched = field(repr=False)
+    watched: Watch = field(repr=False)
     deployments: tuple[Deployment, ...] = field(repr=False)
     instances: tuple[tuple[str, ContractInstance], ...] = field(repr=False)
     found: tuple[Candidate, ...] = field(repr=False)
@@ -110,10 +71,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """The outcome of each boundary, what else ought to be watched, and what the transitions between them prove."""
+    """What came of each boundary, what else ought to be watched, and what the transitions between them prove.
 
-    outcomes: tuple[tuple[int, Outcome], ...]
-    unwatched: Watched
+    Of a boundary that is a text why it failed, or None where its reading looked at what is not watched.
+    """
+
+    outcomes: Mapping[int, Read | str | None]
+    unwatched: Watch
     tally: Tally
 
 
@@ -133,8 +97,8 @@ def _replay(work: Segment) -> SegmentResult:
     state.protocol = work.protocol
     named = EventNames(work.deployments, work.found)
     prover = Prover(work.entries)
-    outcomes: dict[int, Outcome] = {}
-    unwatched = Watched()
+    outcomes: dict[int, Read | str | None] = {}
+    unwatched = Watch()
     closes = read_ledgers(work.ledgers)
     pending = (LedgerChanges(ledger, *closes[ledger], changes) for ledger, changes in read_changes(work.changes))
     item = next(pending, None)
@@ -147,17 +111,13 @@ def _replay(work: Segment) -> SegmentResult:
         if state.ledger < ledger:
             state.take(ledger, protocol, ())
         try:
-            found = ReadBoundary.of(work, state, close_time, named.found)
-        except ExporterError as error:
-            outcomes[ledger] = Outcome(FAILED, ledger, problem=str(error))
-            continue
-        missing = found.used - work.watched
-        if missing:
+            readings, used = _read(work, state, close_time, named.found)
+            missing = used - work.watched
             unwatched |= missing
-            outcomes[ledger] = Outcome(INCOMPLETE, ledger)
-        else:
-            outcomes[ledger] = _outcome(found.reading.result, ledger, close_time, work.settings.passphrase)
-    return SegmentResult(tuple(sorted(outcomes.items())), unwatched, prover.finish())
+            outcomes[ledger] = None if missing else _rows(readings, ledger, close_time, work.settings.passphrase)
+        except ExporterError as error:
+            outcomes[ledger] = str(error)
+    return SegmentResult(outcomes, unwatched, prover.finish())
 
 
 class EventNames:
@@ -190,48 +150,36 @@ class EventNames:
                 continue  # as a run does: events are hints
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBoundary:
-    """A reading at a boundary, and everything that it looked at, as what would have to be watched."""
-
-    reading: Reading[list[ProtocolReading]]
-    used: Watched
-
-    @classmethod
-    def of(cls, work: Segment, state: ReplayedState, close_time: int, found: Mapping[Candidate, None]) -> ReadBoundary:
-        """Read all protocols at the state's ledger. Raises `SourceError` and the other errors of reading."""
-        network = network_of(work.settings.passphrase)
-        source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", storage_answers)
-        opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
-        around = DiscoveryContext(work.deployments, list(found))
-        program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)
-        reading = asyncio.run(read_at_one_ledger(source, program, view_limits(work.settings)))
-        return cls(reading, used_by(reading.result, source, work.deployments))
+def _read(
+    work: Segment, state: ReplayedState, close_time: int, found: Mapping[Candidate, None]
+) -> tuple[list[ProtocolReading], Watch]:
+    """Read all protocols at the state's ledger; gives also everything that was looked at, as what is to be watched."""
+    network = network_of(work.settings.passphrase)
+    source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", storage_answers)
+    opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
+    around = DiscoveryContext(work.deployments, list(found))
+    program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)
+    readings = asyncio.run(read_at_one_ledger(source, program, view_limits(work.settings))).result
+    return readings, used_by(readings, source, work.deployments)
 
 
-def used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watched:
+def used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
     """The keys of a reading: whole contracts, but single keys of tokens and of contracts that only named others."""
     tokens = {str(address) for reading in readings for address in reading.columns.get("token_address", ())}
     own = {contract.address for deployment in deployments for contract in deployment.contracts}
+    publishing = set[str]()
     for reading in readings:
         tokens |= set(reading.tokens)
-        own |= {market.address for market in reading.markets}
-        own |= {item.market for item in reading.unread} | {item.market for item in reading.absent}
+        markets = {market.address for market in reading.markets}
+        markets |= {item.market for item in reading.unread} | {item.market for item in reading.absent}
+        own |= markets
+        if PROTOCOLS[reading.protocol].publishes_liquidations:
+            publishing |= markets
     by_key = _ids(tokens - own)  # also where they are called: everybody moves them
-    keys = [key for key in source.asked if key[:4] == _DATA]
+    keys = [key for key in source.asked if key[:4] == DATA]
     whole = _ids(own | set(source.called)) | {key[8:40] for key in keys if not is_instance_key(key)}
     whole -= by_key
-    publishing = {
-        market
-        for reading in readings
-        if PROTOCOLS[reading.protocol].publishes_liquidations
-        for market in (
-            *(item.address for item in reading.markets),
-            *(item.market for item in reading.unread),
-            *(item.market for item in reading.absent),
-        )
-    }
-    return Watched(
+    return Watch(
         frozenset(whole),
         frozenset(key for key in keys if key[8:40] not in whole),
         frozenset(_ids(publishing) & whole),
@@ -242,13 +190,10 @@ def _ids(addresses: set[str]) -> set[bytes]:
     return {strkey.decode(address)[1] for address in addresses if address.startswith("C")}
 
 
-def _outcome(readings: Sequence[ProtocolReading], ledger: int, close_time: int, passphrase: str) -> Outcome:
-    try:
-        tables = compute(readings, PROTOCOLS, ledger, close_time)
-        unread = tuple(item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread)
-        if not tables.markets.height:
-            return Outcome(EMPTY, ledger, unread=unread)
-        part = render_history(tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=passphrase)
-        return Outcome(DONE, ledger, part, unread)
-    except ExporterError as error:
-        return Outcome(FAILED, ledger, problem=str(error))
+def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, passphrase: str) -> Read:
+    tables = compute(readings, PROTOCOLS, ledger, close_time)
+    unread = tuple(item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread)
+    if not tables.markets.height:
+        return Read(None, unread)
+    part = render_history(tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=passphrase)
+    return Read(part, unread)

@@ -12,7 +12,8 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
-from exporter.past.lake.boundaries import LakeLedgers, ledger_at
+from exporter.past.lake.boundaries import ledger_at
+from exporter.past.lake.objects import Lake
 
 SOROBAN_PROTOCOL = 20
 
@@ -114,19 +115,19 @@ def archive_start(
     return at(before)
 
 
-def empty_start(ledgers: LakeLedgers) -> StartState:
+def empty_start(lake: Lake) -> StartState:
     """Nothing, before the ledger that brought Soroban to the network: no contract is older.
 
     Raises:
         ConfigError: the ledgers begin later, so that the entries before are not known.
         LakeError: they cannot be read.
     """
-    oldest, newest = ledgers.span()
-    before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: ledgers.close_of(ledger)[1])
+    oldest, newest = lake.span()
+    before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: lake.close_of(ledger)[1])
     if before is None:
         raise ConfigError(
-            f"{ledgers.label} begins at ledger {oldest}, and the network had contracts by then; the entries before it "
+            f"{lake.label} begins at ledger {oldest}, and the network had contracts by then; the entries before it "
             "have to come from elsewhere: give --archive URI (a history archive) or --start-snapshot FILE"
         )
-    time = ledgers.close_of(before)[0]
+    time = lake.close_of(before)[0]
     return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")

@@ -32,6 +32,7 @@ from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.lake.change_files import read_ledgers
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake, decompress
+from exporter.past.lake.watch import Watch
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -309,7 +310,7 @@ def test_faulty_objects_are_gaps(
         "newer": pa.compress(bytes(newer), codec="zstd", asbytes=True),
     }[fault]
     broken = damaged(lake, tmp_path, at, data)
-    work = RangeOfLedgers(str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, frozenset(), frozenset())
+    work = RangeOfLedgers(str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, Watch())
     extracted = extract(work)
 
     assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.facts.gaps]

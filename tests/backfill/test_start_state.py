@@ -18,7 +18,6 @@ from exporter.localnet.chain import Chain, Change
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.archive.checkpoint_proof import NotProvableError
-from exporter.past.lake.boundaries import LakeLedgers
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
 from tests.backfill.histories import in_line, rows_of
@@ -43,7 +42,7 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
         chain.close([Change(key, item.data, item.live_until) for key, item in entries.items()], close_time=begins)
         for _ in range(12):
             network.advance()
-    start = empty_start(LakeLedgers(Lake.open(str(tmp_path))))
+    start = empty_start(Lake.open(str(tmp_path)))
     settings = load(None, {"network.name": NETWORK}, environment={}).settings
     ends = chain.close_time(chain.latest)
     store = MemoryStore()
@@ -67,7 +66,7 @@ def test_a_lake_that_begins_later_needs_a_start(tmp_path: Path) -> None:
         network.advance()
 
     with pytest.raises(ConfigError, match="give --archive URI"):
-        empty_start(LakeLedgers(Lake.open(str(tmp_path))))
+        empty_start(Lake.open(str(tmp_path)))
 
 
 def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:

@@ -44,12 +44,11 @@ def _real(ledger: int, path: Path, quick: bool) -> list[Row]:
 
     head = ledger.to_bytes(4, "big") * 2 + b"\0\0\0\1"
     stored: bytes = pa.compress(head + gzip.decompress(path.read_bytes()), codec="zstd", asbytes=True)
-    raw = open_batch(path.name, stored, ledger, ledger).raw
-    watch = Watch([bytes((number,)) * 32 for number in range(CONTRACTS)])
+    raw = head + gzip.decompress(path.read_bytes())
+    watch = Watch(frozenset(bytes((number,)) * 32 for number in range(CONTRACTS)))
 
     def pass_over() -> None:
-        batch = open_batch(path.name, stored, ledger, ledger)
-        meta = batch.raw[batch.start :]
+        meta = open_batch(path.name, stored, ledger, ledger).metas
         header_of(meta)
         assert not watch.touched_by(meta)
 
@@ -74,7 +73,7 @@ def _workers(folder: Path, quick: bool) -> Row:
         for _ in range(count):
             network.advance()
     work = [
-        RangeOfLedgers(str(folder), None, network.passphrase, start, start + size - 1, contracts, frozenset())
+        RangeOfLedgers(str(folder), None, network.passphrase, start, start + size - 1, Watch(contracts))
         for start in range(first, first + count, size)
     ]
     seconds = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data, decode_data_key
 from exporter.ledger.codec.fields import Fields
-from exporter.past.lake.contract_event import decode_event
+from exporter.past.lake.close_meta import decode_event
 from exporter.protocols.base import Liquidation
 from exporter.protocols.blend.liquidations import KINDS, liquidations_in
 from tests.host.blend_world import POOL, USERS, Player, World

@@ -1,39 +1,17 @@
 """Which ledgers a range of time has: the last one at or before each boundary of it.
 
-first, last, begins, ends = find_range(LakeLedgers(lake), start, end)
+first, last, begins, ends = find_range(lake, start, end)
 for ledger in last_before(boundaries(start, end, every), closes): ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from exporter.errors import ConfigError
 from exporter.history.export import Moment
-from exporter.past.lake.close_meta import header_of
-from exporter.past.lake.extract import split
 from exporter.past.lake.objects import Lake
-
-
-@dataclass(frozen=True, slots=True)
-class LakeLedgers:
-    """The ledgers of a lake, by their headers."""
-
-    lake: Lake
-
-    @property
-    def label(self) -> str:
-        return self.lake.label
-
-    def span(self) -> tuple[int, int]:
-        return self.lake.span()
-
-    def close_of(self, ledger: int) -> tuple[int, int]:
-        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
-        header = next(header_of(meta) for meta, number in split(self.lake.batch_of(ledger)) if number == ledger)
-        return header.close_time, header.protocol_version
 
 
 def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
@@ -49,7 +27,7 @@ def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]
     return first
 
 
-def find_range(ledgers: LakeLedgers, start: Moment, end: Moment) -> tuple[int, int, int, int]:
+def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
     """The ledgers and the times (unix seconds) that a range means: first and last of each.
 
     The first ledger is the last one at or before the start, so that the first boundary has one. An end that is left out
@@ -61,7 +39,7 @@ def find_range(ledgers: LakeLedgers, start: Moment, end: Moment) -> tuple[int, i
     """
 
     def time(ledger: int) -> int:
-        return ledgers.close_of(ledger)[0]
+        return lake.close_of(ledger)[0]
 
     def edge(moment: Moment) -> tuple[int | None, int]:
         if moment.ledger is not None:
@@ -75,13 +53,13 @@ def find_range(ledgers: LakeLedgers, start: Moment, end: Moment) -> tuple[int, i
     if start.ledger is not None and end.ledger is not None:
         oldest, newest = start.ledger, end.ledger
     else:
-        oldest, newest = ledgers.span()
+        oldest, newest = lake.span()
     first, begins = edge(start)
     last, ends = edge(end) if end != Moment() else (newest, time(newest))
     first, begins = (oldest, time(oldest)) if first is None else (first, begins)
     if last is None or last < first:
         raise ConfigError(
-            f"{ledgers.label} has no ledger between --from and --to: it goes from ledger {oldest} "
+            f"{lake.label} has no ledger between --from and --to: it goes from ledger {oldest} "
             f"({_shown(time(oldest))}) to {newest} ({_shown(time(newest))})"
         )
     return first, last, begins, min(ends, time(last)) if last == newest else ends

@@ -50,7 +50,7 @@ class Gap(msgspec.Struct, frozen=True):
 class RangeFacts(msgspec.Struct, frozen=True):
     """Metadata of a range's file: header hashes are hex, empty where nothing was read.
 
-    ``touched`` is how many ledgers were walked, ``bytes`` how many came from the lake when decompressed.
+    ``touched`` is how many ledgers were walked.
     """
 
     first: int
@@ -59,7 +59,6 @@ class RangeFacts(msgspec.Struct, frozen=True):
     last_hash: str = ""
     gaps: tuple[Gap, ...] = ()
     touched: int = 0
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

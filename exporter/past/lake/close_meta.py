@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import DecodeError
+from exporter.ledger.codec import strkey
 from exporter.ledger.codec import xdr_walk as xdr
 from exporter.ledger.codec.entries import key_of_entry
 from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
+from exporter.ledger.codec.scval import ScVal, read_value
 from exporter.ledger.codec.xdr_walk import word
+from exporter.ledger.events import ContractEvent
 
 CREATED, UPDATED, REMOVED, STATE, RESTORED = range(5)
 EVICTED: Final = 5
@@ -33,6 +36,7 @@ _TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
 """Of a change, and of the entry in it."""
 
 _MAX_TRANSACTIONS: Final = 1 << 16
+_MAX_TOPICS: Final = 16
 _UPDATE: Final = "the network's software is newer than this; update the exporter"
 
 
@@ -81,6 +85,28 @@ def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
     if end != len(meta):
         raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
     return close
+
+
+def decode_event(data: bytes, ledger: int) -> ContractEvent:
+    """The event that ContractEvent XDR is. Raises `DecodeError`, also for one that no contract published."""
+    try:
+        (there,) = struct.unpack_from(">I", data, 4)
+        if there != 1:
+            raise DecodeError("an event without a contract")
+        (count,) = struct.unpack_from(">I", data, 48)
+        if count > _MAX_TOPICS:
+            raise DecodeError(f"an event with {count} topics")
+        topics: list[ScVal] = []
+        position = 52
+        for _ in range(count):
+            topic, position = read_value(data, position)
+            topics.append(topic)
+        value, position = read_value(data, position)
+    except struct.error:
+        raise DecodeError("the bytes end inside an event") from None
+    if position != len(data):
+        raise DecodeError(f"{len(data) - position} bytes follow an event")
+    return ContractEvent(strkey.encode_contract(data[8:40]), ledger, tuple(topics), value)
 
 
 def _start(meta: bytes, position: int) -> tuple[int, int]:

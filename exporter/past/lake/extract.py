@@ -6,7 +6,6 @@ network or of another chain are gaps, with their reason; what to do about them i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.xdr_walk import ledger_key
 from exporter.past.lake.change_files import ChangesWriter, Gap, RangeFacts
 from exporter.past.lake.close_meta import EVENT, Change, header_of, walk
-from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Batch, Lake, LakeConfig
+from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Lake, LakeConfig, split
 from exporter.past.lake.watch import Watch
 
 _TTL = b"\0\0\0\x09"
@@ -25,17 +24,14 @@ _TTL = b"\0\0\0\x09"
 
 @dataclass(frozen=True, slots=True)
 class RangeOfLedgers:
-    """A piece of work: which ledgers of which lake, and what is watched in them (contract ids, LedgerKey XDRs)."""
+    """A piece of work: which ledgers of which lake, and what is watched in them."""
 
     lake: str
     config: LakeConfig | None
     passphrase: str
     first: int
     last: int
-    contracts: frozenset[bytes] = field(repr=False)
-    keys: frozenset[bytes] = field(repr=False)
-    events_of: frozenset[bytes] = field(default=frozenset(), repr=False)
-    """Contracts whose events are kept, too; they are watched."""
+    watch: Watch = field(repr=False)
     ahead_bytes: int = LOOK_AHEAD_BYTES
     """How many bytes of objects may be fetched before they are needed."""
 
@@ -57,33 +53,29 @@ class Extracted:
 def extract(work: RangeOfLedgers) -> Extracted:
     """Extract a range. Raises `LakeError` where an object cannot be fetched: that says nothing about it."""
     lake = Lake.open(work.lake, work.config)
-    watch = Watch(work.contracts, work.keys)
+    watch = work.watch
     writer = ChangesWriter()
     chain = _Chain(work.passphrase)
-    touched = size = 0
+    touched = 0
     for meta, ledger in _metas(lake, work, chain):
         try:
             header = chain.follow(meta, ledger)
             changes: list[tuple[int, Change]] = []
             if watch.touched_by(meta):
                 # Of what is watched, and of its times to live, each with its place in the ledger.
-                walked = walk(meta, work.events_of).changes
-                lives = {ttl_key(key) for key in _named_keys(watch, meta)}
-                lives |= {ttl_key(change.key) for change in walked if change.key[:4] != _TTL and watch.wants(change)}
-                changes = [
-                    (order, change)
-                    for order, change in enumerate(walked)
-                    if change.kind == EVENT or (change.key in lives if change.key[:4] == _TTL else watch.wants(change))
-                ]
+                walked = walk(meta, watch.events_of).changes
+                wanted = {change.key for change in walked if change.key[:4] != _TTL and watch.wants(change.key)}
+                wanted |= {ttl_key(key) for key in (*wanted, *_named_keys(watch, meta))}
+                kept = ((order, each) for order, each in enumerate(walked) if each.kind == EVENT or each.key in wanted)
+                changes = list(kept)
                 touched += 1
         except DecodeError as error:
             chain.lose(ledger, ledger, str(error))
             continue
-        size += len(meta)
         chain.take(header)
         writer.add(ledger, header.close_time, header.protocol_version, changes)
     first_hash, last_hash = chain.ends(work.first, work.last)
-    facts = RangeFacts(work.first, work.last, first_hash, last_hash, tuple(chain.gaps), touched, size)
+    facts = RangeFacts(work.first, work.last, first_hash, last_hash, tuple(chain.gaps), touched)
     return Extracted(*writer.finish(facts), facts)
 
 
@@ -111,38 +103,6 @@ def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[by
             ledger = last + 1
 
 
-def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
-    """The metas of a batch. One ends where the next header is, which names the hash of the previous one.
-
-    Raises `DecodeError` before the first where they cannot be separated.
-    """
-    raw, start = batch.raw, batch.start
-    if batch.first == batch.last:
-        yield raw[start:], batch.first
-        return
-    header = header_of(raw, start)
-    starts = [start]
-    while len(starts) <= batch.last - batch.first:
-        place = raw.find(header.hash, start + 40 + len(header.content))
-        if place < 0:
-            raise DecodeError(f"{batch.key}: no ledger follows {header.ledger}, though there should be one")
-        start = _start_before(raw, place - 36)
-        header = header_of(raw, start)
-        starts.append(start)
-    for number, (begin, end) in enumerate(zip(starts, [*starts[1:], len(raw)], strict=True)):
-        yield raw[begin:end], batch.first + number
-
-
-def _start_before(raw: bytes, entry: int) -> int:
-    """Where the LedgerCloseMeta begins whose header's history entry begins at a position."""
-    one, two = raw[entry - 8 : entry - 4], raw[entry - 4 : entry]
-    if two == bytes(4) and one in (b"\0\0\0\1", b"\0\0\0\2"):
-        return entry - 8
-    if raw[entry - 16 : entry - 12] == b"\0\0\0\1" and raw[entry - 20 : entry - 16] in (b"\0\0\0\1", b"\0\0\0\2"):
-        return entry - 20
-    return entry - 4
-
-
 def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
     """The watched keys that a ledger names anywhere: only so it is known whose a time to live is."""
     seen: set[bytes] = set()
@@ -153,7 +113,7 @@ def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
             continue
         if key not in seen:
             seen.add(key)
-            if watch.wants_key(key):
+            if watch.wants(key):
                 yield key
 
 
@@ -218,13 +178,3 @@ def signed_for(header: LedgerHeader, network: bytes) -> bool | None:
     except (BadSignatureError, ValueError):
         return False
     return True
-
-
-def digest_of_watch(contracts: frozenset[bytes], keys: frozenset[bytes], events_of: frozenset[bytes]) -> str:
-    """Names a watch: 16 hex digits."""
-    running = hashlib.sha256()
-    for name, items in ((b"contracts", contracts), (b"keys", keys), (b"events", events_of)):
-        running.update(name + len(items).to_bytes(8, "big"))
-        for item in sorted(items):
-            running.update(len(item).to_bytes(4, "big") + item)
-    return running.hexdigest()[:16]

@@ -24,6 +24,7 @@ import pyarrow as pa
 from msgspec import Meta, Struct
 
 from exporter.errors import ConfigError, DamagedLedgerError, DecodeError, LakeError, MissingLedgerError
+from exporter.past.lake.close_meta import header_of
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -70,13 +71,12 @@ class LakeConfig(Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The ledgers of one object: ``first`` to ``last``, as their metas, one after the other, from ``start`` on."""
+    """The ledgers of one object: ``first`` to ``last``, and their metas, one after the other."""
 
     key: str
     first: int
     last: int
-    raw: bytes
-    start: int = 12
+    metas: bytes
 
 
 class Lake:
@@ -129,7 +129,7 @@ class Lake:
         starts = iter(range(first - first % size, last + 1, size))
         ahead = 1
         with ThreadPoolExecutor(max_workers=AHEAD) as pool:
-            waiting: deque[tuple[int, Future[_Fetched]]] = deque()
+            waiting: deque[tuple[int, Future[tuple[str, bytes]]]] = deque()
             try:
                 while True:
                     for start in islice(starts, max(ahead - len(waiting), 0)):
@@ -137,19 +137,28 @@ class Lake:
                     if not waiting:
                         return
                     start, future = waiting.popleft()
-                    fetched = future.result()
-                    ahead = min(max(ahead_bytes // max(len(fetched.data), 1), 1), AHEAD)
-                    yield fetched.opened(start, size)
+                    key, data = future.result()
+                    ahead = min(max(ahead_bytes // max(len(data), 1), 1), AHEAD)
+                    yield self._open(start, key, data)
             finally:
                 for _, future in waiting:
                     future.cancel()
 
     def batch_of(self, ledger: int) -> Batch:
         """The object that holds a ledger. Raises `MissingLedgerError`, `LakeError`."""
-        return self._fetch(ledger).opened(ledger, self.config.ledgers_per_batch)
+        return self._open(ledger, *self._fetch(ledger))
 
-    def _fetch(self, ledger: int) -> _Fetched:
-        """The object that holds a ledger, as it is in the lake."""
+    def close_of(self, ledger: int) -> tuple[int, int]:
+        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
+        header = next(header_of(meta) for meta, number in split(self.batch_of(ledger)) if number == ledger)
+        return header.close_time, header.protocol_version
+
+    def _open(self, ledger: int, key: str, data: bytes) -> Batch:
+        first = ledger - ledger % self.config.ledgers_per_batch
+        return open_batch(key, data, first, first + self.config.ledgers_per_batch - 1)
+
+    def _fetch(self, ledger: int) -> tuple[str, bytes]:
+        """The object that holds a ledger, as it is in the lake, after its key."""
         size = self.config.ledgers_per_batch
         first = ledger - ledger % size
         name = self.config.key_of(ledger)
@@ -158,7 +167,7 @@ class Lake:
             data = self._get(name + ending)
             if data is not None:
                 self._ending = ending
-                return _Fetched(name + ending, data)
+                return name + ending, data
         raise MissingLedgerError(f"{self.label} has no object {name}{ENDINGS[0]}", max(first, 1), first + size - 1)
 
     def span(self) -> tuple[int, int]:
@@ -206,19 +215,6 @@ class Lake:
         raise AssertionError("the last try returns or raises")
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    """An object as it is in the lake."""
-
-    key: str
-    data: bytes
-
-    def opened(self, ledger: int, size: int) -> Batch:
-        """The batch that has a ledger, with batches of a size. Raises `DamagedLedgerError`."""
-        first = ledger - ledger % size
-        return open_batch(self.key, self.data, first, first + size - 1)
-
-
 _NAME = re.compile(r"(?:^|/)[0-9A-F]{8}--([0-9]{1,10})(?:-[0-9]{1,10})?(?:/|\.xdr\.zstd?|)$")
 
 
@@ -246,7 +242,39 @@ def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
     # Ledger 1 is the genesis and has no meta; the newest batch of a lake may not be full yet.
     if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
         raise DamagedLedgerError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
-    return Batch(key, start, end, raw)
+    return Batch(key, start, end, raw[12:])
+
+
+def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
+    """The metas of a batch. One ends where the next header is, which names the hash of the previous one.
+
+    Raises `DecodeError` before the first where they cannot be separated.
+    """
+    raw, start = batch.metas, 0
+    if batch.first == batch.last:
+        yield raw, batch.first
+        return
+    header = header_of(raw)
+    starts = [start]
+    while len(starts) <= batch.last - batch.first:
+        place = raw.find(header.hash, start + 40 + len(header.content))
+        if place < 0:
+            raise DecodeError(f"{batch.key}: no ledger follows {header.ledger}, though there should be one")
+        start = _start_before(raw, place - 36)
+        header = header_of(raw, start)
+        starts.append(start)
+    for number, (begin, end) in enumerate(zip(starts, [*starts[1:], len(raw)], strict=True)):
+        yield raw[begin:end], batch.first + number
+
+
+def _start_before(raw: bytes, entry: int) -> int:
+    """Where the LedgerCloseMeta begins whose header's history entry begins at a position."""
+    one, two = raw[entry - 8 : entry - 4], raw[entry - 4 : entry]
+    if two == bytes(4) and one in (b"\0\0\0\1", b"\0\0\0\2"):
+        return entry - 8
+    if raw[entry - 16 : entry - 12] == b"\0\0\0\1" and raw[entry - 20 : entry - 16] in (b"\0\0\0\1", b"\0\0\0\2"):
+        return entry - 20
+    return entry - 4
 
 
 def decompress(data: bytes, max_bytes: int = MAX_BATCH_BYTES) -> bytes:

@@ -7,7 +7,7 @@ entries after it. Each such transition is a test vector that nobody here wrote.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
@@ -55,12 +55,6 @@ class Tally(msgspec.Struct):
     untried: dict[str, int] = {}
     mismatches: list[Mismatch] = []
 
-    def count(self, name: str, confirmed: int, mismatches: list[Mismatch]) -> None:
-        for counts, count in ((self.confirmed, confirmed), (self.differing, len(mismatches))):
-            if count:
-                counts[name] = counts.get(name, 0) + count
-        self.mismatches = [*self.mismatches, *mismatches][:MAX_MISMATCHES]
-
     def add(self, other: Tally) -> None:
         for mine, theirs in (
             (self.confirmed, other.confirmed),
@@ -72,12 +66,11 @@ class Tally(msgspec.Struct):
         self.mismatches = [*self.mismatches, *other.mismatches][:MAX_MISMATCHES]
 
 
-@dataclass(slots=True)
-class _Waiting:
-    ledgers: list[int] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    codes: list[str] = field(default_factory=list)
-    transitions: list[Transition] = field(default_factory=list)
+class _Waiting(NamedTuple):
+    ledger: int
+    key: bytes
+    code: str
+    transition: Transition
 
 
 class Prover:
@@ -88,7 +81,7 @@ class Prover:
         self.tally = Tally()
         self._data: dict[bytes, bytes] = {key: entry.data for key, entry in entries.items()}
         self._rules = accrual_rules()
-        self._waiting = {name: _Waiting() for name in self._rules}
+        self._waiting: dict[str, list[_Waiting]] = {name: [] for name in self._rules}
 
     def follow(self, item: LedgerChanges) -> None:
         before: dict[bytes, bytes | None] = {}
@@ -132,12 +125,8 @@ class Prover:
             name = f"{protocol}/{_code(key, step)}"
             self.tally.untried[name] = self.tally.untried.get(name, 0) + 1
             return
-        for transition in found:
-            waiting.ledgers.append(ledger)
-            waiting.keys.append(key)
-            waiting.codes.append(_code(key, step))
-            waiting.transitions.append(transition)
-        if len(waiting.transitions) >= TOGETHER:
+        waiting += [_Waiting(ledger, key, _code(key, step), transition) for transition in found]
+        if len(waiting) >= TOGETHER:
             self._compute(protocol, rule)
 
     def finish(self) -> Tally:
@@ -147,38 +136,24 @@ class Prover:
         return self.tally
 
     def _compute(self, protocol: str, rule: AccrualRule) -> None:
-        waiting, self._waiting[protocol] = self._waiting[protocol], _Waiting()
-        if not waiting.transitions:
+        waiting, self._waiting[protocol] = self._waiting[protocol], []
+        if not waiting:
             return
-        names = waiting.transitions[0].before
-        columns = {name: [item.before[name] for item in waiting.transitions] for name in names}
-        types = {name: pl.String() if name in rule.texts else pl.Int128() for name in names}
+        columns = {name: [item.transition.before[name] for item in waiting] for name in waiting[0].transition.before}
+        types = {name: pl.String() if name in rule.texts else pl.Int128() for name in columns}
         computed, failures = exact.set_aside_failures(exact.frame(columns, types), rule.compute)
         rows = iter(computed.iter_rows(named=True))
-        confirmed: dict[str, int] = {}
-        differing: dict[str, list[Mismatch]] = {}
-        for number, transition in enumerate(waiting.transitions):
-            code = waiting.codes[number]
-            found = failures.get(number)
-            if found is not None:
-                differs = ("all", str(found)[:200], "")
+        for number, item in enumerate(waiting):
+            if number in failures:
+                differs = [("all", str(failures[number])[:200], "")]
             else:
-                row = next(rows)
-                differs = next(
-                    (
-                        (name, str(row[name]), str(value))
-                        for name, value in transition.after.items()
-                        if row[name] != value
-                    ),
-                    ("", "", ""),
-                )
-            if not differs[0]:
-                confirmed[code] = confirmed.get(code, 0) + 1
-                continue
-            mismatch = Mismatch(waiting.ledgers[number], waiting.keys[number].hex(), protocol, code, *differs)
-            differing.setdefault(code, []).append(mismatch)
-        for code in {*confirmed, *differing}:
-            self.tally.count(f"{protocol}/{code}", confirmed.get(code, 0), differing.get(code, []))
+                row, after = next(rows), item.transition.after
+                differs = [(name, str(row[name]), str(value)) for name, value in after.items() if row[name] != value]
+            name = f"{protocol}/{item.code}"
+            counts = self.tally.differing if differs else self.tally.confirmed
+            counts[name] = counts.get(name, 0) + 1
+            if differs and len(self.tally.mismatches) < MAX_MISMATCHES:
+                self.tally.mismatches.append(Mismatch(item.ledger, item.key.hex(), protocol, item.code, *differs[0]))
 
 
 def _code(key: bytes, step: Step) -> str:

@@ -11,14 +11,22 @@ last. docs/lake.md has the rules and where each was seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError
-from exporter.ledger.codec.entries import ARCHIVED, is_temporary, seen_at, ttl_key
+from exporter.ledger.codec.entries import ARCHIVED, is_temporary, key_of_entry, seen_at, ttl_key
 from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
+
+WRONGLY_ARCHIVED = "wrongly_archived.parquet"
+"""A file of the package; `tests/past/lake/make_wrongly_archived.py` makes it from the list that CAP-76 publishes."""
 
 _TTL: Final = b"\0\0\0\x09"
 _PRESENT: Final = (CREATED, UPDATED, RESTORED)
@@ -35,6 +43,19 @@ class WronglyArchived:
     evicted: int
     archived: bytes
     correct: bytes
+
+
+def wrongly_archived(
+    passphrase: str,
+    wanted: Callable[[bytes], bool] = lambda key: True,  # noqa: ARG005
+) -> dict[bytes, WronglyArchived]:
+    """The entries of CAP-76 of a network by key, those alone whose key is wanted; only mainnet has any."""
+    if passphrase != NETWORKS["mainnet"].passphrase:
+        return {}
+    table = pq.read_table(pa.BufferReader(files("exporter.past.lake").joinpath(WRONGLY_ARCHIVED).read_bytes()))
+    columns = (table.column(name).to_pylist() for name in ("evicted", "archived", "correct"))
+    found = {key_of_entry(row[2]): WronglyArchived(*row) for row in zip(*columns, strict=True)}
+    return {key: entry for key, entry in found.items() if wanted(key)}
 
 
 class ReplayedState:

@@ -7,11 +7,15 @@ The other direction does not hold: a hit is only a hint, and the ledger is walke
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
-from exporter.past.lake.close_meta import Change
+DATA: Final = b"\0\0\0\x06"
+"""How the LedgerKey of contract data begins."""
 
 _CONTRACT: Final = re.compile(rb"(?s)\x06(?=(?:\x00{4})?\x00{3}\x01(.{32}))")
 """The last byte of the kind of a contract data key or entry, and after it the id of a contract.
@@ -22,24 +26,58 @@ The first byte looked for is not zero, of which ledgers are full; so this runs a
 _KEY_HEAD: Final = 40  # kind, kind of address, contract id
 
 
+@dataclass(frozen=True)
 class Watch:
-    """The contract state that is watched: all entries of some contracts, and single keys of busy ones."""
+    """What is watched: all entries of some contracts (ids), single keys of busy ones, and whose events count, too."""
 
-    def __init__(self, contracts: Iterable[bytes], keys: Iterable[bytes] = ()) -> None:
-        """Args: contract ids of 32 bytes; LedgerKey XDRs of contract data."""
-        self._contracts = frozenset(contracts)
-        self._keys = frozenset(keys)
-        self._tails: dict[bytes, list[bytes]] = {}
-        for key in self._keys:
-            self._tails.setdefault(key[8:_KEY_HEAD], []).append(key[_KEY_HEAD:])
-        self._busy = frozenset(self._tails) - self._contracts
+    contracts: frozenset[bytes] = frozenset()
+    keys: frozenset[bytes] = frozenset()
+    """LedgerKey XDRs of contract data."""
+    events_of: frozenset[bytes] = frozenset()
+
+    def has(self, key: bytes) -> bool:
+        """Whether a key is watched; one that is of no contract's data need not be."""
+        return key[:4] != DATA or self.wants(key)
+
+    def wants(self, key: bytes) -> bool:
+        """Whether a LedgerKey XDR of contract data is watched."""
+        return key[8:_KEY_HEAD] in self.contracts or key in self.keys
+
+    def __or__(self, other: Watch) -> Watch:
+        return Watch(self.contracts | other.contracts, self.keys | other.keys, self.events_of | other.events_of)
+
+    def __sub__(self, other: Watch) -> Watch:
+        """What ``other`` has not yet."""
+        keys = frozenset(key for key in self.keys if not other.has(key))
+        return Watch(self.contracts - other.contracts, keys, self.events_of - other.events_of)
+
+    def __bool__(self) -> bool:
+        return bool(self.contracts or self.keys or self.events_of)
+
+    @property
+    def digest(self) -> str:
+        """Names what is watched: 16 hex digits."""
+        running = hashlib.sha256()
+        for name, items in ((b"contracts", self.contracts), (b"keys", self.keys), (b"events", self.events_of)):
+            running.update(name + len(items).to_bytes(8, "big"))
+            for item in sorted(items):
+                running.update(len(item).to_bytes(4, "big") + item)
+        return running.hexdigest()[:16]
+
+    @cached_property
+    def _tails(self) -> dict[bytes, list[bytes]]:
+        """The ends of the single keys, by contract."""
+        tails: dict[bytes, list[bytes]] = {}
+        for key in self.keys:
+            tails.setdefault(key[8:_KEY_HEAD], []).append(key[_KEY_HEAD:])
+        return tails
 
     def touched_by(self, raw: bytes) -> bool:
         """Whether a ledger's raw bytes may hold a change of what is watched."""
         found = _CONTRACT.findall(raw)
-        if not self._contracts.isdisjoint(found):
+        if not self.contracts.isdisjoint(found):
             return True
-        if self._busy.isdisjoint(found):
+        if self._tails.keys().isdisjoint(found):
             return False
         return any(
             raw.startswith(tail, match.end(1))
@@ -47,17 +85,9 @@ class Watch:
             for tail in self._tails.get(match[1], ())
         )
 
-    def wants(self, change: Change) -> bool:
-        """Whether a change of contract data concerns what is watched; of another kind only its key's owner decides."""
-        return self.wants_key(change.key)
-
-    def wants_key(self, key: bytes) -> bool:
-        """Whether a LedgerKey XDR of contract data is watched."""
-        return key[8:_KEY_HEAD] in self._contracts or key in self._keys
-
     def places(self, raw: bytes) -> Iterator[int]:
         """Where LedgerKeys of watched contracts may begin, as in a footprint or among evicted keys."""
         for match in _CONTRACT.finditer(raw):
             contract, end = match[1], match.end(1)
-            if end - match.start() == 1 + 4 + 32 and (contract in self._contracts or contract in self._busy):
+            if end - match.start() == 1 + 4 + 32 and (contract in self.contracts or contract in self._tails):
                 yield match.start() - 3

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from exporter.ledger.codec.entries import key_of_entry
 from exporter.ledger.codec.xdr_walk import ledger_entry
-from exporter.past.lake import wrongly_archived
+from exporter.past.lake import replay
 
 
 def packed(source: Path) -> bytes:
@@ -46,6 +46,6 @@ def packed(source: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    place = Path(wrongly_archived.__file__).with_name(wrongly_archived.DATA)
+    place = Path(replay.__file__).with_name(replay.WRONGLY_ARCHIVED)
     place.write_bytes(packed(Path(sys.argv[1])))
     print(f"{place}: {place.stat().st_size:,} bytes")

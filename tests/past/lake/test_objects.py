@@ -65,7 +65,7 @@ def test_every_ledger_is_given_once(tmp_path: Path, sizes: tuple[int, int], endi
 
     assert "made" == lake.config.network_passphrase
     assert [batch.first for batch in batches] == list(range(100 - 100 % sizes[0], 151, sizes[0]))
-    assert {b"meta"} == {batch.raw[batch.start :] for batch in batches}
+    assert {b"meta"} == {batch.metas for batch in batches}
 
 
 def test_a_gap_is_named(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_objects_fetched_ahead_have_bounded_room() -> None:
     lake = Lake(cast("ObjectStore", store), config, "made")
 
     for batch in lake.batches(10, 49, ahead_bytes=3_500):
-        assert content[batch.first] == batch.raw[batch.start :]
+        assert content[batch.first] == batch.metas
         store.held -= sizes[batch.first]
 
     assert 0 == store.held
@@ -146,8 +146,9 @@ def test_objects_fetched_ahead_have_bounded_room() -> None:
 MEASURE = """
 import resource, sys
 from exporter.past.lake.extract import RangeOfLedgers, extract
+from exporter.past.lake.watch import Watch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-facts = extract(RangeOfLedgers(sys.argv[1], None, "made", 10, 29, frozenset(), frozenset())).facts
+facts = extract(RangeOfLedgers(sys.argv[1], None, "made", 10, 29, Watch())).facts
 print(len(facts.gaps), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 assert "more than 67,108,864 bytes when decompressed" in facts.gaps[0].reason, facts.gaps[0]
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.ledger.codec.entries import ttl_key
-from exporter.past.lake.close_meta import REMOVED, Change, walk
+from exporter.past.lake.close_meta import walk
 from exporter.past.lake.watch import Watch
 from tests.past.lake.real_ledgers import facts, frames, meta_of
 
@@ -21,10 +21,10 @@ def test_every_changed_contract_is_recognised(real_data: Path) -> None:
         raw = meta_of(real_data, fact["file"])
         keys = [base64.b64decode(item["ledger_key"]) for item in fact["contract_data"]]
 
-        assert not Watch([NOBODY]).touched_by(raw)
+        assert not Watch(frozenset([NOBODY])).touched_by(raw)
         for key in keys:
-            assert Watch([key[8:40]]).touched_by(raw)
-            assert Watch([], [key]).touched_by(raw)
+            assert Watch(frozenset([key[8:40]])).touched_by(raw)
+            assert Watch(keys=frozenset([key])).touched_by(raw)
 
 
 def test_changes_of_times_to_live_alone_are_recognised(real_data: Path) -> None:
@@ -38,7 +38,7 @@ def test_changes_of_times_to_live_alone_are_recognised(real_data: Path) -> None:
             for change in changes:
                 owner = known.get(change.key)
                 if change.key[3] == 9 and owner is not None:
-                    assert Watch([owner[8:40]]).touched_by(meta), path.name
+                    assert Watch(frozenset([owner[8:40]])).touched_by(meta), path.name
                     seen += 1
     if not seen:
         pytest.skip("there is no core-meta in the folder of real data")
@@ -49,9 +49,9 @@ def test_changes_of_times_to_live_alone_are_recognised(real_data: Path) -> None:
 def test_busy_contracts_are_watched_by_key() -> None:
     """Of a contract that is watched by key, another key touches nothing."""
     key, other = (b"\0\0\0\6\0\0\0\1" + NOBODY + b"\0\0\0\3" + last + b"\0\0\0\1" for last in (b"aaaa", b"bbbb"))
-    watch = Watch([], [key])
+    watch = Watch(keys=frozenset([key]))
 
     assert watch.touched_by(b"...." + key + b"....")
     assert not watch.touched_by(b"...." + other + b"....")
     assert watch.touched_by(other + key)
-    assert [True, False] == [watch.wants(Change(REMOVED, name, None)) for name in (key, other)]
+    assert [True, False] == [watch.wants(name) for name in (key, other)]
