@@ -11,7 +11,8 @@ Where rows have no result, ExactOverflowError or ExactDivisionError carries the 
 caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
 `basis_points` give such rows a bound instead, for numbers that are published but not computed with.
 
-Polars itself wraps `+ - *` silently. See `exporter.exact` for how that is avoided at little cost.
+Polars itself wraps `+ - *` silently. So a column goes through Polars only where the largest magnitudes of its operands
+show that no intermediate can leave 128 bits, which is nearly always the case; else it is computed in Python integers.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from typing import Any, Literal, TypeAlias
 
 import polars as pl
@@ -84,54 +84,11 @@ def set_aside_failures(
             kept = frame[positions]
 
 
-# The exact column operations, each of which sends its rows down the cheapest road that is provably exact.
-#
-# 1. The narrow road, for whole columns: where the largest magnitudes of the operands show that no intermediate can
-#    leave 128 bits, Polars computes the column as it is. This is nearly always the case, and costs two scans more
-#    than the bare operation.
-# 2. The middle road, for single rows of a multiply-divide: a Float64 guess of the quotient, corrected by the exact
-#    remainder, which is small enough to survive the wrapping of the product. See `_guess_and_correct`.
-# 3. The wide road, for the few rows that remain: Python integers.
-#
-# Which rows may leave the narrow road is decided by a Float64 estimate of the magnitude with a margin far above its
-# rounding error. No digit of a result ever depends on a float.
-
 Operand: TypeAlias = pl.Series | int
 Rounding: TypeAlias = Literal["floor", "ceil", "truncate", "half_up"]
 
 INT128_MIN = -(2**127)
 INT128_MAX = 2**127 - 1
-
-# A Float64 estimate of a product of two Int128 is off by less than 2^-51 of it, so an estimate below this
-# (2^127 is 1.7014e38) proves that the exact value is below 2^127.
-_SAFE_ESTIMATE = 1.7e38
-_MIDDLE_PRODUCT = 2.0**174
-_MIDDLE_DIVISOR = 2.0**126
-_MIDDLE_QUOTIENT = 2.0**125
-
-# The bound of an operation's intermediates from two operands' magnitudes: ints, or Float64 estimates.
-_Bound: TypeAlias = Callable[[Any, Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """An operand made ready: `values` is Int128, of length 1 when the operand is constant."""
-
-    values: pl.Series
-    constant: int | None
-    magnitude: int
-
-    def estimate(self) -> pl.Series | float:
-        """The magnitudes as Float64, each rounded to nearest."""
-        if self.constant is not None:
-            return float(abs(self.constant))
-        return self.values.cast(pl.Float64).abs()
-
-    def take(self, rows: pl.Series) -> _Column:
-        return self if self.constant is not None else _Column(self.values.gather(rows), None, self.magnitude)
-
-    def integers(self, count: int) -> list[int]:
-        return [self.constant] * count if self.constant is not None else self.values.to_list()
 
 
 def column(values: Iterable[int | None], name: str = "") -> pl.Series:
@@ -220,11 +177,10 @@ def or_zero(
 
 def clamp(values: Operand, low: Operand, high: Operand) -> pl.Series:
     """The values, not below `low` and not above `high`; `high` wins where it is below `low`."""
-    name, length, (value, bottom, top) = _aligned("clamp", (values, low, high))
-    raised = _choose(value.values < bottom.values, bottom.values, value.values)
-    lowered = _choose(raised > top.values, top.values, raised)
-    nulls = value.values.is_null() | bottom.values.is_null() | top.values.is_null()
-    return _finished(_choose(nulls, pl.Series([None], dtype=pl.Int128), lowered), name, length)
+    value, bottom, top = _aligned("clamp", (values, low, high))
+    raised = bottom.zip_with(value < bottom, value)
+    nulls = value.is_null() | bottom.is_null() | top.is_null()
+    return top.zip_with(raised > top, raised).set(nulls, None).alias(value.name)
 
 
 def select(mask: pl.Series, when_true: Operand, when_false: Operand) -> pl.Series:
@@ -232,24 +188,12 @@ def select(mask: pl.Series, when_true: Operand, when_false: Operand) -> pl.Serie
 
     A null in the mask gives null.
     """
-    name, length, (chosen, other) = _aligned("select", (when_true, when_false), length=len(mask))
-    result = _choose(mask, chosen.values, other.values)
-    if mask.null_count():
-        result = _choose(mask.is_null(), pl.Series([None], dtype=pl.Int128), result)
-    return _finished(result, name, length)
+    chosen, other = _aligned("select", (when_true, when_false), len(mask))
+    return chosen.zip_with(mask, other).set(mask.is_null(), None)
 
 
-def _choose(mask: pl.Series, when_true: pl.Series, when_false: pl.Series) -> pl.Series:
-    return when_true.zip_with(mask, when_false)
-
-
-def _aligned(
-    operation: str, operands: tuple[Operand, ...], length: int | None = None
-) -> tuple[str, int, list[_Column]]:
-    """The operands as columns, with the result's name and length.
-
-    A column of one value throughout becomes a constant: Polars divides by a constant twice as fast.
-    """
+def _aligned(operation: str, operands: Sequence[Operand], length: int | None = None) -> list[pl.Series]:
+    """The operands as Int128 columns of one length and name, which are those of the first Series among them."""
     series = [operand for operand in operands if isinstance(operand, pl.Series)]
     if length is None:
         if not series:
@@ -257,86 +201,72 @@ def _aligned(
         length = len(series[0])
     if any(len(item) != length for item in series):
         raise ValueError(f"{operation}: the operands have different lengths")
-    columns = [_column_of(operation, operand, length) for operand in operands]
-    return series[0].name if series else "", length, columns
+    name = series[0].name if series else ""
+    return [_column_of(operation, operand, length).alias(name) for operand in operands]
 
 
-def _column_of(operation: str, operand: Operand, length: int) -> _Column:
+def _column_of(operation: str, operand: Operand, length: int) -> pl.Series:
     if isinstance(operand, int):
         if not INT128_MIN <= operand <= INT128_MAX:
             raise failure(f"{operation} (the operand {operand})", range(length))
-        return _Column(pl.Series([operand], dtype=pl.Int128), operand, abs(operand))
-    values = operand
-    if values.dtype != pl.Int128:
-        if not values.dtype.is_integer():
-            raise TypeError(f"{operation}: column {operand.name!r} is {operand.dtype}, not an integer type")
-        values = values.cast(pl.Int128)
+        return pl.Series([operand], dtype=pl.Int128).new_from_index(0, length)
+    if not operand.dtype.is_integer():
+        raise TypeError(f"{operation}: column {operand.name!r} is {operand.dtype}, not an integer type")
+    return operand.cast(pl.Int128)
+
+
+def _magnitude(values: pl.Series) -> int:
     low, high = values.min(), values.max()
-    if not isinstance(low, int) or not isinstance(high, int):
-        return _Column(values, None, 0)  # empty, or only nulls
-    if low == high and not values.null_count():
-        return _Column(values.head(1), low, abs(low))
-    return _Column(values, None, max(-low, high))
-
-
-def _finished(result: pl.Series, name: str, length: int) -> pl.Series:
-    if len(result) != length:  # all operands were constant
-        result = result.new_from_index(0, length)
-    return result.alias(name)
+    return max(-low, high) if isinstance(low, int) and isinstance(high, int) else 0
 
 
 def _evaluate(
     operation: str,
-    operands: tuple[Operand, ...],
-    bound: _Bound,
+    operands: Sequence[Operand],
+    bound: Callable[[int, int], int],
     narrow: Callable[..., pl.Series],
     wide: Callable[..., int],
-    middle: Callable[..., tuple[pl.Series, pl.Series]] | None = None,
 ) -> pl.Series:
-    """Compute all rows on the narrow road, then again those that may have left it.
+    """Compute all rows with Polars, or with Python integers.
 
     Args:
         operation: its name, for messages.
-        operands: what the functions below take, in their order.
+        operands: what the functions below take, in their order; the third is a divisor.
         bound: no intermediate is larger than this function of the first two operands' magnitudes.
-        narrow: the operation on Series, wrong where an intermediate leaves 128 bits.
+        narrow: the operation on Series, wrong where an intermediate leaves 128 bits or a divisor is 0.
         wide: the operation on Python integers.
-        middle: gives a mask of the rows that it can compute, and their results.
     """
-    name, length, columns = _aligned(operation, operands)
-    result = _finished(narrow(*(item.values for item in columns)), name, length)
-    first, second = columns[:2]
-    if bound(first.magnitude, second.magnitude) <= INT128_MAX:
-        return result
-    # All divisors are other than zero here, so a result is null only where an operand is.
-    rows = (result.is_not_null() & (bound(first.estimate(), second.estimate()) >= _SAFE_ESTIMATE)).arg_true()
-    if middle is not None and len(rows):
-        computable, computed = middle(*(item.take(rows) for item in columns))
-        result = result.scatter(rows.filter(computable), computed)
-        rows = rows.filter(~computable)
-    if not len(rows):
-        return result
-    remaining = [item.take(rows).integers(len(rows)) for item in columns]
-    exact = [wide(*integers) for integers in zip(*remaining, strict=True)]
-    overflowing = [row for row, value in zip(rows, exact, strict=True) if not INT128_MIN <= value <= INT128_MAX]
-    if overflowing:
-        raise failure(operation, overflowing)
-    return result.scatter(rows, pl.Series(exact, dtype=pl.Int128))
+    columns = _aligned(operation, operands)
+    fits = bound(*map(_magnitude, columns[:2])) <= INT128_MAX
+    if fits and not any((divisor == 0).any() for divisor in columns[2:]):
+        return narrow(*columns)
+    results: list[int | None] = []
+    overflowing, dividing_by_zero = [], []
+    for row, integers in enumerate(zip(*(item.to_list() for item in columns), strict=True)):
+        result = None
+        try:
+            result = None if None in integers else wide(*integers)
+        except ZeroDivisionError:
+            dividing_by_zero.append(row)
+        if result is not None and not INT128_MIN <= result <= INT128_MAX:
+            overflowing.append(row)
+        results.append(result)
+    if overflowing or dividing_by_zero:
+        raise failure(operation, overflowing, dividing_by_zero)
+    return pl.Series(columns[0].name, results, dtype=pl.Int128)
 
 
 def _multiply_divide(operation: str, left: Operand, right: Operand, divisor: Operand, rounding: Rounding) -> pl.Series:
-    zero = _zero_divisors(left, right, divisor)
-    if zero is not None:
-        overflowing: tuple[int, ...] = ()
-        try:  # the error names all rows that fail, so the others are tried as well
-            _multiply_divide(operation, select(zero, 0, left), right, select(zero, 1, divisor), rounding)
-        except ExactOverflowError as error:
-            overflowing = error.rows
-        raise failure(operation, overflowing, zero.arg_true().to_list())
-
     def narrow(a: pl.Series, b: pl.Series, d: pl.Series) -> pl.Series:
         product = a * b
-        return _rounded(product // d, product, d, rounding)
+        floor = product // d
+        if rounding == "floor":
+            return floor
+        remainder = product - floor * d  # has the divisor's sign, or is 0
+        if rounding == "half_up":
+            half = d // 2
+            return floor + (((d > 0) & (remainder >= d - half)) | ((d < 0) & (remainder <= half)))
+        return floor + ((remainder != 0) & ((floor < 0) | (rounding == "ceil")))
 
     def wide(a: int, b: int, d: int) -> int:
         quotient, remainder = divmod(a * b, d)
@@ -344,78 +274,7 @@ def _multiply_divide(operation: str, left: Operand, right: Operand, divisor: Ope
             return quotient + (abs(remainder) * 2 >= abs(d))
         return quotient + (remainder != 0 and (rounding == "ceil" or (rounding == "truncate" and quotient < 0)))
 
-    return _evaluate(
-        operation,
-        (left, right, divisor),
-        operator.mul,
-        narrow,
-        wide,
-        lambda a, b, d: _guess_and_correct(a, b, d, rounding),
-    )
-
-
-def _zero_divisors(left: Operand, right: Operand, divisor: Operand) -> pl.Series | None:
-    """A mask of the rows that divide by zero, or None without any; a null operand comes first."""
-    series = [operand for operand in (left, right, divisor) if isinstance(operand, pl.Series)]
-    if isinstance(divisor, int):
-        if divisor != 0 or not series:
-            return None
-        zero = pl.Series([True]).new_from_index(0, len(series[0]))
-    else:
-        zero = (divisor == 0).fill_null(False)
-    if not zero.any():
-        return None
-    for operand in series:
-        if len(operand) == len(zero):  # else the operation itself will complain
-            zero &= operand.is_not_null()
-    return zero if zero.any() else None
-
-
-def _rounded(floor: pl.Series, product: pl.Series, divisor: pl.Series, rounding: Rounding) -> pl.Series:
-    """The floor of product / divisor, rounded otherwise.
-
-    The product and `floor * divisor` may both have wrapped: they differ by less than the divisor's magnitude,
-    so they are equal exactly if they are equal modulo 2^128.
-    """
-    if rounding == "floor":
-        return floor
-    if rounding == "half_up":
-        remainder, half = product - floor * divisor, divisor // 2  # the remainder has the divisor's sign, or is 0
-        return floor + (((divisor > 0) & (remainder >= divisor - half)) | ((divisor < 0) & (remainder <= half)))
-    inexact = floor * divisor != product
-    if rounding == "ceil":
-        return floor + inexact
-    return floor + (inexact & (floor < 0))
-
-
-def _guess_and_correct(
-    left: _Column, right: _Column, divisor: _Column, rounding: Rounding
-) -> tuple[pl.Series, pl.Series]:
-    """The middle road of a multiply-divide whose product leaves 128 bits: which rows can take it, and their results.
-
-    Let g be the Float64 value of left × right / divisor, cut to an integer. Three conversions, a multiplication and
-    a division, each rounded to nearest, put it off by less than 2^-50 of the quotient, and the cut by less than 1, so
-
-        |left × right - g × divisor|  <  |left × right| × 2^-50 + |divisor|  <  2^124 + 2^126  <  2^127
-
-    under the bounds below (their own rounding is far smaller than what the sum leaves free). This remainder is hence
-    what the wrapping 128 bit operations give for it, and for any integer g
-
-        floor(left × right / divisor)  =  g + floor((left × right - g × divisor) / divisor).
-    """
-    product = left.values.cast(pl.Float64) * right.values.cast(pl.Float64)
-    quotient = product / divisor.values.cast(pl.Float64)
-    computable = (
-        (product.abs() < _MIDDLE_PRODUCT)
-        & (divisor.values.cast(pl.Float64).abs() < _MIDDLE_DIVISOR)
-        & (quotient.abs() < _MIDDLE_QUOTIENT)
-    )
-    rows = computable.arg_true()
-    a, b, d = (item.take(rows).values for item in (left, right, divisor))
-    guess = quotient.filter(computable).cast(pl.Int128)
-    wrapped = a * b
-    floor = guess + (wrapped - guess * d) // d
-    return computable, _rounded(floor, wrapped, d, rounding)
+    return _evaluate(operation, (left, right, divisor), operator.mul, narrow, wide)
 
 
 # Published numbers that follow from others and from which nothing follows: beyond a bound they are the bound.
@@ -479,13 +338,6 @@ def basis_points(function: Function) -> Function:
 
 _BPS = 10_000
 
-# The scale of the fixed-point growth in annual_yield_bps_floor: a power of two, since Polars divides by one twice as
-# fast as by others. Up to a rate of 11 (1100 percent) the growth is below e^11 < 2^15.9, so that no product of the
-# chain is above (2^(15.9 + 46))^2 < 2^124: the whole chain stays on the narrow road.
-_GROWTH_SCALE = 2**46
-_FAST_RATE_LIMIT = 11
-_MAX_PERIODS = 10_000
-
 
 def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
     """The fixed-point number `base` to the power `exponent`, by squaring, with a floor after every multiplication.
@@ -506,53 +358,23 @@ def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
         ExactOverflowError: with all rows whose power, at this scale, does not fit into 128 bits.
         ValueError: for a negative exponent or a scale that is not positive.
     """
-    lowest = exponent if isinstance(exponent, int) else exponent.min()
-    if isinstance(lowest, int) and lowest < 0:
-        raise ValueError("power_floor: an exponent is negative")
     if scale <= 0:
         raise ValueError("power_floor: the scale must be positive")
-    overflowing: set[int] = set()
-    while True:  # rows overflow at different steps; each turn but the last finds at least one more
-        try:
-            result = _power(base, exponent, scale)
-        except ExactOverflowError as error:
-            overflowing.update(error.rows)
-            base = select(_among(error.rows, base.len()), 0, base)  # a new Series: the old one is the caller's
-        else:
-            break
-    if overflowing:
-        raise failure("power_floor", sorted(overflowing))
-    return result
 
+    @cache
+    def power(square: int, remaining: int) -> int:
+        if remaining < 0:
+            raise ValueError("power_floor: an exponent is negative")
+        result = scale
+        while remaining and max(abs(square), abs(result)) <= -INT128_MIN:  # beyond it neither comes back
+            if remaining & 1:
+                result = result * square // scale
+            remaining >>= 1
+            if remaining:
+                square = square * square // scale
+        return INT128_MAX + 1 if remaining else result
 
-def _power(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
-    if isinstance(exponent, pl.Series):
-        return _power_by_row(base, exponent, scale)
-    square = floor_divide(base, 1)
-    result = add(multiply(square, 0), scale)  # keeps nulls
-    remaining = exponent
-    while remaining:
-        if remaining & 1:
-            result = multiply_divide_floor(result, square, scale)
-        remaining >>= 1
-        if remaining:
-            square = multiply_divide_floor(square, square, scale)
-    return result
-
-
-def _power_by_row(base: pl.Series, exponent: pl.Series, scale: int) -> pl.Series:
-    """The same where each row has its own exponent: a finished row no longer changes and cannot overflow."""
-    remaining = add(multiply(base, 0), exponent)  # a null base or exponent is finished, and stays null
-    result = add(multiply(remaining, 0), scale)
-    square = floor_divide(base, 1)
-    while (remaining > 0).any():
-        halved = floor_divide(remaining, 2)
-        odd = subtract(remaining, multiply(halved, 2)) == 1
-        result = multiply_divide_floor(result, select(odd, square, scale), scale)
-        square = select(halved > 0, square, scale)
-        square = multiply_divide_floor(square, square, scale)
-        remaining = halved
-    return result
+    return _evaluate("power_floor", (base, exponent), lambda *_: INT128_MAX + 1, operator.pow, power)
 
 
 @basis_points
@@ -563,36 +385,28 @@ def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl
 
     Args:
         rate: the rate a year, scaled by `rate_scale`.
-        periods: how often interest is added in a year, 1 to 10000.
+        periods: how often interest is added in a year.
         rate_scale: positive.
 
     Returns:
         Int64 basis points, at most 2^53 - 1 (`exporter.exact.basis_points`).
-
-    Raises:
-        ValueError: for periods or a scale out of range.
     """
-    if not 1 <= periods <= _MAX_PERIODS:
-        raise ValueError(f"annual_yield_bps_floor: periods must be 1 to {_MAX_PERIODS}")
-    if rate_scale <= 0:
-        raise ValueError("annual_yield_bps_floor: the rate scale must be positive")
-    rate = floor_divide(rate, 1)
-    fast = ((rate >= 0) & (rate <= min(_FAST_RATE_LIMIT * rate_scale, 2**127 - 1))).fill_null(False)
-    lower, upper = _yield_bounds(select(fast, rate, 0), periods, rate_scale)
-    settled = ((lower == upper) & fast) | rate.is_null()
-    bps = select(rate.is_null(), rate, lower)
-    rows = (~settled).arg_true()
-    if len(rows):
-        exact = (_exact_yield(value, periods, rate_scale) for value in rate.gather(rows).to_list())
-        bounded = [max(-JSON_INTEGER_MAX, min(value, JSON_INTEGER_MAX)) for value in exact]
-        bps = bps.scatter(rows, pl.Series(bounded, dtype=pl.Int128))
-    return bps
+
+    def yield_of(rate: int, _: int) -> int:
+        found = _yield_bps(rate, periods, rate_scale)
+        return max(-JSON_INTEGER_MAX, min(found, JSON_INTEGER_MAX))
+
+    return _evaluate("annual_yield_bps_floor", (rate, 0), lambda *_: INT128_MAX + 1, operator.mul, yield_of)
 
 
-def _yield_bounds(rate: pl.Series, periods: int, rate_scale: int) -> tuple[pl.Series, pl.Series]:
-    """Proven lower and upper bounds of the yield in basis points, for rates from 0 to the limit.
+_GROWTH_BITS = 192
 
-    Let S be the scale of the growth and x = 1 + rate / (rate_scale × periods) >= 1. In units of 1/S the chain starts
+
+@lru_cache(maxsize=65_536)
+def _yield_bps(rate: int, periods: int, rate_scale: int) -> int:
+    """The yield of one rate, from a fixed-point power that is far shorter than the exact one, where that decides it.
+
+    Let S be 2^192 and x = 1 + rate / (rate_scale × periods) >= 1. In units of 1/S the chain starts
     with the floor of x, which is at least x - 1/S >= x (1 - 1/S), and no value in it is below 1, so a floored product
     is at least the product times (1 - 1/S). By induction the chain's value for x^m is at most x^m and at least
     x^m (1 - 1/S)^(2m - 1): for x^i × x^j the exponents add up to (2i - 1) + (2j - 1) + 1 = 2 (i + j) - 1.
@@ -603,92 +417,17 @@ def _yield_bounds(rate: pl.Series, periods: int, rate_scale: int) -> tuple[pl.Se
     Where the floors of both sides in basis points agree, they are the floor of the exact yield.
     """
     one = rate_scale * periods
-    start = add(multiply_divide_floor(rate, _GROWTH_SCALE, one), _GROWTH_SCALE)
-    growth = power_floor(start, periods, _GROWTH_SCALE)
-    lower = multiply_divide_floor(growth, _BPS, _GROWTH_SCALE)
-    upper = multiply_divide_floor(growth, _BPS, _GROWTH_SCALE - (2 * periods - 1))
-    return subtract(lower, _BPS), subtract(upper, _BPS)
-
-
-def _exact_yield(rate: int, periods: int, rate_scale: int) -> int:
-    one = rate_scale * periods
-    return int((one + rate) ** periods) * _BPS // _denominator(one, periods) - _BPS
-
-
-@lru_cache(maxsize=16)
-def _denominator(one: int, periods: int) -> int:
-    return int(one**periods)
-
-
-# Exact sums of columns.
-
-_HALF = 2**63
-
-
-def total(values: pl.Series) -> int | None:
-    """The sum of a column, nulls left out; None when it holds no value.
-
-    Raises:
-        ExactOverflowError: when the sum does not fit into 128 bits; it names all rows that hold a value.
-    """
-    values = floor_divide(values, 1)
-    known = values.drop_nulls()
-    if known.is_empty():
-        return None
-    if _sums_fit(known):
-        return int(known.sum())
-    exact: int = sum(known.to_list())
-    if not INT128_MIN <= exact <= INT128_MAX:
-        raise failure("total", values.is_not_null().arg_true().to_list())
-    return exact
-
-
-def group_totals(keys: pl.Series, values: pl.Series) -> pl.DataFrame:
-    """The sum of the values of each key, nulls left out; null for a key without any value.
-
-    Returns:
-        A frame of two columns, named as `keys` and `values` are, with one row a key in the order in which the keys
-        first appear; the sums are Int128.
-
-    Raises:
-        ExactOverflowError: with the positions of all rows of every key whose sum does not fit into 128 bits.
-        ValueError: when the two Series differ in length or have the same name.
-    """
-    if len(keys) != len(values) or keys.name == values.name:
-        raise ValueError("group_totals: keys and values must be of one length and of different names")
-    values = floor_divide(values, 1)
-    rows = pl.DataFrame([keys, values])
-    if _sums_fit(values):
-        sums = pl.col(values.name).sum()
-        return _grouped(rows, keys.name, pl.when(pl.col(values.name).count() > 0).then(sums).alias(values.name))
-    # Sums of halves of 64 bits cannot wrap; the low halves are from 0 to 2^63 - 1, also for a negative value.
-    high = floor_divide(values, _HALF)
-    low = subtract(values, multiply(high, _HALF))
-    halves = pl.DataFrame({"key": keys, "value": values, "high": high, "low": low})
-    groups = _grouped(
-        halves, "key", pl.col("high").sum(), pl.col("low").sum(), (pl.col("value").count() > 0).alias("known")
-    )
-    carry = floor_divide(groups["low"], _HALF)
-    high = add(groups["high"], carry)
-    low = subtract(groups["low"], multiply(carry, _HALF))
-    overflowing = (high >= _HALF * 2) | (high < -_HALF * 2)
-    if overflowing.any():
-        bad_keys = groups["key"].filter(overflowing)
-        raise failure("group_totals", keys.is_in(bad_keys.implode(), nulls_equal=True).arg_true().to_list())
-    sums_exact = add(multiply(high, _HALF), low)
-    known = sums_exact.set(~groups["known"], None)
-    return pl.DataFrame([groups["key"].alias(keys.name), known.alias(values.name)])
-
-
-def _grouped(rows: pl.DataFrame, key: str, *aggregations: pl.Expr) -> pl.DataFrame:
-    return rows.group_by(key, maintain_order=True).agg(*aggregations)
-
-
-def _sums_fit(values: pl.Series) -> bool:
-    low, high = values.min(), values.max()
-    if not isinstance(low, int) or not isinstance(high, int):
-        return True
-    return len(values) * max(-low, high) <= INT128_MAX
+    if rate >= 0:
+        growth, square, remaining = 1 << _GROWTH_BITS, ((one + rate) << _GROWTH_BITS) // one, periods
+        while remaining:
+            if remaining & 1:
+                growth = growth * square >> _GROWTH_BITS
+            square = square * square >> _GROWTH_BITS
+            remaining >>= 1
+        lower = growth * _BPS >> _GROWTH_BITS
+        if lower == growth * _BPS // ((1 << _GROWTH_BITS) - (2 * periods - 1)):
+            return lower - _BPS
+    return int((one + rate) ** periods) * _BPS // int(one**periods) - _BPS
 
 
 def printed_price(price: int, decimals: int) -> str:

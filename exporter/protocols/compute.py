@@ -320,8 +320,6 @@ def _detail(error: ExactError, row: Mapping[str, object]) -> str:
 
 def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
     unread = {(item.market, item.pool) for item in tables.unread}
-    totals = exact.group_totals(tables.pools["market"], tables.pools["tvl_usd_cents"])
-    tvl = dict(totals.iter_rows())
     priced = tables.pools.filter(pl.col("supplied_usd_cents").is_not_null())
     own = {market: rows for (market,), rows in priced.partition_by("market", as_dict=True).items()}
     markets = sorted((market for reading in readings for market in reading.markets), key=lambda market: market.address)
@@ -336,11 +334,10 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
         "wasm_hash": [market.wasm_hash for market in markets],
         "pool_count": [len(market.members) for market in markets],
         "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
-        "tvl_usd_cents": [tvl.get(market.address) for market in markets],
         "observed_ledger": [tables.ledger] * len(markets),
         **{
             f"{side}_usd_cents": [_sum(own.get(market.address), f"{side}_usd_cents") for market in markets]
-            for side in ("supplied", "borrowed")
+            for side in ("tvl", "supplied", "borrowed")
         },
         **{
             f"mean_{rate}_apy_bps": [_mean(own.get(market.address), f"{rate}_apy_bps", weight) for market in markets]
