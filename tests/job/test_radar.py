@@ -40,7 +40,7 @@ from exporter.render.changes import change_list
 from exporter.tree.documents import ChangeList, MarketSummary, RunChange
 from exporter.tree.pools import AssetDetail
 from tests.jobs import direct, read_tables, run, settings_for
-from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, without_oracle
+from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, with_number, without_oracle
 from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, contract, entry_of, instance
 
 Written = Mapping[bytes, bytes | None]
@@ -55,6 +55,7 @@ ALULA_POOL, K2_POOL = (pools_of(RECORDED, market)[0].token for market in (ALULA,
 VAULT = next(item.addresses("vault")[0] for item in NETWORKS[NETWORK].deployments if item.protocol == "peridot")
 XOXNO_POOL = next(item.address("pool") or "" for item in NETWORKS[NETWORK].deployments if item.protocol == "xoxno")
 CODE = (scval.BYTES, UNKNOWN_CODE)
+NEW = contract("a new token")
 UNLOCKS = 1_796_000_000  # 2026-11-30T00:53:20Z
 WAITS = 86_400
 
@@ -189,25 +190,28 @@ def queued_reserve(
         entry = network.look(reserve_config_key(BLEND_V2, POOL))
         config = changed(decode_contract_data(entry or b"").value, changes)
         queued = value or struct_map({"new_config": config, "unlock_time": u64(unlocks)})
-        return stored(BLEND_V2, vec(symbol("ResInit"), address(POOL)), queued, TEMPORARY)
+        return stored(BLEND_V2, vec(symbol("ResInit"), address(asset)), queued, TEMPORARY)
 
     return written
 
 
 def test_what_is_queued_is_everywhere_until_it_is_gone(tmp_path: Path) -> None:
     """The terms that are to come, and from when, are in the pool's and the market's document, on both pages, in the
-    changes and the feed, and rendered again; a run after they were dropped says so.
+    changes and the feed, and rendered again; a run after they were dropped says so. Of a token that the market does
+    not have yet only an event says that something is queued.
     """
     network, out = RecordedNetwork(), tmp_path / "out"
 
     def read(name: str) -> bytes:
         return (out / name).read_bytes()
 
+    event = BLEND_V2, (symbol("queue_set_reserve"), address(SOMEBODY)), vec(address(NEW), u32(7))
     queued = queued_reserve(c_factor=u32(1_234_567), supply_cap=i128(10**7 * 5 // 2))
     with running(create_app(network)) as url:
         settings = settings_for(out, url)
         run(settings)
-        network.close({**queued(network), **instance_with(K2, {"PPADMIN": address(SOMEBODY)})(network)})
+        written = [queued, queued_reserve(asset=NEW), instance_with(K2, {"PPADMIN": address(SOMEBODY)})]
+        network.close(dict(item for each in written for item in each(network).items()), [event])
         run(settings)
         detail = msgspec.json.decode(read(f"v1/assets/{BLEND_V2}/{POOL}.json"), type=AssetDetail)
         other = msgspec.json.decode(read(f"v1/assets/{BLEND_V2}/{OTHER_POOL}.json"), type=AssetDetail)
@@ -216,14 +220,18 @@ def test_what_is_queued_is_everywhere_until_it_is_gone(tmp_path: Path) -> None:
         pages = [read(page).decode() for page in (f"pools/{BLEND_V2}/{POOL}.html", f"markets/{BLEND_V2}.html")]
         feed, of_the_market = read("feed.atom").decode(), read(f"pools/{K2}/{K2_POOL}.html").decode()
         checked = exporter.check_tree(str(out))
-        network.close(writing((BLEND_V2, key("ResInit", address(POOL)), None), durability=TEMPORARY)(network))
+        dropped = [(BLEND_V2, key("ResInit", address(token)), None) for token in (POOL, NEW)]
+        network.close(writing(*dropped, durability=TEMPORARY)(network))
         run(settings)
-    [pending] = detail.pending
-    [change] = [item for item in changes if item.market == BLEND_V2]
-    gone, *_ = msgspec.json.decode(read("v1/changes.json"), type=ChangeList).data
+    new, pending = summary.pending
+    added, change = [item for item in changes if item.market == BLEND_V2]
+    gone_added, gone, *_ = msgspec.json.decode(read("v1/changes.json"), type=ChangeList).data
 
     assert (POOL, "terms", "2026-11-30T00:53:20Z") == (pending.pool, pending.kind, pending.takes_effect)
-    assert ([pending], []) == (summary.pending, other.pending)
+    assert ([new, pending], [new]) == (detail.pending, other.pending)
+    assert (None, "terms", "2026-11-30T00:53:20Z") == (new.pool, new.kind, new.takes_effect)
+    assert new.value.startswith(f"new reserve {NEW}: util 0.")
+    assert (None, new.value, new.value) == (added.pool, added.after, gone_added.before)
     before = {item.name: item for item in detail.rate_model}["c_factor"].value
     assert f"c_factor {in_words(int(before), 7)} -> 0.1234567, supply_cap no limit -> 2.5" == pending.value
     assert ("pending", POOL, None, pending.value) == (change.kind, change.pool, change.before, change.after)
@@ -239,6 +247,17 @@ def test_what_is_queued_is_everywhere_until_it_is_gone(tmp_path: Path) -> None:
         *(gone.after, gone.takes_effect),
     )
     assert gone.title.endswith(": other terms not queued any more")
+
+
+def test_another_rate_model_is_a_change() -> None:
+    """A dearer model changes the market's configuration, and what borrowers pay at the same utilization."""
+    found = changes_of(lambda network: with_number(network, 10**7, reserve_config_key(BLEND_V2, POOL), "r_base"))
+    changes = {item.kind: item for item in found}
+
+    assert {"configuration", "borrow_rate"} <= changes.keys()
+    assert (None, POOL) == (changes["configuration"].pool, changes["borrow_rate"].pool)
+    assert ": borrowers pay " in changes["borrow_rate"].title
+    assert int(changes["borrow_rate"].after or 0) > int(changes["borrow_rate"].before or 0) + 500
 
 
 def queued_pool(network: RecordedNetwork) -> Written:

@@ -189,7 +189,9 @@ class TestFactories:
 
         assert [FACTORY_1, FACTORY_2] == [item.address(FACTORY) for item in completed]
         assert [1] == world.source.waves
-        assert [EventFilter((FACTORY_1, FACTORY_2), ("deploy",))] == Blend().event_filters(completed)
+        deployed, queued = Blend().event_filters(completed)
+        assert EventFilter((FACTORY_1, FACTORY_2), ("deploy",)) == deployed
+        assert EventFilter((BLEND_V1, BLEND_V2), ("queue_set_reserve",)) == queued
         assert [] == Blend().event_filters([Deployment("blend", "none")])
 
     @pytest.mark.parametrize(
@@ -242,19 +244,26 @@ def complete(world: World, lists: list[Deployment]) -> list[Deployment]:
 
 
 class TestEvents:
-    """What a deploy event names."""
+    """What a factory's event of a pool, and a pool's event of a reserve, name."""
 
-    def event(self, value: ScVal) -> ContractEvent:
-        """An event of the first factory."""
-        return ContractEvent(FACTORY_1, 7, (symbol("deploy"),), value)
+    def named(self, topic: str, value: ScVal) -> list[Candidate]:
+        """The candidates in an event of the first factory, or of its pool."""
+        publisher = FACTORY_1 if topic == "deploy" else BLEND_V1
+        return list(Blend().candidates_in(ContractEvent(publisher, 7, (symbol(topic),), value)))
 
-    def test_pool(self) -> None:
-        """The value is the pool, and the factory that published it should have the record."""
-        expected = [Candidate("blend", BLEND_V1, Origin.EVENT, voucher=FACTORY_1)]
-        assert expected == list(Blend().candidates_in(self.event(address(BLEND_V1))))
+    def test_named(self) -> None:
+        """A factory names the pool that it should have a record of, a pool the token of the reserve."""
+        new = contract("new")
 
-    @pytest.mark.parametrize("value", [u32(1), VOID, address(account("x")), vec(address(BLEND_V1))])
-    def test_other_values(self, value: ScVal) -> None:
+        assert [Candidate("blend", BLEND_V1, Origin.EVENT, voucher=FACTORY_1)] == self.named(
+            "deploy", address(BLEND_V1)
+        )
+        queued = self.named("queue_set_reserve", vec(address(new), u32(1)))
+        assert [Candidate("blend", BLEND_V1, Origin.EVENT, pool=new)] == queued
+
+    @pytest.mark.parametrize("value", [u32(1), VOID, address(account("x")), vec(u32(1)), vec()])
+    @pytest.mark.parametrize("topic", ["deploy", "queue_set_reserve"])
+    def test_other_values(self, topic: str, value: ScVal) -> None:
         """Any other value names nothing."""
         with pytest.raises(DecodeError, match="the event's value"):
-            Blend().candidates_in(self.event(value))
+            self.named(topic, value)

@@ -18,7 +18,14 @@ from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import RATE_MODEL, project_pools
-from exporter.protocols.blend.records import DEPLOY_TOPIC, pool_in, recorded_pool, with_factories
+from exporter.protocols.blend.records import (
+    DEPLOY_TOPIC,
+    QUEUE_TOPIC,
+    pool_in,
+    queued_in,
+    recorded_pool,
+    with_factories,
+)
 from exporter.protocols.blend.terms import POOL_STATUSES
 from exporter.protocols.blend.views import BlendViews
 
@@ -73,10 +80,12 @@ class Blend(ProtocolModule):
     recorded_market = staticmethod(recorded_pool)
 
     def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
-        """The event of a factory that deploys a pool."""
-        factories = dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY))
-        return [EventFilter(tuple(factories), (DEPLOY_TOPIC,))] if factories else []
+        """A factory's event of a pool that it deploys, and a listed pool's event of a reserve that it queues."""
+        factories = tuple(dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY)))
+        markets = tuple(market for item in deployments for market in item.markets)
+        filters = EventFilter(factories, (DEPLOY_TOPIC,)), EventFilter(markets, (QUEUE_TOPIC,))
+        return [item for item in filters if item.contracts]
 
     def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
-        """The pool that was deployed. Raises `DecodeError`."""
-        return [pool_in(event)]
+        """The pool that was deployed, or the reserve that was queued. Raises `DecodeError`."""
+        return [queued_in(event) if event.starts_with((QUEUE_TOPIC,)) else pool_in(event)]

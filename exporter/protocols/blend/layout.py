@@ -215,6 +215,12 @@ def decode_queued_reserve(entry: Entry, now: Entry | None) -> Queued:
     return differences(before, _shown(config)), queued.u64("unlock_time")
 
 
+def decode_new_reserve(entry: Entry, asset: str) -> Queued:
+    """The same of a token that the pool has no reserve of. Raises `DecodeError`."""
+    terms, time = decode_queued_reserve(entry, None)
+    return f"new reserve {asset}: {terms}", time
+
+
 def decode_proposed_admin(entry: Entry) -> Queued:
     """Who has to accept to be a pool's admin. Raises `DecodeError`."""
     return proposed(entry.value, "admin")

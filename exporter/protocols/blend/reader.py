@@ -81,6 +81,11 @@ class _Reader(Collector):
         self.reading = BlendReading(NAME, columns=self.reading.columns)
         self.instances: dict[str, layout.PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
+        self.queued: dict[str, list[str]] = {}
+        """By market: tokens that events name as queued; those of its reserves may be among them."""
+        for candidate in candidates:
+            if candidate.pool is not None:
+                self.queued.setdefault(candidate.address, []).append(candidate.pool)
         self.planned: set[str] = set()
         """Markets that said at some time what their reserves are to be paid."""
         self._unconfirmed: dict[Origin, list[str]] = {}
@@ -154,6 +159,10 @@ class _Reader(Collector):
             proposed = entries[layout.proposed_admin_key(market)]
             if proposed is not None:
                 self.take_pending(market, None, "admin", partial(layout.decode_proposed_admin, proposed))
+        for asset in self.new_assets(market):
+            queued = entries[layout.queued_reserve_key(market, asset)]
+            if queued is not None:
+                self.take_pending(market, None, "terms", partial(layout.decode_new_reserve, queued, asset))
         for asset, entry in zip(assets, configs, strict=True):
             queued = entries[layout.queued_reserve_key(market, asset)]
             if queued is not None:
@@ -162,6 +171,10 @@ class _Reader(Collector):
                 config = live(entry, "the reserve's ResConfig entry")
                 data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
                 self.take_reserve(market, asset, config, data, funded, entries)
+
+    def new_assets(self, market: str) -> list[str]:
+        """The tokens that may be queued for a market, and that it has no reserve of."""
+        return [asset for asset in self.queued.get(market, ()) if asset not in self.assets[market]]
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
         """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
@@ -217,7 +230,8 @@ async def read_pools(
     Raises `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
     """
     reader, records = _Reader(candidates), Records(deployments)
-    named = {candidate.address: candidate for candidate in sorted(candidates, key=lambda item: item.demanded)}
+    ordered = sorted(candidates, key=lambda item: item.demanded)
+    named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
     # The records come first: absent and archived ones are known at single ledgers, and one request is one ledger.
     wanted = [*records.keys_for(named.values()), *records.own_keys(), *_keys_of_markets(named)]
     entries = dict(await view.read(wanted, kept=map(plan_key, named)))
@@ -253,7 +267,8 @@ async def read_pools(
     tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *insurance.tokens()]))
     busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
     quiet = [*(layout.reserve_config_key(*reserve) for reserve in reserves), *insurance.emitter_keys()]
-    quiet += [layout.queued_reserve_key(*reserve) for reserve in reserves]
+    new = [(market, asset) for market in reader.instances for asset in reader.new_assets(market)]
+    quiet += [layout.queued_reserve_key(*reserve) for reserve in (*reserves, *new)]
     quiet += oracle_keys(found.oracle for found in reader.instances.values())
     quiet += [
         layout.proposed_admin_key(market) for market, found in reader.instances.items() if found.generation != "v1"

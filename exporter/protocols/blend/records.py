@@ -15,7 +15,8 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, expect
-from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import VOID, address, symbol
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
@@ -27,6 +28,9 @@ Notice = Callable[[str], None]
 
 DEPLOY_TOPIC = "deploy"
 """First topic of the event that a factory publishes for a pool; the event's value is the pool's address."""
+
+QUEUE_TOPIC = "queue_set_reserve"
+"""First topic of the event of a pool that queues a reserve; the value is the token and its configuration."""
 
 
 def record_key(factory: str, market: str) -> bytes:
@@ -68,10 +72,20 @@ def decode_pool_meta(entry: Entry) -> tuple[str, bytes]:
 
 def pool_in(event: ContractEvent) -> Candidate:
     """The pool that a factory's event names. Raises `DecodeError`."""
-    market: str = expect(event.value, scval.ADDRESS, "the event's value")
-    if not market.startswith("C"):
+    return Candidate("blend", _contract(event.value), Origin.EVENT, voucher=event.contract)
+
+
+def queued_in(event: ContractEvent) -> Candidate:
+    """The reserve that a pool's event says to be queued, which it may not have yet. Raises `DecodeError`."""
+    token, *_ = expect(event.value, scval.VEC, "the event's value") or (VOID,)
+    return Candidate("blend", event.contract, Origin.EVENT, pool=_contract(token))
+
+
+def _contract(value: ScVal) -> str:
+    contract: str = expect(value, scval.ADDRESS, "the event's value")
+    if not contract.startswith("C"):
         raise DecodeError("the event's value is an address that is not a contract")
-    return Candidate("blend", market, Origin.EVENT, voucher=event.contract)
+    return contract
 
 
 async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) -> list[Deployment]:
