@@ -6,6 +6,7 @@ import os
 import signal
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
@@ -18,8 +19,12 @@ import pytest
 
 from exporter.backfill import executors
 from exporter.backfill.executors import WorkerDiedError, dask_cluster, processes, run_all, started
+from exporter.backfill.lake_job import LakeJob
 from exporter.errors import ConfigError
-from tests.backfill.histories import in_line
+from exporter.localnet.player import RecordedNetwork
+from exporter.stores.memory import MemoryStore
+from tests.backfill.histories import history_of, in_line
+from tests.backfill.recorded_lake import make_lake
 
 
 class FragileExecutor(Executor):
@@ -119,3 +124,44 @@ def test_no_scheduler() -> None:
     with pytest.raises(ConfigError, match=r"--scheduler tcp://127\.0\.0\.1:9: no Dask scheduler answers there"):  # noqa: SIM117
         with dask_cluster("tcp://127.0.0.1:9"):
             pass
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Three workers, each a process of its own with a nanny that starts it again."""
+    distributed: Any = pytest.importorskip("distributed", reason="dask.distributed, an extra, is not installed")
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+# The cluster's own threads and sockets end a moment after it is closed.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_cluster_that_loses_a_worker(cluster: Any, tmp_path: Path) -> None:
+    """A worker of a Dask cluster that is killed with work in its hands changes no byte."""
+    network = RecordedNetwork(close_seconds=600)
+    lake = make_lake(tmp_path, network, 300)
+    expected, store = MemoryStore(), MemoryStore()
+    lake.backfill(partial(processes, 1), 7_200, expected, range_ledgers=10)
+    seen = threading.Event()
+
+    def kill_one() -> None:
+        seen.wait(60)
+        os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    result = LakeJob(
+        lake.plan(7_200, range_ledgers=10),
+        store,
+        MemoryStore(),
+        partial(dask_cluster, cluster.scheduler_address),
+        at_once=6,
+        on_progress=lambda *_: seen.set(),
+    ).run()
+    killer.join()
+
+    assert result.added == result.boundaries > 0
+    assert history_of(expected) == history_of(store)

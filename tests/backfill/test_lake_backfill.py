@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import shutil
 import struct
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +15,6 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.backfill.executors import processes
 from exporter.backfill.lake_job import SKIP
 from exporter.backfill.start_state import StartState
 from exporter.check.rollup_files import rollup_faults
@@ -28,6 +24,7 @@ from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
+from exporter.ledger.source import RawEntry
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.lake.change_files import read_ledgers
 from exporter.past.lake.extract import RangeOfLedgers, extract
@@ -153,7 +150,10 @@ def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
 
 
 def test_ledgers_of_one_second(tmp_path: Path) -> None:
-    """Of several that closed in the second of a boundary the last one is taken; its rows are those of a live run."""
+    """Of several that closed in the second of a boundary the last one is taken; its rows are those of a live run.
+
+    They share an object of the lake.
+    """
 
     def at_once(network: RecordedNetwork) -> None:
         network.close_seconds = 0
@@ -161,7 +161,7 @@ def test_ledgers_of_one_second(tmp_path: Path) -> None:
         network.close_seconds = 600
 
     network, store = RecordedNetwork(close_seconds=600), MemoryStore()
-    lake = make_lake(tmp_path, network, 16, live_at=(14,), events={13: at_once, 14: at_once})
+    lake = make_lake(tmp_path, network, 16, live_at=(14,), events={13: at_once, 14: at_once}, ledgers_per_batch=8)
     result = lake.backfill(in_line, EVERY, store)
     manifest = read_history_manifest(store)
 
@@ -187,44 +187,8 @@ def test_no_byte_depends_on_ranges_or_interruptions(
     again = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
     assert (0, result.boundaries, 0) == (again.added, again.known, again.touched)
     store.put(JOURNAL_KEY, b"damaged")  # it may be lost: what is there is found
-    assert (0, 0) == (
-        (lost := lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)).added,
-        lost.known,
-    )
-    assert history_of(whole) == history_of(store)
-
-
-class KillingOnce:
-    """An executor whose first piece of work kills the process that does it."""
-
-    def __init__(self, executor: Executor, marker: Path) -> None:
-        self._executor, self._marker = executor, marker
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        return self._executor.submit(killed_once, self._marker, function, *arguments)
-
-
-def killed_once(marker: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    if not marker.exists():
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return function(*arguments)
-
-
-@pytest.mark.slow
-def test_processes_and_a_killed_worker(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
-    """Two processes, one of which is killed, give the same bytes."""
-    store = MemoryStore()
-
-    @contextmanager
-    def start() -> Iterator[Any]:
-        with processes(2) as executor:
-            yield KillingOnce(executor, tmp_path / "killed")
-
-    result = lake.backfill(start, EVERY, store)
-
-    assert (tmp_path / "killed").exists()
-    assert result.boundaries == result.added
+    lost = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
+    assert (0, 0) == (lost.added, lost.known)
     assert history_of(whole) == history_of(store)
 
 
@@ -255,23 +219,21 @@ def test_a_full_disk_is_named_and_gone_on_from(lake: RecordedLake, whole: Memory
     assert history_of(whole) == history_of(store)
 
 
+def path_of(folder: Path, ledger: int) -> Path:
+    return folder / (Lake.open(str(folder)).config.key_of(ledger) + ".xdr.zst")
+
+
 def damaged(lake: RecordedLake, folder: Path, ledger: int, data: bytes | None) -> RecordedLake:
     """The lake with another object in the place of one, or none."""
-    copy = folder / "lake"
-    for path in lake.folder.rglob("*"):
-        if path.is_file():
-            target = copy / path.relative_to(lake.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.hardlink_to(path)
-    key = copy / (Lake.open(str(copy)).config.key_of(ledger) + ".xdr.zst")
-    key.unlink()
+    copy = shutil.copytree(lake.folder, folder / "lake")
+    path_of(copy, ledger).unlink()
     if data is not None:
-        key.write_bytes(data)
+        path_of(copy, ledger).write_bytes(data)
     return RecordedLake(copy, lake.start, lake.network, lake.first)
 
 
 def object_of(lake: RecordedLake, ledger: int) -> bytes:
-    return (lake.folder / (Lake.open(str(lake.folder)).config.key_of(ledger) + ".xdr.zst")).read_bytes()
+    return path_of(lake.folder, ledger).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -346,16 +308,12 @@ def test_a_checkpoint_behind_a_gap_begins_again(lake: RecordedLake, whole: Memor
 
     def later(ledger: int) -> StartState:
         assert ledger == at
-        state = lake.network.chain.state(at + 10)
-        entries = {key: state[key] for key in state}
-        return replace(
-            plan.start,
-            ledger=at + 10,
-            close_time=lake.network.chain.close_time(at + 10),
-            entries=lambda contracts, keys: {
-                key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys
-            },
-        )
+        state, time = lake.network.chain.state(at + 10), lake.network.chain.close_time(at + 10)
+
+        def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
+            return {key: state[key] for key in state if key[8:40] in contracts or key in keys}
+
+        return replace(plan.start, ledger=at + 10, close_time=time, entries=entries)
 
     result = broken.backfill(in_line, EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
 

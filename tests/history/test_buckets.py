@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, PARTS, aggregate, observations_of
-from tests.history.bucket_judge import LENGTHS, PAGE_BUCKETS, buckets_of, iso, span_of, start_of
+from tests.history.bucket_judge import LENGTHS, PAGE_BUCKETS, SPANS, buckets_of, iso, span_of, start_of
 from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, frame_of, observe, places
 
@@ -26,29 +25,12 @@ PRICES = st.none() | st.tuples(st.integers(1, 10**20), st.sampled_from([0, 7, 14
 
 
 def test_lengths_are_those_of_the_api() -> None:
-    """The buckets are those that the API names, with their seconds, and pages of this many of each."""
+    """The buckets are those that the API names, and newest documents hold a week of hours and a year of days."""
     assert LENGTHS == {bucket.name: bucket.seconds for bucket in BUCKETS}
     assert PAGE_BUCKETS == {bucket.name: bucket.page_buckets for bucket in BUCKETS}
+    assert SPANS == {bucket.name: bucket.pages for bucket in BUCKETS}
+    assert all(SPANS[name] * PAGE_BUCKETS[name] >= wanted for name, wanted in (("1h", 168), ("1d", 366)))
     assert "1w" == LONGEST.name
-
-
-@pytest.mark.parametrize(
-    ("name", "time", "start"),
-    [
-        ("5m", "2026-11-23T00:04:59", "2026-11-23T00:00:00"),
-        ("5m", "2026-11-23T00:05:00", "2026-11-23T00:05:00"),
-        ("1h", "2026-11-23T10:59:59", "2026-11-23T10:00:00"),
-        ("1d", "2026-11-23T23:59:59", "2026-11-23T00:00:00"),
-        ("1w", "2026-11-22T23:59:59", "2026-11-16T00:00:00"),
-        ("1w", "2026-11-23T00:00:00", "2026-11-23T00:00:00"),
-        ("1w", "2027-01-01T00:00:00", "2026-12-28T00:00:00"),
-    ],
-)
-def test_where_a_bucket_begins(name: str, time: str, start: str) -> None:
-    """A bucket begins at a multiple of its length, in UTC; a week on Monday."""
-    moment, expected = (int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) for text in (time, start))
-
-    assert expected == BY_NAME[name].start(moment)
 
 
 @given(st.sampled_from(BUCKETS), st.integers(0, 253_402_300_799))
@@ -144,10 +126,3 @@ def test_yields_of_real_accruals(real_data: Path) -> None:
 
     assert 3 == len(found)
     assert all(bps > 0 for bps in found)
-
-
-def test_nothing_observed_makes_nothing() -> None:
-    """Of no observation there is no bucket."""
-    made = aggregate(observations_of(pools_frame([])), LONGEST)
-
-    assert (0, BUCKETS_FRAME | PARTS) == (made.height, dict(made.schema))

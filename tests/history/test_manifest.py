@@ -15,7 +15,7 @@ from exporter.history.manifest import (
     refuse_lost_manifest,
 )
 from exporter.stores.memory import MemoryStore
-from exporter.tree.documents import HistoryFile, HistoryManifest, encode
+from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 
 
@@ -36,17 +36,10 @@ def test_entries_ascend_by_ledger() -> None:
     ledgers = list(range(990, 1010))
     random.Random(7).shuffle(ledgers)
     manifest = None
-    for ledger in ledgers:
+    for ledger in (*ledgers, 1000):  # one is published again, after it died
         manifest = extend_history(manifest, entry(ledger))
 
     assert HistoryManifest(1, 1009, [entry(ledger) for ledger in range(990, 1010)]) == manifest
-
-
-def test_adding_twice_changes_nothing() -> None:
-    """A run that is published again after it died adds nothing."""
-    manifest = extend_history(extend_history(None, entry(100)), entry(101))
-
-    assert manifest == extend_history(manifest, entry(101)) == extend_history(manifest, entry(100))
 
 
 @pytest.mark.parametrize(
@@ -69,15 +62,6 @@ def test_a_ledger_is_written_once(other: HistoryFile) -> None:
         extend_history(extend_history(None, other), entry(100))
 
 
-def test_reading() -> None:
-    """The published manifest is read whole, an absent one is None."""
-    store = MemoryStore()
-    assert None is read_history_manifest(store)
-    manifest = extend_history(None, entry(100))
-    store.put(HISTORY_MANIFEST_KEY, encode(manifest))
-    assert manifest == read_history_manifest(store)
-
-
 def test_an_earlier_format() -> None:
     """A manifest of an earlier format is refused, but where a run publishes over it: then it loses no file."""
     store, manifest = MemoryStore(), extend_history(extend_history(None, entry(100)), entry(200))
@@ -98,13 +82,8 @@ def test_an_earlier_format() -> None:
     "data",
     [
         b"",
-        b"{",
-        b"[]",
         b"{}",
         b"\xff",
-        b'{"files":[5]}',
-        b'{"files":[{}]}',
-        b'{"files":null}',
         b'{"format":1,"observed_ledger":1}',
         b'{"schema_version":1,"files":[5]}',
         b'{"schema_version":1,"files":null}',
@@ -121,6 +100,7 @@ def test_a_damaged_manifest(data: bytes) -> None:
 def test_a_lost_manifest() -> None:
     """Without a manifest, files other than the run's own mean that it was lost."""
     store = MemoryStore()
+    assert None is read_history_manifest(store)
     refuse_lost_manifest(store, entry(101).key)
     store.put(entry(101).key, b"")
     refuse_lost_manifest(store, entry(101).key)
@@ -139,9 +119,6 @@ def test_a_lost_manifest() -> None:
         ("history/pools/date=2026-11-21/0.parquet", None),
         ("history/pools/date=2026-11-21/007.parquet", None),
         ("history/pools/date=2026-11-21/1.parquet.bak", None),
-        ("history/pools/date=2026-11-21/day.parquet", None),
-        ("history/pools/1.parquet", None),
-        ("x/history/pools/date=2026-11-21/1.parquet", None),
     ],
 )
 def test_ledgers_of_a_key(key: str, ledgers: tuple[int, int] | None) -> None:

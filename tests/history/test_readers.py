@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -16,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from exporter.errors import CheckError, StoreError
 from exporter.publishing.published_state import LedgerNotNewerError
 from exporter.publishing.retention import sweep
-from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import INTENT_KEY
 from tests.publishing.published_tree import (
@@ -143,43 +139,3 @@ class PublishedTree(RuleBasedStateMachine):
 
 PublishedTree.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestPublishedTree = PublishedTree.TestCase
-
-
-def test_readers_next_to_a_publisher(tmp_path: Path) -> None:
-    """A reader of the folder, while one run after the other is published and swept, never sees half of one."""
-    store = FolderStore(tmp_path, durable=False)
-    publish_run(store, make_run(100))
-    stop, walked = threading.Event(), threading.Event()
-    walks: list[int] = []
-    failures: list[BaseException] = []
-
-    def read() -> None:
-        reader = FolderStore(tmp_path)
-        try:
-            while not stop.is_set():
-                head = reader.get("v1/assets/index.json")
-                assert head is not None
-                rows = walk(reader, head.data)
-                ledger = int(rows[0].partition("@")[2])
-                assert make_run(ledger).rows["v1/assets/index.json"] == rows
-                walks.append(ledger)
-                walked.set()
-        except BaseException as error:
-            failures.append(error)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for ledger in range(101, 121):
-        publish_run(store, make_run(ledger))
-        sweep(store, RETENTION)
-        walked.clear()
-        walked.wait(timeout=10)
-    stop.set()
-    reader.join()
-
-    assert [] == failures
-    assert sorted(walks) == walks
-    assert len(set(walks)) > 5
-    assert walks[-1] >= 119
-    with pytest.raises(LedgerNotNewerError):
-        publish_run(store, make_run(110))

@@ -52,15 +52,7 @@ def test_impossible_selections() -> None:
 
 
 def file_of(key: str, first: int, last: int) -> HistoryFile:
-    return HistoryFile(
-        key=f"history/pools/{key}",
-        url="../x",
-        rows=1,
-        bytes=1,
-        sha256="0" * 64,
-        first_ledger=first,
-        last_ledger=last,
-    )
+    return HistoryFile(f"history/pools/{key}", "../x", 1, 1, "0" * 64, first, last)
 
 
 moments = st.one_of(
@@ -80,17 +72,13 @@ def test_files_hold_every_row_that_is_selected(start: Moment, end: Moment, compa
     frame = pl.DataFrame(
         rows, schema={"observed_ledger": pl.Int64(), "ledger_close_time": pl.Datetime("us", "UTC")}, orient="row"
     )
+    months = {f"{time:%Y-%m}": [own for own, other in rows if f"{other:%Y-%m}" == f"{time:%Y-%m}"] for _, time in rows}
+    files = [file_of(f"date={time:%Y-%m-%d}/{ledger}.parquet", ledger, ledger) for ledger, time in rows]
     if compacted:
-        spans = {
-            f"{time:%Y-%m}": [ledger for ledger, other in rows if f"{other:%Y-%m}" == f"{time:%Y-%m}"]
-            for _, time in rows
-        }
         files = [
-            file_of(f"month={month}/{min(of)}-{max(of)}-{12 * 'a'}.parquet", min(of), max(of))
-            for month, of in spans.items()
+            file_of(f"month={name}/{own[0]}-{own[-1]}-{12 * 'a'}.parquet", own[0], own[-1])
+            for name, own in months.items()
         ]
-    else:
-        files = [file_of(f"date={time:%Y-%m-%d}/{ledger}.parquet", ledger, ledger) for ledger, time in rows]
 
     chosen = selection.files(reversed(files))
 
