@@ -221,6 +221,13 @@
     element.textContent = text;
     return element;
   };
+  const COMPACT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 2 });
+  const scale = (greatest) => {  // as the page's own axes: four steps at most, of 1, 2 or 5 times a power of ten
+    for (let power = 1; ; power *= 10) {
+      const step = [1, 2, 5].map((digit) => digit * power).find((step) => step * 4 >= greatest);
+      if (step) return [Math.max(Math.ceil(greatest / step), 1) * step, step];
+    }
+  };
   const chart = (plot, body) => {
     const rows = [...body.rows].reverse();
     const xs = body.dataset.x.split(" ").map(Number);
@@ -229,6 +236,7 @@
     const now = marks.map((mark) => mark.textContent);
     const cross = svg("path", { class: "cross" });
     const label = svg("text", { class: "when", y: TOP - 6 });
+    const drawn = plot.innerHTML;
     plot.append(cross, label);
     let at = (x) => x;
     const point = (event) => {
@@ -248,23 +256,55 @@
     };
     for (const name of ["pointermove", "pointerdown"]) plot.addEventListener(name, point);
     plot.addEventListener("pointerleave", leave);
-    const lines = [...plot.querySelectorAll(".line, .area")].map((path) => [path, path.getAttribute("d")]);
-    const axis = [...plot.querySelectorAll(".marks, .ticks.x")].map((part) => [part, part.innerHTML, part.getAttribute("d")]);
+    const clipped = plot.parentNode.querySelector(".legend li:not([class])");
+    const top = Number(plot.dataset.top);
+    const exact = (row, mark) => {
+      const text = row.cells[Number(mark.parentNode.dataset.column) + 1].textContent.replace(/[^\d.]/g, "");
+      return text && Math.round(Number(text) * 100);
+    };
+    // The lines of the last days, drawn again from the table on an axis of their own; whole, as the page had them.
+    const draw = (from) => {
+      const first = xs.findIndex((x) => x >= from);
+      const shown = marks.map((mark) => rows.map((row, index) => (index < first ? "" : exact(row, mark))));
+      const greatest = Math.max(0, ...shown.flat());
+      if (clipped) clipped.hidden = greatest <= top;
+      const [end, step] = scale(Math.min(greatest, top));
+      const y = (value) => BOTTOM - Math.round(Math.min(value, end) * (BOTTOM - TOP) / end);
+      const find = (kind) => plot.querySelector(kind);
+      marks.forEach((mark, number) => {
+        const own = mark.parentNode.className;
+        const runs = [[]];
+        shown[number].forEach((value, index) => {
+          if (value === "") runs.unshift([]); else runs[0].push(`${at(xs[index])} ${y(value)}`);
+        });
+        const known = runs.filter((run) => run.length);
+        find(`.line.${own}`)?.setAttribute("d", known.map((run) => `M${run.join(" ")}h0`).join(""));
+        find(`.area.${own}`)?.setAttribute("d", known.map((run) =>
+          `M${run.join(" ")} ${run.at(-1).split(" ")[0]} ${BOTTOM} ${run[0].split(" ")[0]} ${BOTTOM}Z`).join(""));
+        const [x, height] = known[0]?.at(-1).split(" ") ?? [-LEFT, 0];
+        for (const [name, value] of [["cx", x], ["cy", height]]) find(`.dot.${own}`)?.setAttribute(name, value);
+      });
+      const money = find(".ticks.y").textContent.includes("$");
+      const ticks = [];
+      for (let value = 0; value <= end; value += step) ticks.push(value);
+      find(".grid").setAttribute("d", ticks.map((value) => `M${LEFT} ${y(value)}H${WIDTH}`).join(""));
+      find(".ticks.y").replaceChildren(...ticks.map((value) => svg("text", { x: LEFT - 12, y: y(value) + 8 },
+        money ? `$${COMPACT.format(value / 100)}` : `${COMPACT.format(value / 100)}\u202f%`)));
+      const ends = [rows[first], rows.at(-1)].map((row) => when(row).replace(/ \d{4}/, ""));
+      find(".marks").setAttribute("d", `M${LEFT} ${BOTTOM}v10M${RIGHT} ${BOTTOM}v10`);
+      find(".ticks.x").replaceChildren(
+        svg("text", { x: LEFT, y: 338, class: "start" }, ends[0]), svg("text", { x: RIGHT, y: 338, class: "end" }, ends[1]));
+    };
     return (days) => {
-      const part = days * 86400 / Number(body.dataset.span);
-      const from = part < 1 ? RIGHT - part * (RIGHT - LEFT) : LEFT;
+      const share = days * 86400 / Number(body.dataset.span);
+      const from = share < 1 ? RIGHT - share * (RIGHT - LEFT) : LEFT;
       at = (x) => Math.round(RIGHT - (RIGHT - x) * (RIGHT - LEFT) / (RIGHT - from));
-      for (const [path, drawn] of lines) {
-        path.setAttribute("d", drawn.replace(/(\d+) (\d+)/g, (_, x, y) => `${at(Number(x))} ${y}`));
-        path.setAttribute("clip-path", "url(#plotted)");
-      }
-      const ends = [rows[xs.findIndex((x) => x >= from)], rows.at(-1)].map((row) => when(row).replace(/ \d{4}/, ""));
-      for (const [element, html, drawn] of axis) {
-        element.innerHTML = html;
-        if (drawn) element.setAttribute("d", part < 1 ? `M${LEFT} ${BOTTOM}v10M${RIGHT} ${BOTTOM}v10` : drawn);
-        else if (part < 1) {
-          element.replaceChildren(svg("text", { x: LEFT, y: 338, class: "start" }, ends[0]), svg("text", { x: RIGHT, y: 338, class: "end" }, ends[1]));
-        }
+      plot.parentNode.classList.toggle("part", share < 1);
+      if (share < 1) draw(from);
+      else {
+        plot.innerHTML = drawn;
+        plot.append(cross, label);
+        if (clipped) clipped.hidden = false;
       }
     };
   };
@@ -278,8 +318,6 @@
     const head = document.getElementById("over-time");
     const body = document.querySelector(".charts .data tbody");
     if (!head || !body || body.dataset.span < 8 * 86400) return;
-    document.querySelector("svg.plot").append(svg("clipPath", { id: "plotted" }));
-    document.getElementById("plotted").append(svg("rect", { x: LEFT, y: 0, width: WIDTH, height: 360 }));
     const box = make("div", { className: "ranges" });
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", "How far back the charts go");

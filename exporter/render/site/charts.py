@@ -286,8 +286,9 @@ def chart(
     xs, axis = _time_axis(tuple(starts))
     drawn = "".join([_draw(line, xs, top, area) for line in lines])
     return Markup(
-        f'{head}<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="{name}-t {name}-d">'
-        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{said}</desc>'
+        f'{head}<svg class="plot" viewBox="0 0 720 360" data-top="{top}" role="img" '
+        f'aria-labelledby="{name}-t {name}-d"><title id="{name}-t">{escape(title)}</title>'
+        f'<desc id="{name}-d">{said}</desc>'
         f"{_value_axis(unit, top, step)}{axis}{drawn}</svg></figure>"
     )
 

@@ -227,7 +227,7 @@ def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, w
 
 
 def test_charts_show_what_is_pointed_at_and_a_range(browser: Browser, made_url: str) -> None:
-    """Pointing at a chart shows the date and the values of its table there; the ranges move lines and back."""
+    """Pointing at a chart shows the date and the values of its table there; ranges fit both axes to what is shown."""
     with opened(browser, viewport={"width": 1280, "height": 900}) as (page, wrong):
         page.goto(f"{made_url}/days/index.html")
         plot, line = page.locator(".charts svg.plot").first, page.locator(".charts .line").first
@@ -243,6 +243,11 @@ def test_charts_show_what_is_pointed_at_and_a_range(browser: Browser, made_url: 
         assert now == legend.inner_text()
         page.get_by_role("button", name="7 d").click()
         assert whole != line.get_attribute("d")
+        cells = ".charts .data td:nth-child(2)"
+        page.eval_on_selector_all(cells, "(cells) => cells.forEach((cell) => { cell.textContent = '$4.00'; })")
+        page.get_by_role("button", name="7 d").click()
+        ticks = page.locator("svg.plot").first.locator(".ticks.y text")
+        assert ["$0", "$1", "$2", "$3", "$4"] == ticks.all_text_contents()
         page.get_by_role("button", name="all").click()
         assert whole == line.get_attribute("d")
         assert [] == wrong
