@@ -24,6 +24,7 @@ def replace_history(
     *,
     rollups: bool = True,
     most_reads: int | None = MAX_READS,
+    at_hand: Mapping[str, bytes] | None = None,
 ) -> None:
     """Put a manifest in the place of the one in the store, and before it the rollups of which a bucket closed.
 
@@ -36,6 +37,7 @@ def replace_history(
         moment: the wall clock.
         rollups: False leaves them as they are, where no row came or more are about to come.
         most_reads: at most this many files of the history are read for them.
+        at_hand: files of the history that need not be read, by key.
 
     Raises:
         StoreError: the store refused an operation. The next step completes this one.
@@ -45,13 +47,17 @@ def replace_history(
         record_superseded_history(store, sorted(gone), moment)
     sizes = {info.key: info.size for info in store.list(MONTH_ROLLUP.prefix)} if rollups else {}
     if rollups:
-        manifest = _with_rollups(store, manifest, sizes, most_reads)
+        manifest = _with_rollups(store, manifest, sizes, most_reads, at_hand or {})
     store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
     store.delete(sorted(sizes.keys() - {entry.key for entry in manifest.rollups}))
 
 
 def _with_rollups(
-    store: Store, manifest: HistoryManifest, sizes: Mapping[str, int], most_reads: int | None
+    store: Store,
+    manifest: HistoryManifest,
+    sizes: Mapping[str, int],
+    most_reads: int | None,
+    at_hand: Mapping[str, bytes],
 ) -> HistoryManifest:
     """Write the rollups that a history makes due; gives the manifest that names them.
 
@@ -64,6 +70,8 @@ def _with_rollups(
         manifest = msgspec.structs.replace(manifest, rollups=others)
 
     def read(key: str) -> bytes | None:
+        if key in at_hand:
+            return at_hand[key]
         stored = store.get(key)
         return None if stored is None else stored.data
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from types import TracebackType
 
 import msgspec
@@ -40,8 +41,8 @@ from exporter.history.manifest import (
     refuse_lost_manifest,
 )
 from exporter.publishing.history_step import replace_history
-from exporter.publishing.kept_histories import KeptHistories, kept_histories
 from exporter.publishing.published_state import (
+    Pointer,
     Published,
     check_replaced,
     read_current_listing,
@@ -53,7 +54,7 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import clock_problem, note_run
 from exporter.stores.read_once import ReadOnce
-from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, read_many, utc_now
+from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, list_many, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
     FAMILIES,
@@ -73,7 +74,7 @@ from exporter.tree.run_listing import ListingBuilder, RunListing, listed_files
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """The starts of keys that the publisher itself writes; a run renders nothing there."""
 
-MAX_FILES = 256
+MAX_FILES = 128
 """At most this many files of a run are read back: all of a small run, a sample of a large one."""
 
 
@@ -91,22 +92,20 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """The result of publishing. Bytes are those written, not those that were there already."""
+    """The result of publishing; the Parquet file is among the pages."""
 
     summary: RunSummary
     pages: Written
-    history: Written
     documents: Written
 
     @property
     def changed(self) -> bool:
         """Whether anything but the records of the run itself was written."""
-        return any(part.written for part in (self.pages, self.history, self.documents))
+        return bool(self.total.written)
 
     @property
     def total(self) -> Written:
-        """Sum up pages, history and documents."""
-        return self.pages + self.history + self.documents
+        return self.pages + self.documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,6 @@ class SealedRun:
 
     summary: RunSummary
     pages: Written
-    history: Written
     records: tuple[RenderedFile, ...]
 
 
@@ -182,24 +180,25 @@ class Publication:
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Take in pages and documents, as a stream in any order. Pages are written as they come; documents wait.
 
+        The Parquet file is written with the pages.
+
         Raises:
-            CheckError: the stream holds what must not be published.
+            CheckError: the stream holds what must not be published, or the history's entry is not of its file.
         """
-        self._pages += self._store.put_new_many(self._pages_of(files))
+        self._pages += self._store.put_new_many(chain(self._pages_of(files), self._history_file()))
 
     def seal(self) -> SealedRun:
-        """Write the Parquet file: the run is whole, and nothing that readers can find refers to it yet.
+        """End the list of files: the run is whole, and nothing that readers can find refers to it yet.
 
         Raises:
-            CheckError: a file was rendered twice, or the history's entry is not of its file.
+            CheckError: a file was rendered twice.
         """
-        parquet = self._store.put_new_many(self._history_file())
         records, summary = _summarize(
             self._listing.finish(), self._observed_ledger, self._published, self._now(), self._site_published_at
         )
         if self.history_manifest is not None:
             records.append(render_document(self.history_manifest))
-        return SealedRun(summary, self._pages, parquet, tuple(records))
+        return SealedRun(summary, self._pages, tuple(records))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
         """Put the run in the place of the one before it, with its status document last.
@@ -216,11 +215,14 @@ class Publication:
         note_run(store, run.summary.manifest_key, self._began if alone else None)
         store.put(INTENT_KEY, _intent(run.summary))
         if self.history_manifest is not None:
-            replace_history(store, self.history_manifest, self._withdrawn, run.summary.published_at)
+            file = None if self._history is None else self._history.file
+            at_hand = {} if file is None else {file.key: file.data}
+            moment = run.summary.published_at
+            replace_history(store, self.history_manifest, self._withdrawn, moment, at_hand=at_hand)
         replaced = store.put_many(self._documents) + store.put_many(self._listings)
         store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
         _move_pointer(store, pointer.data, self._published)
-        return PublishResult(run.summary, run.pages, run.history, replaced + self._kept)
+        return PublishResult(run.summary, run.pages, replaced + self._kept)
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
         """List every file of the stream, pass the pages on, and let the documents wait."""
@@ -248,6 +250,47 @@ class Publication:
             raise CheckError(f"{file.key}: the history's entry does not describe this file")
         self._listing.add(file.key, file.kind.value, len(file.data), file.sha256)
         yield file.key, file.data
+
+
+_LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHistories:
+    """Newest documents of histories that a run need not render: no bucket of theirs closed since the run before.
+
+    As an iterable those of all histories in these ``lengths`` of bucket.
+    """
+
+    lengths: frozenset[str] = frozenset()
+    listing: RunListing | None = None
+
+    def __iter__(self) -> Iterator[ManifestFile]:
+        if self.listing is not None:
+            yield from listed_files(self.listing.frame.filter(_LENGTH.is_in(self.lengths)))
+
+
+def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -> KeptHistories:
+    """The newest documents of the published run in these lengths, but for a length of which any document is lost.
+
+    Their digests are in the listing of that run; each must be in the store with its size. A run that reads another
+    digest back fails, and the next one renders everything, because only a run that succeeds leaves the state for this.
+    """
+    try:
+        listing = read_current_listing(store, published) if lengths else None
+    except StoreError:
+        listing = None
+    if listing is None:
+        return KeptHistories()
+    folder = pl.col("key").str.extract(r"^(\w+/\w+/)")
+    folders = set(listing.frame.filter(_LENGTH.is_not_null()).select(folder).to_series())
+    infos = list_many(store, sorted(folders))
+    unchanged = {f"{info.size} {info.key}" for info in infos if "/history/" in info.key}
+    whole, lost = set[str](), set[str]()
+    found = listing.frame.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in"))
+    for key, size, length in found.iter_rows():
+        (whole if f"{size} {key}" in unchanged else lost).add(length)
+    return KeptHistories(frozenset(whole - lost), listing)
 
 
 @contextmanager

@@ -113,21 +113,14 @@ class _Record(msgspec.Struct, frozen=True):
     whole: int = 0
 
 
-def sort_runs(store: Store, current: str, moment: datetime | None, retention: timedelta) -> Runs:
-    """Find every run of a store, and bring the record up to date; without a present time all are retained.
+def sort_runs(store: Store, current: str, moment: datetime | None, retention: timedelta) -> tuple[Runs, _Record | None]:
+    """Find every run of a store, and the record as it is due; without a present time all are retained, and none is.
 
-    Args:
-        store: where runs are published to.
-        current: the key of the manifest of the published run.
-        moment: the present time, where it is known.
-        retention: how long the pages of a superseded run stay.
-
-    Raises:
-        StoreError: the runs cannot be listed, or the record cannot be written.
+    ``current`` is the key of the manifest of the published run. Raises `StoreError`.
     """
     earlier = [key for key in published_state.manifest_keys(store) if key != current]
     if moment is None:
-        return Runs(current, tuple(earlier), ())
+        return Runs(current, tuple(earlier), ()), None
     present = int(moment.timestamp())
     record = _read_record(store)
     known = record.superseded
@@ -140,24 +133,16 @@ def sort_runs(store: Store, current: str, moment: datetime | None, retention: ti
     # A page that a sweep which died removed may have been written again since by a run that found none of its own.
     whole = not 0 <= present - record.whole < WHOLE_SWEEP.total_seconds() or not set(expired).isdisjoint(record.expired)
     begun = present if whole else record.whole
-    _write_record(store, _Record(superseded, record.history, began, settled, expired, begun))
+    due = _Record(superseded, record.history, began, settled, expired, begun)
     retained = tuple(key for key, since in superseded.items() if since >= last)
-    return Runs(current, retained, tuple(expired), settled, began, whole)
+    return Runs(current, retained, tuple(expired), settled, began, whole), due
 
 
 def note_run(store: Store, key: str, began: datetime | None) -> None:
-    """Take a run into the record that is being published, maybe after all.
+    """Take a run into the record, before its first document is replaced.
 
-    Call it before the first document of the run is replaced. A run that died, was recorded, and is now begun again at
-    the same ledger is superseded no more.
-
-    Args:
-        store: where it is published to.
-        key: of its manifest.
-        began: when it began; None where a page of it existed already, and may be older, or the clock cannot be trusted.
-
-    Raises:
-        StoreError: the record cannot be read or written.
+    A run that died, was recorded, and is begun again at the same ledger is superseded no more. ``key`` is that of its
+    manifest; ``began`` is None where a page of it existed already, and may be older, or the clock cannot be trusted.
     """
     record = _read_record(store)
     others = {name: since for name, since in record.began.items() if name != key}
@@ -172,13 +157,7 @@ def note_run(store: Store, key: str, began: datetime | None) -> None:
 
 
 def record_superseded_history(store: Store, keys: Iterable[str], moment: datetime) -> None:
-    """Note that files of the history are superseded from now on, whatever was noted of them before.
-
-    Call it before the manifest ceases to name them.
-
-    Raises:
-        StoreError: the record cannot be read or written.
-    """
+    """Note that files of the history are superseded from now on, before the manifest ceases to name them."""
     record = _read_record(store)
     history = record.history | dict.fromkeys(keys, int(moment.timestamp()))
     _write_record(store, structs.replace(record, history=history))
@@ -226,9 +205,10 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The facts that a sweep goes by; made without removing anything."""
+    """The facts that a sweep goes by, and the record that it writes; made without changing anything."""
 
     runs: Runs
+    record: _Record | None
     stale_documents: tuple[str, ...]
     history: HistoryManifest | None
 
@@ -270,11 +250,10 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
             if isinstance(plan, str):
                 return SweepResult(refused=plan)
             documents = store.delete(plan.stale_documents)
-            if ageless is not None:
+            if plan.record is None:
                 return SweepResult(documents=documents, ageless=ageless)
-            record, settled = _read_record(store), [*plan.runs.retained, *plan.runs.expired]
-            if settled != record.settled:
-                _write_record(store, structs.replace(record, settled=settled))
+            settled = [*plan.runs.retained, *plan.runs.expired]
+            _write_record(store, structs.replace(plan.record, settled=settled))
             try:
                 pages = _remove_pages(store, plan.runs, before)
             except _UncertainError as error:
@@ -303,7 +282,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
         )
     current = published_state.read_current_listing(store, published.pointer)
     history = read_history_manifest(store)
-    runs = sort_runs(store, published.pointer.manifest_key, moment, retention)
+    runs, record = sort_runs(store, published.pointer.manifest_key, moment, retention)
     stale = set[str]()
     due = [key for key in (*runs.retained, *runs.expired) if key not in runs.settled]
     kept = set(_documents(current)) if due else set[str]()
@@ -316,7 +295,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
             raise
         if listing is not None:
             stale.update(key for key in _documents(listing) if key not in kept)
-    return _Plan(runs, tuple(sorted(key for key in stale if not key.startswith(_KEPT))), history)
+    return _Plan(runs, record, tuple(sorted(key for key in stale if not key.startswith(_KEPT))), history)
 
 
 def _documents(listing: RunListing) -> Iterator[str]:

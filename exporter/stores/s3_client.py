@@ -26,7 +26,6 @@ from urllib.parse import urlsplit
 
 import exporter
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.s3_headers import SHA256, ObjectHeaders
 from exporter.stores.store import utc_now
 from exporter.tree.files import MAX_KEY_BYTES, is_key
 
@@ -39,16 +38,9 @@ if TYPE_CHECKING:
 class S3Options:
     """Bounds; the defaults suit AWS S3, Cloudflare R2 and Ceph RADOS Gateway.
 
-    Attributes:
-        concurrency: bulk writes under way at once.
-        in_flight_bytes: bytes of bulk writes that wait or are under way, together.
-        connect_seconds: the longest a connection may take.
-        read_seconds: the longest the server may be silent.
-        tries: attempts for one request.
-        pause_seconds: the pause after the first attempt; each further one is twice as long.
-        longest_pause_seconds: the longest pause between two attempts.
-        deadline_seconds: no further attempt begins this long after the first one.
-        lease_seconds: how long a publisher that died keeps others out.
+    The connection and each silence of the server end after their seconds. A request is made ``tries`` times, with
+    pauses that double, and not again ``deadline_seconds`` after the first. ``lease_seconds`` is how long a publisher
+    that died keeps others out: more than twice ``margin_seconds``.
     """
 
     concurrency: int = 32
@@ -60,16 +52,6 @@ class S3Options:
     longest_pause_seconds: float = 4.0
     deadline_seconds: float = 120.0
     lease_seconds: float = 300.0
-
-    def __post_init__(self) -> None:
-        """Check that the bounds fit together."""
-        if self.concurrency < 1 or self.tries < 1:
-            raise ConfigError("concurrency and tries must be at least 1")
-        if not 2 * self.margin_seconds < self.lease_seconds <= MAX_LEASE_SECONDS:
-            raise ConfigError(
-                f"lease_seconds must be more than {2 * self.margin_seconds:g} (twice what a request may take) and at "
-                f"most {MAX_LEASE_SECONDS}"
-            )
 
     @property
     def margin_seconds(self) -> float:
@@ -85,6 +67,9 @@ MAX_DELETED = 1000
 
 LONGEST_KEY = 400
 """The longest of the exporter's own keys; a prefix must leave room for it."""
+
+SHA256 = "sha256"
+"""The name of the digest among an object's metadata."""
 
 UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
@@ -134,11 +119,8 @@ _R = TypeVar("_R")
 class RefusedError(Exception):
     """One request had no success. It never leaves this package: `explained` makes what people read of it.
 
-    Attributes:
-        status: the HTTP status, 0 where there was no answer.
-        code: the server's word for it, or one of the constants of this module.
-        attempts: how often the request was tried.
-        doubtful: whether one of the attempts may have taken effect without an answer that says so.
+    ``status`` is 0 where there was no answer; ``code`` is the server's word, or one of the constants of this module.
+    ``doubtful`` says that one of the attempts may have taken effect without an answer that says so.
     """
 
     def __init__(self, status: int, code: str) -> None:
@@ -203,12 +185,8 @@ def refusal_of(error: BaseException) -> RefusedError | None:
 def explained(refused: RefusedError, action: str, bucket: str, key: str, right: str) -> ExporterError:
     """Say what was refused and what to do about it.
 
-    Args:
-        refused: what the server said.
-        action: what was to be done, as a verb.
-        bucket: the bucket.
-        key: the key of the object in the bucket, a prefix, or nothing.
-        right: the permission that the request needs.
+    ``action`` is a verb, ``key`` an object in the bucket, a prefix, or nothing, ``right`` the permission
+    that it needs.
     """
     code, status = refused.code, refused.status
     what = f"cannot {action} s3://{bucket}/{key}: "
@@ -279,14 +257,7 @@ def check_place(bucket: str, prefix: str) -> None:
 
 
 class S3Connection:
-    """A bucket, a prefix, and the client to reach it, which is made at the first request.
-
-    Args:
-        bucket: the name of the bucket.
-        prefix: what all keys of the store begin with in the bucket, without a slash at its end; may be empty.
-        options: bounds.
-        session: a boto3 session with credentials and region; None: that of the environment.
-        endpoint_url: the server; None: that of the environment, or AWS.
+    """A bucket, a prefix, and the client to reach it, which is made at the first request; see `S3Store`.
 
     Attributes:
         quotes_etags: whether the server wants the etag of ``If-Match`` in quotes, as the standard says. Ceph before
@@ -437,11 +408,7 @@ class Attempts:
         self._options = options
 
     def make(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
-        """Make a request.
-
-        Args:
-            request: makes one attempt.
-            before: is called before every attempt; what it raises ends them.
+        """Make a request; what ``before`` raises, which is called before every attempt, ends them.
 
         Raises:
             RefusedError: the last attempt was refused; ``attempts`` and ``doubtful`` describe the others.
@@ -478,7 +445,6 @@ class S3Client:
     def __init__(self, connection: S3Connection) -> None:
         self.connection = connection
         self.attempts = Attempts(connection.options)
-        self._bulk_delete = True
 
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
         return explained(refused, action, self.connection.bucket, self.connection.full(key), right)
@@ -506,12 +472,7 @@ class S3Client:
         return self._read(request, "look at", key, "s3:GetObject (and s3:ListBucket, to see what is missing)")
 
     def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """Stream the objects whose keys start with a prefix, 1000 by each request.
-
-        Args:
-            prefix: what the keys start with.
-            shallow: leave out keys with a slash after the prefix.
-        """
+        """Stream the objects whose keys start with a prefix; ``shallow``: without those with a slash after it."""
         base = len(self.connection.prefix)
         more: dict[str, Any] = {"Delimiter": "/"} if shallow else {}
         while True:
@@ -538,56 +499,20 @@ class S3Client:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def put(self, key: str, data: bytes, headers: ObjectHeaders, match: str | None) -> str:
+    def put(self, key: str, data: bytes, headers: Mapping[str, Any], match: str | None) -> str:
         """Make one attempt to write an object, and return its etag.
 
-        Args:
-            key: its key.
-            data: its bytes.
-            headers: its headers.
-            match: the etag that must be there, as it is sent; None: there must be no object.
+        ``headers`` are arguments of boto3; ``match`` is the etag that must be there, as it is sent, None: no object.
         """
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
         answer = self.connection.boto.put_object(
-            Bucket=self.connection.bucket,
-            Key=self.connection.full(key),
-            Body=data,
-            ContentType=headers.content_type,
-            CacheControl=headers.cache_control,
-            Metadata=headers.metadata,
-            **condition,
+            Bucket=self.connection.bucket, Key=self.connection.full(key), Body=data, **headers, **condition
         )
         return _bare(answer["ETag"])
 
     def delete(self, keys: Sequence[str], before: Callable[[], None]) -> None:
-        """Remove up to 1000 objects; keys that have none are skipped."""
-        left = [*keys]
-        if self._bulk_delete and len(left) > 1:
-            try:
-                self._delete_together(left, before)
-                return
-            except RefusedError as refused:
-                if refused.status not in (400, 405, 501):
-                    raise self.error(refused, "delete", left[0], _DELETE) from refused
-                self._bulk_delete = False
-        for key in left:
-            try:
-                self.attempts.make(lambda: self._delete_one(key), before)  # noqa: B023 - called at once
-            except RefusedError as refused:
-                if not refused.absent:
-                    raise self.error(refused, "delete", key, _DELETE) from refused
-
-    def _read(self, request: Callable[[], _R], action: str, key: str, right: str) -> _R | None:
-        try:
-            return self.attempts.make(request)
-        except RefusedError as refused:
-            if refused.absent:
-                return None
-            raise self.error(refused, action, key, right) from refused
-
-    def _delete_together(self, left: list[str], before: Callable[[], None]) -> None:
-        """Remove objects with one request; those that the server could not remove just then are tried again."""
-        base = len(self.connection.prefix)
+        """Remove up to 1000 objects; keys that have none are skipped, those that fail for a moment tried again."""
+        left, base = [*keys], len(self.connection.prefix)
 
         def request() -> None:
             answer = self.connection.boto.delete_objects(
@@ -600,13 +525,18 @@ class S3Client:
                 code = refusals[0].get("Code", "")
                 raise RefusedError(403 if code == "AccessDenied" else 200, code)
 
-        self.attempts.make(request, before)
+        try:
+            self.attempts.make(request, before)
+        except RefusedError as refused:
+            raise self.error(refused, "delete", left[0], "s3:DeleteObject") from refused
 
-    def _delete_one(self, key: str) -> None:
-        self.connection.boto.delete_object(Bucket=self.connection.bucket, Key=self.connection.full(key))
-
-
-_DELETE = "s3:DeleteObject"
+    def _read(self, request: Callable[[], _R], action: str, key: str, right: str) -> _R | None:
+        try:
+            return self.attempts.make(request)
+        except RefusedError as refused:
+            if refused.absent:
+                return None
+            raise self.error(refused, action, key, right) from refused
 
 
 def _bare(etag: str) -> str:

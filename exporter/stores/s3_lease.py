@@ -22,8 +22,7 @@ import msgspec
 
 from exporter.errors import ConfigError, ExporterError, LostRaceError
 from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client, S3Options
-from exporter.stores.s3_headers import LEASE_KEY, object_headers
-from exporter.stores.s3_writer import PUT_RIGHT, Placed, Writer
+from exporter.stores.s3_writer import LEASE_KEY, PUT_RIGHT, Placed, Writer, object_headers
 from exporter.stores.store import in_parallel
 from exporter.tree.decoding import decode_json
 
@@ -69,7 +68,13 @@ class Lease:
 
     @classmethod
     def acquire(
-        cls, client: S3Client, options: S3Options, *, clock: Monotonic = monotonic, renewing: bool = True
+        cls,
+        client: S3Client,
+        options: S3Options,
+        *,
+        clock: Monotonic = monotonic,
+        renewing: bool = True,
+        free: str | None = None,
     ) -> Lease:
         """Get hold of a bucket.
 
@@ -78,12 +83,13 @@ class Lease:
             options: say how long the hold lasts without a renewal.
             clock: measures it.
             renewing: False leaves the renewing to the caller.
+            free: the etag of a lease that was given back; it need not be read where nobody took it since.
 
         Raises:
             LostRaceError: at once, when another publisher holds it.
         """
         lease = cls(client, options, clock)
-        lease._acquire()
+        lease._acquire(free)
         if renewing:
             lease._thread.start()
         return lease
@@ -129,28 +135,34 @@ class Lease:
                 raise LostRaceError(self._lost) from None
             self._ends = asked + self._options.lease_seconds
 
-    def release(self) -> None:
-        """End the hold, so that others need not wait; a lease that was lost is left alone."""
+    def release(self) -> str | None:
+        """End the hold, so that others need not wait; a lease that was lost is left alone.
+
+        Returns:
+            The etag of the lease that was given back, None where it was not.
+        """
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         if self._lost:
-            return
+            return None
         self._renewals += 1
         # Written over, not deleted: not every server can delete on a condition. Where this fails, the hold runs out.
         with suppress(ExporterError):
-            self._write(None, self._etag)
+            return self._write(None, self._etag).etag
+        return None
 
     # -- getting hold -------------------------------------------------------------------------------------------
 
-    def _acquire(self) -> None:
+    def _acquire(self, free: str | None) -> None:
         for _ in range(ROUNDS):
             asked = self._clock()
-            current = self._client.get(LEASE_KEY)
-            if current is not None:
+            if free is None and (current := self._client.get(LEASE_KEY)) is not None:
                 self._refuse_if_held(current)
+                free = current.etag
+            expected, free = free, None
             with suppress(LostRaceError):
-                self._etag = self._write(self._holder, None if current is None else current.etag).etag
+                self._etag = self._write(self._holder, expected).etag
                 self._ends = asked + self._options.lease_seconds
                 self._refuse_careless_server()
                 return
@@ -207,9 +219,7 @@ class Lease:
                 pause = self._options.lease_seconds / 20
 
     def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] = lambda: None) -> Placed:
-        body = self._body(holder)
-        headers = object_headers(LEASE_KEY, body)
-        return Writer(self._client, may_write).replace(LEASE_KEY, body, headers, expected)
+        return Writer(self._client, may_write).replace(LEASE_KEY, self._body(holder), expected)
 
     def _refuse_after_release(self) -> None:
         if self._ended.is_set():

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 
 from exporter.errors import ExporterError, LostRaceError, StoreError
 from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Connection, S3Options
-from exporter.stores.s3_headers import object_headers
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_writer import Placed, Writer
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
@@ -204,6 +203,7 @@ class S3Store:
         self._lock = Lock()
         self._lease: Lease | None = None
         self._known: SeenKeys | None = None  # inside `exclusive` only
+        self._free: str | None = None  # the etag of the lease that was given back
         self._digests_are_etags = True
 
     @property
@@ -269,30 +269,30 @@ class S3Store:
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """The alias follows, and never goes back either."""
         alias = alias_of(_check_own(key))
-        seen = None if alias is None else self._client.head(alias)
-        headers = object_headers(key, data)
-        placed = self._writer().replace(key, data, headers, expected_etag, ours_alone=True)
+        seen = None if alias is None else self._etag(alias)
+        placed = self._writer().replace(key, data, expected_etag, ours_alone=True)
         if self._known is not None:
             self._known.note(key, placed.etag)
         if alias is not None:
-            self._follow(alias, key, data, None if seen is None else seen.etag, placed.etag)
+            self._follow(alias, key, data, seen, placed.etag)
         return placed.etag
 
     def delete(self, keys: Iterable[str]) -> int:
         """Aliases go with their documents. Costs a HEAD for each object, to count those that were there.
 
-        Inside `exclusive` pages count as there: the sweep, which removes them, has their keys from listings.
+        Inside `exclusive` all count as there: who removes them, the sweep, has their keys from listings.
         """
         removed = 0
         remaining = iter(keys)
         while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
             self._check_hold()
-            sure = [key for key in batch if self._known is not None and kind_of(key) is FileKind.PAGE]
-            asked = sorted({*batch}.difference(sure))
-            found = self._in_parallel(asked, lambda key: key if self._client.head(key) else None)
-            there = [*sure, *(key for key in found if key)]
-            aliases = [copy for key in batch if (copy := alias_of(key)) is not None]
-            if gone := [*there, *aliases]:
+            if self._known is None:
+                workers = self._options.concurrency
+                found = in_parallel(batch, lambda key: self._client.head(key) and key, workers=workers, stop=Event())
+                there = [key for key in found if key]
+            else:
+                there = batch
+            if gone := [*there, *(copy for key in batch if (copy := alias_of(key)) is not None)]:
                 self._client.delete(gone, self._check_hold)
             removed += len(there)
             if self._known is not None:
@@ -318,13 +318,13 @@ class S3Store:
         if not self._lock.acquire(blocking=False):
             raise LostRaceError(f"this process is already publishing to {self.uri}")
         try:
-            self._lease = Lease.acquire(self._client, self._options, clock=self._clock)
+            self._lease = Lease.acquire(self._client, self._options, clock=self._clock, free=self._free)
             self._known = self._new_known(every=True)
             try:
                 yield
             finally:
                 lease, self._lease, self._known = self._lease, None, None
-                lease.release()
+                self._free = lease.release()
         finally:
             self._lock.release()
 
@@ -334,7 +334,7 @@ class S3Store:
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
             return False
-        placed = writer.create(key, data, object_headers(key, data))
+        placed = writer.create(key, data)
         self._learn(known, key, data, placed)
         if not placed.written:
             known.note_found(key)
@@ -352,7 +352,7 @@ class S3Store:
         etag = known.etag(key)
         if etag is not None and self._is_same(key, etag, data):
             return False
-        placed = writer.replace(key, data, object_headers(key, data, document), etag)
+        placed = writer.replace(key, data, etag, document=document)
         self._learn(known, key, data, placed)
         return placed.written
 
@@ -362,16 +362,13 @@ class S3Store:
         The alias's etag is always read before the pointer is seen to be ours. So whoever moves the pointer after
         that either finds our alias and replaces it, or has replaced it before, and then our condition fails.
         """
-        headers = object_headers(alias, data, key)
         for _ in range(ALIAS_ROUNDS):
             try:
-                self._writer().replace(alias, data, headers, seen)
+                self._writer().replace(alias, data, seen, document=key)
                 return
             except LostRaceError:
-                described = self._client.head(alias)
-                seen = None if described is None else described.etag
-                pointer = self._client.head(key)
-                if pointer is None or pointer.etag != pointer_etag:
+                seen = self._etag(alias)
+                if self._etag(key) != pointer_etag:
                     return
         raise StoreError(f"{alias} changes again and again while it is written; another publisher may be at work")
 
@@ -390,11 +387,15 @@ class S3Store:
         if placed.written and placed.etag != _md5(data):
             self._digests_are_etags = False
 
-    def _look_at(self, known: SeenKeys, key: str) -> None:
+    def _etag(self, key: str) -> str | None:
         described = self._client.head(key)
+        return None if described is None else described.etag
+
+    def _look_at(self, known: SeenKeys, key: str) -> None:
+        etag = self._etag(key)
         if self._lease is not None:
             self._lease.confirm()
-        known.note(key, None if described is None else described.etag)
+        known.note(key, etag)
 
     # -- many objects -------------------------------------------------------------------------------------------
 
@@ -437,9 +438,6 @@ class S3Store:
         ):
             total += written
         return total
-
-    def _in_parallel(self, keys: Iterable[str], work: Callable[[str], str | None]) -> Iterator[str | None]:
-        return in_parallel(keys, work, workers=self._options.concurrency, stop=Event())
 
     def _writer(self) -> Writer:
         return Writer(self._client, self._check_hold)

@@ -7,18 +7,42 @@ there now: its own bytes, where an earlier attempt took effect and only its answ
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
-from exporter.stores.s3_client import RefusedError, S3Client
-from exporter.stores.s3_headers import ObjectHeaders
-from exporter.stores.store import immutable_key_message, moved_message
+from exporter.stores.s3_client import SHA256, RefusedError, S3Client
+from exporter.stores.store import etag_of, immutable_key_message, moved_message
+from exporter.tree.families import family_of, is_alias, kind_of
+from exporter.tree.headers import cache_control, content_type
 
 PUT_RIGHT = "s3:PutObject"
 
+PRIVATE = "private, no-store"
+"""The cache lifetime of the publisher's own records, which no edge should serve at all."""
+
+LEASE_KEY = ".exporter.lease"
+"""Who is publishing. No key of a store can begin with a dot, so listings, sweeps and checks never meet it."""
+
 ROUNDS = 4
 """How often a write is begun again when the object vanishes between the refusal and the look."""
+
+
+def object_headers(key: str, data: bytes, document: str | None = None) -> Mapping[str, Any]:
+    """Content type, cache lifetime and digest of an object, as boto3 takes them.
+
+    The digest depends on the bytes alone, never on the run, so an unchanged object stays as it is. ``document`` is the
+    one that the object is the alias of, if it is one.
+    """
+    key = document or key
+    family = family_of(key)
+    private = family is not None and not family.public
+    kind = "application/json" if is_alias(key) or key == LEASE_KEY else content_type(key)
+    return {
+        "ContentType": kind or "application/octet-stream",
+        "CacheControl": PRIVATE if private else cache_control(kind_of(key)),
+        "Metadata": {SHA256: etag_of(data)},
+    }
 
 
 class Placed(NamedTuple):
@@ -29,26 +53,23 @@ class Placed(NamedTuple):
 
 
 class Writer:
-    """Writes objects under a condition. Its methods may be called by many threads."""
+    """Writes objects under a condition. Its methods may be called by many threads.
+
+    ``may_write`` raises when nothing may be written any more; it is asked before every attempt.
+    """
 
     def __init__(self, client: S3Client, may_write: Callable[[], None]) -> None:
-        """Begin.
-
-        Args:
-            client: to write and to look with.
-            may_write: raises when nothing may be written any more; asked before every attempt.
-        """
         self._client = client
         self._may_write = may_write
 
-    def create(self, key: str, data: bytes, headers: ObjectHeaders) -> Placed:
+    def create(self, key: str, data: bytes) -> Placed:
         """Write an immutable object, unless the same bytes are there.
 
         Raises:
             ImmutableKeyError: other bytes are there.
         """
         for _ in range(ROUNDS):
-            refused = self._put(key, data, headers, None)
+            refused = self._put(key, data, None)
             if isinstance(refused, str):
                 return Placed(refused, True)
             current = self._client.get(key)
@@ -62,9 +83,9 @@ class Writer:
         self,
         key: str,
         data: bytes,
-        headers: ObjectHeaders,
         expected: str | None,
         *,
+        document: str | None = None,
         ours_alone: bool = False,
     ) -> Placed:
         """Write an object if the one with the expected etag is still there (None: if there is none).
@@ -72,8 +93,8 @@ class Writer:
         Args:
             key: its key.
             data: its bytes.
-            headers: its headers.
             expected: the etag of what is to be replaced.
+            document: the document that it is the alias of, if it is one.
             ours_alone: the same bytes count only where this call may have written them.
 
         Raises:
@@ -83,7 +104,7 @@ class Writer:
         quoted = connection.quotes_etags
         for _ in range(ROUNDS):
             match = f'"{expected}"' if quoted and expected is not None else expected
-            refused = self._put(key, data, headers, match)
+            refused = self._put(key, data, match, document)
             if isinstance(refused, str):
                 connection.quotes_etags = quoted
                 return Placed(refused, True)
@@ -98,8 +119,9 @@ class Writer:
             "conditional writes as S3 does, and nothing can be published to it safely"
         )
 
-    def _put(self, key: str, data: bytes, headers: ObjectHeaders, match: str | None) -> str | RefusedError:
+    def _put(self, key: str, data: bytes, match: str | None, document: str | None = None) -> str | RefusedError:
         """Write an object: its etag, or the refusal because of the condition."""
+        headers = object_headers(key, data, document)
         try:
             return self._client.attempts.make(lambda: self._client.put(key, data, headers, match), self._may_write)
         except RefusedError as refused:

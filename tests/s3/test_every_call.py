@@ -13,8 +13,8 @@ import pytest
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.stores.s3_client import S3Options
-from exporter.stores.s3_headers import LEASE_KEY
 from exporter.stores.s3_store import S3Store
+from exporter.stores.s3_writer import LEASE_KEY
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer, Cut, Fault, Hang, Kill, Reset
 from tests.s3.places import (

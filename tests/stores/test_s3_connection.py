@@ -193,12 +193,3 @@ def test_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ("AKIDPROFILE", "eu-north-1") == (credentials.access_key, connection.session.region_name)
     assert "https://ceph.example.org:8080" == connection.boto.meta.endpoint_url
     connection.close()
-
-
-@pytest.mark.parametrize(
-    "bounds", [{"lease_seconds": 88}, {"lease_seconds": 3601}, {"concurrency": 0}, {"tries": 0}, {"read_seconds": 200}]
-)
-def test_bounds_that_do_not_fit(bounds: dict[str, int]) -> None:
-    """A hold must last longer than the requests that rely on it."""
-    with pytest.raises(ConfigError):
-        S3Options(**bounds)

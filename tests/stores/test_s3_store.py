@@ -238,19 +238,6 @@ def test_etags_that_are_no_digests(bucket: WireBucket, monkeypatch: pytest.Monke
     assert Written(0, 5, 0) == written
 
 
-def test_deleting_one_by_one(bucket: WireBucket, alice: S3Store) -> None:
-    """Where the server cannot delete many objects at once, they are deleted singly from then on."""
-    alice.put_many([(f"v1/x/{number}.txt", b"1") for number in range(6)])
-    alice.get("x")
-    calls = len(bucket.calls_of("alice"))
-    bucket.disturb("alice", calls + 3, Answer(501, "NotImplemented"))
-    assert 3 == alice.delete([f"v1/x/{number}.txt" for number in range(3)])
-    assert 3 == alice.delete([f"v1/x/{number}.txt" for number in range(7)])
-
-    assert {} == data_in(bucket)
-    assert 1 == len(sent(bucket, "DELETE MANY"))
-
-
 def test_pages_go_without_a_look(bucket: WireBucket, alice: S3Store) -> None:
     """Inside the hold 600 pages cost two requests, because whoever removes them knows them from a listing."""
     alice.put_new_many((f"v1/pages/{number}.json", b"%d" % number) for number in range(600))

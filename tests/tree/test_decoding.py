@@ -68,5 +68,5 @@ def test_records_that_may_be_lost_are_begun_again(data: bytes, tmp_path: Path) -
 
     assert {} == superseded_history(store)
     assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
-    assert () == sort_runs(store, "v1/runs/x.json", utc_now(), timedelta(1)).expired
+    assert () == sort_runs(store, "v1/runs/x.json", utc_now(), timedelta(1))[0].expired
     assert None is page_sizes(tmp_path)

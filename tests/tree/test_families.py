@@ -17,7 +17,7 @@ from exporter.config import Settings
 from exporter.publishing.retention import sweep
 from exporter.serve.edge import render_edge
 from exporter.stores.memory import MemoryStore
-from exporter.stores.s3_headers import PRIVATE, object_headers
+from exporter.stores.s3_writer import PRIVATE, object_headers
 from exporter.stores.store import etag_of
 from exporter.tree.documents import AssetsPage, ManifestFile, PoolsPage, RunManifest, encode
 from exporter.tree.families import (
@@ -135,7 +135,7 @@ def test_headers_agree(keys: list[str]) -> None:
         assert not family.public or content_type(key) is not None, key
         assert family.aliased == (alias_of(key) is not None), key
         assert not is_alias(key), key
-        assert (not family.public) == (object_headers(key, b"").cache_control == PRIVATE), key
+        assert (not family.public) == (object_headers(key, b"")["CacheControl"] == PRIVATE), key
 
 
 def test_urls_lead_to_their_files(keys: list[str]) -> None:
