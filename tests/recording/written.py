@@ -1,6 +1,6 @@
 """What of the recording is ours: tokens with names and prices, and the states of Slender and Alula.
 
-Slender's entries have the types that its deployed code has (tests/protocols/test_slender_deployed.py); Alula's have the
+Slender's deployed code answers from its entries as we compute (tests/host/test_deployed_code.py); Alula's have the
 form of the layout in docs/protocols/alula.md, with the live readings of November 2026 where there are any.
 """
 
