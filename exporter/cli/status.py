@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from exporter.cli.common import answers_to, ending, log_format_option
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE
-
-if TYPE_CHECKING:
-    from exporter.check.freshness import Bounds
 
 
 @click.command()
@@ -48,38 +43,18 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
 
     Exit code 0: fresh; 3: stale, of a ledger that was old when published, missing, or unreadable.
     """
-    console = Console(log_format)
+    console, answers = Console(log_format), answers_to(log_format)
     with ending(console):
-        from exporter.check.freshness import Bounds
+        import asyncio
 
-        sys.exit(report_status(uri, Bounds(max_age, grace, max_lag), console, answers_to(log_format)))
+        import msgspec
 
+        from exporter.check.freshness import describe, judge, read_status
 
-def report_status(
-    uri: str, bounds: Bounds, console: Console, answers: Console, *, now: Callable[[], datetime] | None = None
-) -> int:
-    """Read the pointer of a tree and judge it; gives the exit code: 0 when the run is fresh, 3 when it is not.
-
-    Raises `ConfigError` and `SourceError` as `read_status` does.
-    """
-    import asyncio
-
-    import msgspec
-
-    from exporter.check.freshness import age, describe, judge, read_status
-
-    status = asyncio.run(read_status(uri))
-    moment = datetime.now(UTC) if now is None else now()
-    problems = judge(status, bounds, moment)
-    facts = msgspec.to_builtins(status)
-    answers.event(
-        "status",
-        describe(status, moment),
-        fresh=not problems,
-        age_seconds=age(status, moment),
-        problems=problems,
-        **facts,
-    )
-    for problem in problems:
-        console.error(problem, EXIT_SOURCE)
-    return EXIT_SOURCE if problems else EXIT_DONE
+        found, now = asyncio.run(read_status(uri)), datetime.now(UTC)
+        problems = judge(found, now, max_lag, max_age, grace)
+        facts = {"fresh": not problems, "age_seconds": found.age(now), "problems": problems}
+        answers.event("status", describe(found, now), **facts, **msgspec.to_builtins(found))
+        for problem in problems:
+            console.error(problem, EXIT_SOURCE)
+        sys.exit(EXIT_SOURCE if problems else EXIT_DONE)
