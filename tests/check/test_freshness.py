@@ -63,7 +63,7 @@ def read(uri: str) -> PublishedStatus:
 def problems(
     after: float, *, max_lag: int = HOUR, max_age: int | None = None, grace: int | None = None, **changes: Any
 ) -> list[str]:
-    """What is wrong with a run, so many seconds after it was published."""
+    """What is wrong with a run, this many seconds after it was published."""
     status = msgspec.convert(pointer(**changes), PublishedStatus)
     return judge(status, PUBLISHED + timedelta(seconds=after), max_lag, max_age, grace)
 

@@ -1,11 +1,17 @@
-"""Proving and verifying published runs: with a recorded network's own validators and archive, and a real testnet's."""
+"""Proving and verifying published runs: honest trees, trees that were altered consistently, and a real testnet's."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
@@ -15,100 +21,232 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
-from exporter.errors import CheckError, LostRaceError, RefutedError
+from exporter.deployments.networks import NETWORKS, network_of
+from exporter.discovery.known_markets import LearnedContract
+from exporter.errors import (
+    EXIT_DONE,
+    EXIT_LOST_RACE,
+    EXIT_REFUTED,
+    EXIT_SOURCE,
+    EXIT_UNPROVEN,
+    CheckError,
+)
 from exporter.job import prove as prove_module
-from exporter.job.prove import ProveResult, prove
-from exporter.job.unproven import Reason
-from exporter.job.verify import Verified, verify_tree
+from exporter.job.evidence import Evidence
+from exporter.job.prove import prove
+from exporter.job.publisher_statements import evidence_words
+from exporter.job.verify import verify_tree
 from exporter.ledger.source import RawEntry
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
+from exporter.protocols.base import Candidate
+from exporter.publishing.compaction import compact_history
+from exporter.render.feeds import render_feeds
 from exporter.stores import open_store
-from exporter.tree.documents import ManifestFile
+from exporter.tree.documents import ChangeList, ManifestFile, timestamp
+from exporter.tree.families import EVIDENCE, kind_of
 from exporter.tree.run_listing import RunListing
-from tests.job.signed_runs import CHECKPOINT, SignedNetwork, keys_named
-from tests.jobs import run
+from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
+from tests.jobs import run, settings_for
+from tests.localnet.recorded import BLEND_V2
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.signed_archive import trust_document, validators
+from tests.past.archive.simulated_archive import PASSPHRASE
 from tests.past.archive.test_checkpoint import POOL
 from tests.snapshot_files import write_snapshot
 
+CONTRACT = "CCVUGW4ME72W6ZTYJBOJ2NYKKNMFJR5OHBWS62TV5KZR2SSR2ZLXCREY"
+BEFORE = (60, 100, 124)
+"""Ledgers of earlier runs. The archive has no checkpoint for the first."""
 
-class Signed(SignedNetwork):
-    """A signed network that begins at a ledger, and a tree of runs at that ledger."""
+DAY_BEFORE = (60, 62)
+"""Ledgers of runs that the archive says nothing of, so that they may have closed a day earlier."""
 
-    def __init__(self, folder: Path, ledger: int) -> None:
-        super().__init__(folder, ledger)
-        self.ledger, self.out = ledger, folder / "out"
-        self.entries = self.state[ledger]
+MEMORY_KB = 700_000
+Entries = dict[bytes, RawEntry]
 
-    def run(self, entries: dict[bytes, RawEntry] | None = None) -> None:
-        """A run over an RPC of the network, or over one that has other entries."""
-        self.publish(self.out, self.ledger, entries)
 
-    def prove(self) -> ProveResult:
-        return prove(open_store(str(self.out)), [str(self.archive)], self.trust, Silence())
+class Trees(SignedNetwork):
+    """A signed network with an archive of its checkpoint, and trees of runs at several of its ledgers."""
 
-    def verify(self) -> Verified:
-        return verify_tree(str(self.out), [str(self.archive)], self.trust, Silence())
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, BEFORE[0])
 
-    def lying(self) -> tuple[bytes, dict[bytes, RawEntry]]:
-        """The key of a reserve's entry, and all entries with another reserve's value there."""
-        first, second = keys_named(self.entries, b"ResData")[:2]
-        entry, other = self.entries[first], self.entries[second]
-        forged = entry.data[: len(first) + 4] + other.data[len(second) + 4 :]
-        return first, self.entries | {first: replace(entry, data=forged)}
+    def options(self, name: str, out: Path, *more: str) -> list[str]:
+        return [name, str(out), "--archive", str(self.archive), "--trust", str(self.trust), *more]
+
+    def command(self, name: str, out: Path, *more: str) -> Result:
+        return CliRunner().invoke(main, self.options(name, out, *more))
+
+    def verify(self, out: Path, *more: str) -> Result:
+        return self.command("verify", out, *more)
+
+    def lying(self, ledger: int, name: bytes) -> Entries:
+        """The entries of a ledger, of which the first of a name has the value of the second."""
+        entries = self.state[ledger]
+        first, second = keys_named(entries, name)[:2]
+        data = entries[first].data[: len(first) + 4] + entries[second].data[len(second) + 4 :]
+        return entries | {first: replace(entries[first], data=data)}
 
 
 @pytest.fixture(scope="module")
-def at_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Signed:
-    """A run at the checkpoint itself, proven."""
-    made = Signed(tmp_path_factory.mktemp("verify"), CHECKPOINT)
-    made.run()
-    return made
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
+    return Trees(tmp_path_factory.mktemp("trees"))
 
 
-def test_a_run_at_a_checkpoint(at_checkpoint: Signed) -> None:
-    """Each of its entries is proven, and the whole run follows from them; to prove it again adds nothing."""
-    result = at_checkpoint.prove()
-    verified = at_checkpoint.verify()
-    again = at_checkpoint.prove()
-
-    (proof,) = result.added
-    assert (proof.entries, 0, 0) == (proof.confirmed, proof.changed_since, proof.not_looked_up)
-    assert {Reason.CALLS: proof.calls} == verified.unproven.counts
-    assert verified.unproven.counts == result.unproven.counts
-    assert (4, 4, 3) == (proof.organisations_signed, proof.organisations_trusted, proof.organisations_needed)
-    assert (verified.repeated, verified.outcome.confirmed) == (verified.files, proof.entries)
-    assert ([], {}) == (again.added, again.waiting)
+@pytest.fixture(scope="module")
+def single(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run at the checkpoint, proven."""
+    out = tmp_path_factory.mktemp("single") / "out"
+    trees.publish(out, CHECKPOINT)
+    trees.command("prove", out)
+    return out
 
 
-def test_a_reader_needs_the_published_verifier_alone(at_checkpoint: Signed) -> None:
+@pytest.fixture(scope="module")
+def several(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs at all ledgers, those that can be proven."""
+    out = tmp_path_factory.mktemp("several") / "out"
+    for ledger in (*BEFORE, CHECKPOINT):
+        trees.publish(out, ledger)
+    trees.command("prove", out)
+    return out
+
+
+@pytest.fixture
+def out(single: Path, tmp_path: Path) -> Path:
+    """A copy of the proven run, to be changed."""
+    shutil.copytree(single, tmp_path / "out")
+    return tmp_path / "out"
+
+
+class Forger:
+    """Changes files of a copy of a tree, and then every digest that names them."""
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        self.out = folder / "forged"
+        shutil.copytree(tree, self.out)
+        self.status = json.loads((self.out / "v1/system/status.json").read_bytes())
+        self.manifest = json.loads((self.out / self.status["manifest_key"]).read_bytes())
+        listed = RunListing.from_parquet((self.out / self.manifest["files_key"]).read_bytes())
+        self.files = {file.key: file for file in listed}
+
+    def put(self, key: str, data: bytes) -> None:
+        (self.out / key).parent.mkdir(parents=True, exist_ok=True)
+        (self.out / key).write_bytes(data)
+        self.files[key] = ManifestFile(key, kind_of(key).value, len(data), sha256(data).hexdigest())
+
+    def put_evidence(self, data: bytes) -> None:
+        """Other evidence of the run."""
+        del self.files[self.status["evidence_key"]]
+        (self.out / self.status["evidence_key"]).unlink()
+        self.status["evidence_key"] = EVIDENCE.key(sha256=sha256(data).hexdigest())
+        self.put(self.status["evidence_key"], data)
+
+    def seal(self) -> Path:
+        """Write the listing, the manifest and the status; gives the tree."""
+        for key in (self.status["manifest_key"], self.manifest["files_key"]):
+            (self.out / key).unlink()
+        listed = RunListing.of(list(self.files.values()))
+        run_id, parquet = listed.run_id(self.status["observed_ledger"]), listed.parquet
+        count, size = listed.size
+        self.manifest |= {
+            "run_id": run_id,
+            "files_key": f"v1/runs/{run_id}.parquet",
+            "files_sha256": sha256(parquet).hexdigest(),
+            "file_count": count,
+            "bytes": size,
+        }
+        (self.out / self.manifest["files_key"]).write_bytes(parquet)
+        content = msgspec.json.encode(self.manifest)
+        proofs = self.out / "v1/proofs.json"
+        if proofs.exists():
+            proofs.write_bytes(proofs.read_bytes().replace(self.status["run_id"].encode(), run_id.encode()))
+        self.status |= {
+            "run_id": run_id,
+            "manifest_key": f"v1/runs/{run_id}.json",
+            "manifest_sha256": sha256(content).hexdigest(),
+        }
+        (self.out / self.status["manifest_key"]).write_bytes(content)
+        (self.out / "v1/system/status.json").write_bytes(msgspec.json.encode(self.status))
+        return self.out
+
+
+def expect(result: Result, code: int, *said: str) -> None:
+    """A command ended with this code and printed these texts."""
+    assert code == result.exit_code, result.output
+    for text in said:
+        assert text in result.output, result.output
+
+
+def names(result: Result, reason: str) -> str:
+    """The line of a reason, or nothing."""
+    return next((line for line in result.output.splitlines() if line.startswith(f"not proven ({reason})")), "")
+
+
+def proofs_of(out: Path) -> Any:
+    return json.loads((out / "v1/proofs.json").read_bytes())
+
+
+def evidence_of(out: Path) -> bytes:
+    """The evidence of the published run."""
+    key: str = json.loads((out / "v1/system/status.json").read_bytes())["evidence_key"]
+    return (out / key).read_bytes()
+
+
+def test_an_honest_tree_of_one_run(trees: Trees, single: Path) -> None:
+    """All entries are proven, nothing but the results of calls is not, and to prove it again adds nothing."""
+    (proof,) = proofs_of(single)["proofs"]
+    result = trees.verify(single)
+
+    expect(result, EXIT_UNPROVEN, "ledger 127 closed at 2023-11-14T22:15:27Z, ", "4 of 4 organisations signed")
+    expect(result, EXIT_UNPROVEN, f"{proof['entries']} of {proof['entries']} entries of ledger 127 are proven")
+    assert ["calls"] == re.findall(r"not proven \((\w+)\)", result.output)
+    assert re.search(r"(\d+) of \1 files follow from the run's evidence", result.output)
+    assert (proof["entries"], 0, 0) == (proof["confirmed"], proof["changed_since"], proof["not_looked_up"])
+    assert f"{proof['calls']} results" in names(result, "calls")
+    expect(trees.verify(single, "--allow-unproven", "calls"), EXIT_DONE)
+    expect(trees.command("prove", single), EXIT_DONE, "nothing to do: every run that can be proven is proven")
+
+
+@pytest.mark.parametrize(("age", "code"), [("1d", EXIT_SOURCE), ("90", EXIT_SOURCE), ("99999d", EXIT_UNPROVEN)])
+def test_age(trees: Trees, single: Path, age: str, code: int) -> None:
+    """A run older than what is allowed ends with 3, after all that was found is printed."""
+    result = trees.verify(single, "--max-age", age)
+
+    expect(result, code, " entries of ledger 127 are proven")
+    assert (code == EXIT_SOURCE) is ("and --max-age is" in result.output)
+    expect(trees.verify(single, "--max-age", "soon"), 2, "a duration such as 30m, 2h or 1d, but found 'soon'")
+
+
+def test_an_honest_tree_of_several_runs(trees: Trees, several: Path) -> None:
+    """Earlier runs are repeated and proven; what has no checkpoint, or is beyond the bound, is named."""
+    result, bounded = trees.verify(several), trees.verify(several, "--earlier", "1")
+
+    expect(result, EXIT_UNPROVEN, "8 of 12 earlier rows of the history follow from the evidence of 2 runs")
+    assert "60.parquet (4 rows)" in names(result, "history")
+    assert "run 60-" in names(result, "earlier")
+    assert "" == names(result, "changes")
+    expect(bounded, EXIT_UNPROVEN, "4 of 12 earlier rows", "only the newest 1 earlier runs are repeated")
+
+
+def test_a_reader_needs_the_published_verifier_alone(trees: Trees, single: Path) -> None:
     """The program that is published with the tree says the same, from the files that the list of proofs names."""
-    at_checkpoint.prove()
-    out = at_checkpoint.out
-    listed = json.loads((out / "v1" / "proofs.json").read_bytes())
+    listed = proofs_of(single)
     (proof,) = listed["proofs"]
-    command = [
-        sys.executable,
-        "-I",
-        str(out / listed["verifier"]),
-        str(out / proof["proof_key"]),
-        "--trust",
-        str(out / listed["trust"]),
-        "--entries",
-        str(out / proof["evidence_key"]),
-        "--archive",
-        str(at_checkpoint.archive),
-    ]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    command = [sys.executable, "-I", listed["verifier"], proof["proof_key"], "--trust", listed["trust"]]
+    command += ["--entries", proof["evidence_key"], "--archive", str(trees.archive)]
+    ended = subprocess.run(command, cwd=single, check=False, capture_output=True, text=True)
 
     assert (9, "") == (ended.returncode, ended.stderr)
     assert f"proven: {proof['confirmed']} of {proof['entries']} entries of ledger 127" in ended.stdout
@@ -126,21 +264,13 @@ def test_a_reader_needs_the_published_verifier_alone(at_checkpoint: Signed) -> N
         ({"organisations_signed": 2}, r"was signed by 2 of 4"),
         ({"evidence_key": "v1/evidence/x.jsonl.gz"}, r"evidence_key is v1/evidence/x"),
         ({"proof_sha256": "0" * 64}, r"which is not that of its digest"),
-        (
-            {"proof_key": f"v1/proofs/{'0' * 64}.json"},
-            r"v1/proofs/0+\.json: is missing, though v1/proofs",
-        ),
+        ({"proof_key": f"v1/proofs/{'0' * 64}.json"}, r"v1/proofs/0+\.json: is missing, though v1/proofs"),
         ({"run_id": 7}, r"proofs\.json: does not decode as ProofList"),
     ],
 )
-def test_the_check_looks_at_proofs(
-    at_checkpoint: Signed, tmp_path: Path, changes: dict[str, object], said: str | None
-) -> None:
+def test_the_check_looks_at_proofs(out: Path, changes: dict[str, object], said: str | None) -> None:
     """The list of proofs says what its files say, and what the run has; a good one has no fault."""
-    at_checkpoint.prove()
-    out = tmp_path / "out"
-    shutil.copytree(at_checkpoint.out, out)
-    listed = json.loads((out / "v1" / "proofs.json").read_bytes())
+    listed = proofs_of(out)
     listed["proofs"][0] |= changes
     (out / "v1" / "proofs.json").write_bytes(json.dumps(listed, separators=(",", ":")).encode())
 
@@ -151,11 +281,8 @@ def test_the_check_looks_at_proofs(
         check_files(str(out))
 
 
-def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) -> None:
+def test_the_check_finds_a_damaged_proof(out: Path) -> None:
     """A proof file of other bytes is named, and one that the organisations of the tree's own list did not sign."""
-    at_checkpoint.prove()
-    out = tmp_path / "out"
-    shutil.copytree(at_checkpoint.out, out)
     (file,) = (out / "v1" / "proofs").iterdir()
     file.write_bytes(file.read_bytes().replace(b'"ledger":127', b'"ledger":128'))
     (out / "v1" / "verifier" / "trust.json").write_bytes(trust_document(validators(5)))
@@ -165,111 +292,336 @@ def test_the_check_finds_a_damaged_proof(at_checkpoint: Signed, tmp_path: Path) 
     assert "proves nothing" in str(caught.value)
 
 
-def test_a_run_between_checkpoints(tmp_path: Path) -> None:
-    """What is unchanged at the next checkpoint is confirmed; the rest is the RPC's word, and counted."""
-    made = Signed(tmp_path, CHECKPOINT - 3)
-    made.run()
-    (proof,) = made.prove().added
-    verified = made.verify()
+def test_a_run_between_checkpoints(trees: Trees, tmp_path: Path) -> None:
+    """What is unchanged at the next checkpoint is confirmed; the rest is the RPC's word, counted, and no claim more."""
+    out = tmp_path / "out"
+    trees.publish(out, BEFORE[-1])
+    trees.command("prove", out)
+    listed = proofs_of(out)
+    (proof,) = listed["proofs"]
+    result = trees.verify(out)
 
-    assert CHECKPOINT == proof.checkpoint
-    assert 0 < proof.changed_since < proof.confirmed
-    assert proof.entries == proof.confirmed + proof.changed_since + proof.not_looked_up
-    assert proof.changed_since == verified.unproven.counts[Reason.CHANGED]
+    assert CHECKPOINT == proof["checkpoint"]
+    assert 0 < proof["changed_since"] < proof["confirmed"]
+    assert proof["entries"] == proof["confirmed"] + proof["changed_since"] + proof["not_looked_up"]
+    expect(result, EXIT_UNPROVEN)
+    assert f"{proof['changed_since']} entries" in names(result, "changed")
+    proof |= {"confirmed": proof["entries"], "changed_since": 0, "not_looked_up": 0}
+    (out / "v1/proofs.json").write_bytes(msgspec.json.encode(listed))
+    expect(trees.verify(out), EXIT_REFUTED, "entries are claimed to be confirmed")
 
 
-def test_an_rpc_that_lies_in_one_entry(tmp_path: Path) -> None:
-    """It is found out by the entry, nothing is proven, and both commands end with 8."""
-    made = Signed(tmp_path, CHECKPOINT)
-    key, entries = made.lying()
-    made.run(entries)
-
-    with pytest.raises(RefutedError, match=rf"run 127-.*: the entry {key.hex()[:120]}.* has another value"):
-        made.prove()
-    assert not (made.out / "v1" / "proofs.json").exists()
+def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
+    """It is found out by the entry, nothing is proven, and both commands end with 8; of an earlier run, too."""
+    out, key = tmp_path / "out", keys_named(trees.state[CHECKPOINT], b"ResData")[0]
+    trees.publish(out, CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
     for command in ("prove", "verify"):
-        options = [command, str(made.out), "--archive", str(made.archive), "--trust", str(made.trust)]
-        ended = CliRunner().invoke(main, options)
-        assert 8 == ended.exit_code, ended.output
-        assert "has another value" in ended.output
+        expect(trees.command(command, out), EXIT_REFUTED, f"the entry {key.hex()[:120]}", "has another value")
+    assert not (out / "v1" / "proofs.json").exists()
+
+    trees.publish(tmp_path / "earlier", BEFORE[-1], trees.lying(BEFORE[-1], b"ResConfig"))
+    trees.publish(tmp_path / "earlier", CHECKPOINT)
+    result = trees.verify(tmp_path / "earlier")
+    expect(result, EXIT_REFUTED)
+    assert re.search(r"run 124-\w+: the entry .* has another value", result.output)
 
 
-def test_prove_holds_no_lock_while_it_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prove_holds_no_lock_while_it_downloads(trees: Trees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process can publish until the proofs are there; a run that is swept meanwhile gets none."""
-    made = Signed(tmp_path, CHECKPOINT)
-    made.run()
-    store, own = open_store(str(made.out)), prove_module.hold_against
+    out, own = tmp_path / "out", prove_module.hold_against
+    trees.publish(out, CHECKPOINT)
 
     def while_others_publish(*given: Any, **options: Any) -> Any:
-        with open_store(str(made.out)).exclusive():
-            for path in (made.out / "v1" / "runs").iterdir():
+        with open_store(str(out)).exclusive():
+            for path in (out / "v1" / "runs").iterdir():
                 path.unlink()
         return own(*given, **options)
 
     monkeypatch.setattr(prove_module, "hold_against", while_others_publish)
 
-    assert [] == prove(store, [str(made.archive)], made.trust, Silence()).added
-    assert not (made.out / "v1" / "proofs.json").exists()
+    assert [] == prove(open_store(str(out)), [str(trees.archive)], trees.trust, Silence()).added
+    assert not (out / "v1" / "proofs.json").exists()
 
 
-def test_prove_waits_for_a_run_that_publishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It adds its proofs when the other process is done; where that goes on, it ends with 5 and adds nothing."""
-    made = Signed(tmp_path, CHECKPOINT)
-    made.run()
-    monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.1)
-    with open_store(str(made.out)).exclusive(), pytest.raises(LostRaceError, match="another process is publishing"):
-        made.prove()
+    (out / "v1/proofs.json").unlink()
+    monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.02)
+    with open_store(str(out)).exclusive():
+        expect(trees.command("prove", out), EXIT_LOST_RACE, "another process is publishing")
+    monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.2)
     other = ExitStack()
-    other.enter_context(open_store(str(made.out)).exclusive())
-    Timer(0.3, other.close).start()
+    other.enter_context(open_store(str(out)).exclusive())
+    Timer(0.1, other.close).start()
+    trees.command("prove", out)
 
-    assert 1 == len(made.prove().added)
-
-
-def test_what_does_not_follow_from_the_evidence(at_checkpoint: Signed, tmp_path: Path) -> None:
-    """A tree whose files agree with each other, but not with their evidence, is refused by the first such file."""
-    other = Signed(tmp_path, CHECKPOINT)
-    other.run(other.lying()[1])
-    status = json.loads((other.out / "v1" / "system" / "status.json").read_bytes())
-    honest = json.loads((at_checkpoint.out / "v1" / "system" / "status.json").read_bytes())
-    manifest = json.loads((other.out / status["manifest_key"]).read_bytes())
-    listed = RunListing.from_parquet((other.out / manifest["files_key"]).read_bytes())
-    evidence = (at_checkpoint.out / honest["evidence_key"]).read_bytes()
-    (other.out / honest["evidence_key"]).write_bytes(evidence)
-    files = [file for file in listed if file.key != status["evidence_key"]]
-    files.append(ManifestFile(honest["evidence_key"], "page", len(evidence), sha256(evidence).hexdigest()))
-    listed = RunListing.of(files)
-    run_id, parquet = listed.run_id(127), listed.parquet
-    manifest |= {
-        "run_id": run_id,
-        "files_key": f"v1/runs/{run_id}.parquet",
-        "files_sha256": sha256(parquet).hexdigest(),
-        "bytes": listed.size[1],
-    }
-    (other.out / manifest["files_key"]).write_bytes(parquet)
-    content = msgspec.json.encode(manifest)
-    status |= {
-        "run_id": run_id,
-        "manifest_key": f"v1/runs/{run_id}.json",
-        "manifest_sha256": sha256(content).hexdigest(),
-        "evidence_key": honest["evidence_key"],
-    }
-    (other.out / status["manifest_key"]).write_bytes(content)
-    (other.out / "v1" / "system" / "status.json").write_bytes(msgspec.json.encode(status))
-
-    with pytest.raises(RefutedError, match=r"does not follow from the run's evidence|is not among the run's files"):
-        other.verify()
+    assert 1 == len(proofs_of(out)["proofs"])
 
 
-def test_a_tree_that_was_tampered_with(tmp_path: Path) -> None:
+def test_a_tree_that_was_tampered_with(out: Path) -> None:
     """A changed byte of any file is refused, before anything is asked of the archives."""
-    made = Signed(tmp_path, CHECKPOINT)
-    made.run()
-    page = made.out / "v1" / "markets.json"
+    page = out / "v1" / "markets.json"
     page.write_bytes(page.read_bytes().replace(b'"v2"', b'"v9"'))
+    result = CliRunner().invoke(main, ["verify", str(out), "--archive", "/nowhere"])
 
-    with pytest.raises(RefutedError, match=r"v1/markets\.json"):
-        verify_tree(str(made.out), ["/nowhere"], made.trust, Silence())
+    expect(result, EXIT_REFUTED, "v1/markets.json: ")
+
+
+def test_files_that_do_not_follow_from_their_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
+    """A tree whose files agree with each other, but not with their evidence, is refused by the first such file."""
+    page, other = Forger(single, tmp_path / "page"), tmp_path / "lying"
+    page.put("datapackage.json", (page.out / "datapackage.json").read_bytes().replace(b"exact.", b"exact. Buy now."))
+    trees.publish(other, CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
+    evidence = Forger(other, tmp_path / "evidence")
+    evidence.put_evidence(evidence_of(single))
+
+    expect(trees.verify(page.seal()), EXIT_REFUTED, "datapackage.json does not follow from the run's evidence")
+    expect(trees.verify(evidence.seal()), EXIT_REFUTED, " does not follow from the run's evidence")
+
+
+def change_of(ledger: int, before: int) -> dict[str, object]:
+    """An invented change."""
+    return {
+        **dict.fromkeys(("pool", "unit", "takes_effect")),
+        "id": f"urn:uuid:00000000-0000-0000-0000-{ledger:012}",
+        "kind": "status",
+        "market": BLEND_V2,
+        "title": "Invented: frozen",
+        "before": "active",
+        "after": "frozen",
+        "observed_ledger": ledger,
+        "ledger_close_time": timestamp(TIME + ledger),
+        "previous_ledger": before,
+    }
+
+
+def forge_change(forger: Forger, ledger: int, before: int) -> Path:
+    """Put a change into the list, and render the feeds of it."""
+    document = json.loads((forger.out / "v1/changes.json").read_bytes())
+    document["data"].insert(0, change_of(ledger, before))
+    changes = msgspec.convert(document, ChangeList)
+    forger.put("v1/changes.json", msgspec.json.encode(changes))
+    for feed in render_feeds(changes, PASSPHRASE, timestamp(TIME // 86_400 * 86_400)):
+        forger.put(feed.key, feed.data)
+    return forger.seal()
+
+
+def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None:
+    """Two runs give what changed between them; what earlier ones say is counted by its title."""
+    own = forge_change(Forger(several, tmp_path / "own"), CHECKPOINT, BEFORE[-1])
+    older = trees.verify(forge_change(Forger(several, tmp_path / "older"), BEFORE[-1], BEFORE[-2]))
+
+    expect(trees.verify(own), EXIT_REFUTED, "does not follow from the run's evidence")
+    expect(older, EXIT_UNPROVEN)
+    assert "1 changes were found by runs that were not repeated: Invented: frozen (ledger 124)" in names(
+        older, "changes"
+    )
+
+
+def evidence_at(out: Path, ledger: int) -> Path:
+    """The file with the evidence of the run at a ledger."""
+    (listing,) = (out / "v1/runs").glob(f"{ledger}-*.parquet")
+    keys = [file.key for file in RunListing.from_parquet(listing.read_bytes())]
+    return out / next(key for key in keys if key.startswith("v1/evidence/"))
+
+
+def test_the_run_before_without_evidence(trees: Trees, several: Path, tmp_path: Path) -> None:
+    """Where it is gone or damaged, it covers neither rows nor changes, although there are none."""
+    out = tmp_path / "out"
+    shutil.copytree(several, out)
+    path = evidence_at(out, BEFORE[-1])
+    path.write_bytes(b"\x1f\x8bdamaged")
+    damaged = trees.verify(out)
+    path.unlink()
+    gone = trees.verify(out)
+
+    assert f"{path.relative_to(out)} does not have the digest of its name" in names(damaged, "earlier")
+    for result in (damaged, gone):
+        expect(result, EXIT_UNPROVEN, "4 of 12 earlier rows of the history follow from the evidence of 1 run")
+        assert "v1/changes.json: those since the run before" in names(result, "changes")
+
+
+def multiplied(entries: Entries) -> Entries:
+    """Entries with the b_supply of every reserve times 1,000."""
+    forged = dict(entries)
+    for key in keys_named(entries, b"ResData"):
+        entry = entries[key]
+        if (at := entry.data.find(b"b_supply")) >= 0:
+            start = at + len(b"b_supply") + 4  # behind the kind of the value
+            supply = int.from_bytes(entry.data[start : start + 16], "big", signed=True) * 1_000
+            data = entry.data[:start] + supply.to_bytes(16, "big", signed=True) + entry.data[start + 16 :]
+            forged[key] = replace(entry, data=data)
+    assert forged != entries
+    return forged
+
+
+@pytest.fixture(scope="module")
+def forged_history(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs with supplies times 1,000, then an honest one; only that is proven."""
+    out = tmp_path_factory.mktemp("forged") / "out"
+    for ledger in BEFORE:
+        trees.publish(out, ledger, multiplied(trees.state[ledger]))
+    trees.publish(out, CHECKPOINT)
+    return out
+
+
+def test_a_forged_history_with_its_evidence(trees: Trees, forged_history: Path) -> None:
+    """Forged entries that changed before the checkpoint are named: nobody can prove them, or the contrary."""
+    result = trees.verify(forged_history)
+    key = keys_named(trees.state[BEFORE[-1]], b"ResData")[0]
+
+    expect(result, EXIT_UNPROVEN)
+    assert base64.b64encode(key)[:30].decode() in names(result, "changed")
+
+
+def test_a_forged_history_without_evidence(trees: Trees, forged_history: Path, tmp_path: Path) -> None:
+    """Its rows are counted as not covered, by file."""
+    out = tmp_path / "out"
+    shutil.copytree(forged_history, out)
+    for ledger in BEFORE:
+        evidence_at(out, ledger).unlink()
+    result = trees.verify(out)
+
+    expect(result, EXIT_UNPROVEN, "0 of 12 earlier rows of the history follow from the evidence of 0 runs")
+    assert [True] * 3 == [f"{ledger}.parquet (4 rows)" in names(result, "history") for ledger in BEFORE]
+
+
+def test_a_forged_history_with_honest_evidence(
+    trees: Trees, forged_history: Path, several: Path, tmp_path: Path
+) -> None:
+    """Rows that do not follow from the evidence of their run are a contradiction."""
+    out = tmp_path / "out"
+    shutil.copytree(forged_history, out)
+    for file in (out / "v1/runs").glob("124-*"):
+        file.unlink()
+    for folder in ("runs", "evidence"):
+        for file in (several / "v1" / folder).iterdir():
+            if not file.name.startswith("127-"):
+                shutil.copy(file, out / "v1" / folder)
+
+    said = "124.parquet: the rows of ledger 124 do not follow from the evidence of 124-"
+    expect(trees.verify(out), EXIT_REFUTED, said)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [("notices", ["All is well"], EXIT_REFUTED), ("next_expected_at", "2031-01-01T00:00:00Z", EXIT_UNPROVEN)],
+)
+def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: str, value: object, code: int) -> None:
+    """What the evidence gives must be so; a promise is counted."""
+    forger = Forger(single, tmp_path)
+    forger.status[field] = value
+
+    expect(trees.verify(forger.seal()), code, field)
+
+
+def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
+    """Another verifier or list of organisations is named with its digest, and a file of nobody by its name, as an
+    operator may have added it; our own records are not.
+    """
+    changed = {"stellar_proof.py": b"#", "trust.json": b" "}
+    for name, more in changed.items():
+        path = out / "v1/verifier" / name
+        path.write_bytes(path.read_bytes() + more + b"\n")
+    (out / "state/known-markets.unreadable-0123456789abcdef.memory").write_text("damaged")
+    for key in ("state/history-buckets-page.html", "history/page.html", "robots.txt"):
+        (out / key).write_text("<script>alert(1)</script>")
+    result = trees.verify(out)
+
+    expect(result, EXIT_UNPROVEN)
+    for name in changed:
+        digest = sha256((out / "v1/verifier" / name).read_bytes()).hexdigest()
+        assert f"v1/verifier/{name} has the SHA-256 {digest}" in names(result, "statements")
+    assert "3 files are in no run: history/page.html, robots.txt, state/history-buckets-page.html" in names(
+        result, "unlisted"
+    )
+
+
+def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
+    """Notices that no entry gives are named, and what else the evidence says of itself, in a tree that has them."""
+    evidence = Evidence.decode(evidence_of(single), "evidence")
+    forged = replace(evidence, notices=["All is well"], whole=False)
+    (tmp_path / "forged.jsonl.gz").write_bytes(forged.encode())
+    values = {"network.passphrase": PASSPHRASE, "output.uri": str(tmp_path / "out"), "output.page_sizes": [1, 50]}
+    run(load(None, values, environment={}).settings, snapshot=tmp_path / "forged.jsonl.gz")
+
+    said = "2 statements are the publisher's word: notice: All is well, looked: the run read a part"
+    expect(trees.verify(tmp_path / "out"), EXIT_UNPROVEN, said)
+
+
+def test_contracts_of_the_evidence(tmp_path: Path) -> None:
+    """A contract of a deployment that the chain does not name follows from nothing; one that it names does."""
+    with running(create_app(RecordedNetwork())) as url:
+        settings = settings_for(tmp_path, url)
+        run(settings)
+    evidence = Evidence.decode(evidence_of(tmp_path), "evidence")
+    deployment = next(item for item in network_of(settings.passphrase).deployments if item.protocol == "blend")
+    contract = LearnedContract(protocol="blend", label=deployment.label, role="emitter", address=CONTRACT)
+    forged = replace(evidence, contracts=[*evidence.contracts, contract])
+
+    assert [] == list(evidence_words(evidence, settings))
+    assert [f"contract: emitter {CONTRACT} of blend {deployment.label} follows from no entry"] == list(
+        evidence_words(forged, settings)
+    )
+
+
+def test_a_network_with_lists() -> None:
+    """Evidence of a known network whose run did not look where the lists say is named, with each market left out."""
+    network = NETWORKS["mainnet"]
+    settings = load(None, {"network.name": "mainnet"}, environment={}).settings
+    every = [
+        Candidate(deployment.protocol, address) for deployment in network.deployments for address in deployment.markets
+    ]
+    honest = Evidence(network.passphrase, 127, TIME, {}, {}, every)
+
+    for evidence, said in (
+        (honest, []),
+        (
+            replace(honest, candidates=every[1:]),
+            [f"candidate: {every[0].address} of {every[0].protocol}, a known market, was not looked for"],
+        ),
+        (replace(honest, listed=False), ["looked: the run did not compare the lists of known contracts"]),
+    ):
+        assert said == list(evidence_words(evidence, settings))
+
+
+@pytest.mark.slow
+def test_a_history_that_was_compacted_since(trees: Trees, tmp_path: Path) -> None:
+    """The page of the history is derived as it was; once the replaced files are gone, it is named."""
+    out = tmp_path / "out"
+    for ledger in DAY_BEFORE:
+        trees.publish(out, ledger, since=TIME - 86_400)
+    trees.publish(out, CHECKPOINT)
+    compact_history(open_store(str(out)))
+    kept = trees.verify(out)
+    for ledger in DAY_BEFORE:
+        (out / f"history/pools/date=2023-11-13/{ledger}.parquet").unlink()
+    gone = trees.verify(out)
+
+    expect(kept, EXIT_UNPROVEN)
+    assert "data.html" not in kept.output
+    assert "2023-11-13/60.parquet (4 rows), history/pools/date=2023-11-13/62.parquet (4 rows)" in names(kept, "history")
+    expect(gone, EXIT_UNPROVEN)
+    assert "data.html (it shows files of the history that are gone)" in names(gone, "history")
+
+
+@pytest.mark.slow
+def test_evidence_that_unpacks_to_128_mb(trees: Trees, single: Path, tmp_path: Path) -> None:
+    """A file of 130 kB in the tree is refused for its size with 3, in bounded memory and time."""
+    forger = Forger(single, tmp_path)
+    (forger.out / "v1/proofs.json").unlink()
+    content = gzip.decompress(evidence_of(single))
+    forger.put_evidence(gzip.compress(content + b'["notice",""]\n' * (10 << 20), 9))
+    command = [sys.executable, "-m", "exporter", *trees.options("verify", forger.seal())]
+    limited: Callable[[], None] = lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # noqa: E731
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=limited) as verify:
+        assert verify.stderr is not None
+        printed = verify.stderr.read()
+        _, status, usage = os.wait4(verify.pid, 0)
+        verify.returncode = os.waitstatus_to_exitcode(status)
+
+    assert (3, True) == (verify.returncode, "the entries file has more than" in printed), printed
+    assert usage.ru_maxrss < MEMORY_KB
 
 
 @pytest.mark.parametrize(
