@@ -12,8 +12,7 @@ from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
 class Observed:
     """All that was read, and which of it the current run of the program uses.
 
-    ``changed`` says whether something used is another now than when the program was given it, ``bundled`` whether a
-    call was ever answered in a bundle.
+    ``changed`` says whether something used is another now than when the program was given it.
     """
 
     def __init__(self, source: LedgerSource, router: Router | None) -> None:
@@ -24,7 +23,6 @@ class Observed:
         self.used_keys: dict[bytes, None] = {}  # a set that keeps its order, so that runs are reproducible
         self.used_calls: dict[ContractCall, None] = {}
         self.changed = True
-        self.bundled = False
 
     def begin(self) -> None:
         """A run of the program begins: nothing is used yet."""
@@ -58,12 +56,8 @@ class Observed:
                 self.calls[call] = CallObservation(answer)
                 continue
             alone = seen.answer.shared and not answer.shared
-            if alone and self._router is not None:
-                self._router.compare(call, seen.answer, answer)
             if answer.ledger > seen.answer.ledger or (alone and answer.ledger == seen.answer.ledger):
                 self._replace_call(call, answer)
-        if any(answer.shared for answer in answers.values()):
-            self.bundled = True
         if self._router is not None and self._router.lied:
             tainted = [call for call, seen in self.calls.items() if seen.answer.shared]
             for call, answer in (await ask_alone(self._source, tainted)).items():

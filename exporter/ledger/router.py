@@ -15,8 +15,8 @@ It is somebody else's contract, and a bundle that fails must cost no price that 
   wider one: whoever cannot do with it asks the call alone (`exporter.ledger.view`).
 * A bundle is used only if the contract of every call is in its footprint. Of the bundles that go out together one call,
   which the router cannot foresee, is asked for without it too, and must give the very same.
-* Whatever a bundle gives no result for is asked for alone. After a few failures the router is left alone for the run,
-  at once if nothing ever worked, as where there is no such contract.
+* Whatever a bundle gives no result for is asked for alone, and after a bundle that cannot be used the router is left
+  alone for the run.
 
 docs/decisions.md, "Prices in bundles through a router" has the reasons.
 """
@@ -26,7 +26,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from exporter.errors import DecodeError, SourceError
@@ -41,13 +40,10 @@ ROUTED = frozenset({"balance", "decimals", "get_available_liquidity", "lastprice
 """Of SEP-40 oracles, SEP-41 tokens and boosted vaults: they read, whoever asks, and none asks for a list by itself."""
 
 BUNDLE_SIZE = 20
-"""Calls in a bundle, far below the network's 400 footprint entries; halved when its budget does not suffice."""
+"""Calls in a bundle, far below the network's 400 footprint entries; halved where its budget does not suffice."""
 
 MIN_BUNDLE = 4
 """A bundle and its sample are two requests, so that fewer calls gain nothing worth the trouble."""
-
-MAX_FAILURES = 4
-"""After this many failed bundles the router is left alone for the rest of the run."""
 
 CALLER = strkey.encode(strkey.ACCOUNT, bytes(32))
 """``exec`` wants its caller's authorization, which the source of the simulated transaction has given by being it."""
@@ -55,28 +51,17 @@ CALLER = strkey.encode(strkey.ACCOUNT, bytes(32))
 _BUDGET = "Error(Budget"
 
 
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """The result of a bundle: answers for some of its calls, and what is asked for alone instead of again."""
-
-    answers: dict[ContractCall, SimulationAnswer]
-    given_up: Sequence[ContractCall]
-
-
 class _UnusableError(Exception):
-    """A bundle's answer cannot be used; the message says why. ``passing``: it is not the router's fault."""
-
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
-        super().__init__(reason)
-        self.passing = passing
+    """A bundle's answer cannot be used; the message says why."""
 
 
 class Router:
-    """The use of one router contract during one run, and what came of it.
+    """Simulates calls in bundles, for one run. ``notices`` are for the operator.
 
-    ``wasm_hash`` (64 hex digits) is that of its code, where the list has it: another one is not used. ``choose`` picks
-    the call of a bundle that is compared. ``stopped`` says why the router is not used any more; ``lied`` that it gave
-    something else than the contract itself at the same ledger, so that nothing it gave may be used.
+    Args:
+        contract: the router's strkey.
+        wasm_hash: the hex of the code it must have; None where that is not known.
+        choose: which of a group of calls is asked for without the router, too.
     """
 
     def __init__(
@@ -84,17 +69,16 @@ class Router:
         contract: str,
         wasm_hash: str | None = None,
         *,
-        size: int = BUNDLE_SIZE,
         choose: Callable[[Sequence[ContractCall]], ContractCall] = secrets.choice,
     ) -> None:
         self.contract = contract
         self.wasm_hash = wasm_hash
-        self.size = size
         self.stopped: str | None = None
         self.lied = False
         self.notices: list[str] = []
         self._choose = choose
-        self._bundles = self._worked = self._failed = self._results = 0
+        self._size = BUNDLE_SIZE
+        self._bundles = self._failed = self._results = 0
 
     def report(self) -> dict[str, Any]:
         """The calls through the router, for the run report. ``results`` are of calls that it spared."""
@@ -111,85 +95,46 @@ class Router:
 
         Answers of bundles are `SimulationAnswer.shared`; all others are as the source gives them.
         """
-        routed = [call for call in calls if call.function in ROUTED]
-        if len(routed) < MIN_BUNDLE or self.stopped is not None:
-            routed = []
-        bundled_calls = frozenset(routed)
-        alone = [call for call in calls if call not in bundled_calls]
         # What one oracle says changes together, so that it had better be in one bundle.
-        bundled, direct = await asyncio.gather(
-            self._bundled(source, sorted(routed, key=lambda call: call.contract)), ask_alone(source, alone)
-        )
-        answers = bundled | direct
+        routed = sorted((call for call in calls if call.function in ROUTED), key=lambda call: call.contract)
+        answers: dict[ContractCall, SimulationAnswer] = {}
+        if len(routed) >= MIN_BUNDLE and self.stopped is None:
+            sample = self._choose(routed)
+            alone = [call for call in calls if call.function not in ROUTED or call == sample]
+            parts = [routed[start : start + self._size] for start in range(0, len(routed), self._size)]
+            direct, bundles = await asyncio.gather(
+                ask_alone(source, alone), asyncio.gather(*(self._bundle(source, part) for part in parts))
+            )
+            for bundle in bundles:
+                answers |= bundle
+            if sample in answers and answers[sample].result != direct[sample].result:
+                self._mismatch(sample, answers[sample], direct[sample])
+                answers = {}
+            answers |= direct
+            self._results += sum(answer.shared for answer in answers.values())
         answers |= await ask_alone(source, [call for call in calls if call not in answers])
-        if self.lied:  # another part of the program may have found out while this one waited
-            answers |= await ask_alone(source, [call for call in calls if answers[call].shared])
         return [answers[call] for call in calls]
 
-    def compare(self, call: ContractCall, routed: SimulationAnswer, direct: SimulationAnswer) -> None:
-        """Take note of what a call gave without the router, after it was answered through it."""
-        if routed.ledger == direct.ledger and direct.result is not None and routed.result != direct.result:
-            what = f"{call.function} of {call.contract}"
-            self._distrust(f"it gave something else for {what} than that contract itself at the same ledger")
-
-    async def _bundled(
+    async def _bundle(
         self, source: LedgerSource, calls: Sequence[ContractCall]
     ) -> dict[ContractCall, SimulationAnswer]:
-        answers: dict[ContractCall, SimulationAnswer] = {}
-        waiting = list(calls)
-        # Each turn answers or gives up a bundle, or makes bundles smaller.
-        while len(waiting) >= MIN_BUNDLE and self.stopped is None:
-            # Bundles, of which none is too small.
-            parts = [waiting[start : start + self.size] for start in range(0, len(waiting), self.size)]
-            if len(parts) > 1 and len(parts[-1]) < MIN_BUNDLE:
-                both = [*parts.pop(-2), *parts.pop()]
-                parts += [both[: len(both) // 2], both[len(both) // 2 :]]
-            if not self._worked:
-                parts = parts[:1]  # where there is no router, one request shows it
-            sample = self._choose([call for part in parts for call in part])
-            direct, routed = await asyncio.gather(
-                source.simulate(sample), asyncio.gather(*(self._exec(source, part) for part in parts))
-            )
-            answers[sample] = direct
-            done = {sample}
-            for part, answer in zip(parts, routed, strict=True):
-                bundle = self._judged(part, answer, sample, direct)
-                answers = bundle.answers | answers
-                done.update(bundle.answers, bundle.given_up)
-            waiting = [call for call in waiting if call not in done]
-        return answers
-
-    def _judged(
-        self,
-        calls: Sequence[ContractCall],
-        routed: SimulationAnswer | str,
-        sample: ContractCall,
-        direct: SimulationAnswer,
-    ) -> _Bundle:
-        """The answers of a bundle; ``sample``, which may be one of its calls, was asked for alone as well."""
+        """The answers of a bundle, of which some may be missing. A source that is down says so at calls asked alone."""
         self._bundles += 1
-        try:
-            if isinstance(routed, str):
-                raise _UnusableError(routed)
-            results = self._results_of(routed, calls)
-            if sample in calls:
-                self._check_sample(sample, results.get(sample), direct)
-        except _UnusableError as error:
-            return _Bundle({}, self._fail(error, calls))
-        self._worked += 1
-        self._results += len(results.keys() - {sample})
-        return _Bundle(results, calls)
-
-    async def _exec(self, source: LedgerSource, calls: Sequence[ContractCall]) -> SimulationAnswer | str:
-        """The answer for a bundle, or why there is none. A source that is down says so at the calls asked alone."""
         invocations = (
             vec(address(call.contract), symbol(call.function), vec(*call.arguments), (scval.BOOL, True))
             for call in calls
         )
         try:
-            return await source.simulate(ContractCall(self.contract, "exec", (address(CALLER), vec(*invocations))))
-        except SourceError as error:
-            return str(error)
+            answer = await source.simulate(ContractCall(self.contract, "exec", (address(CALLER), vec(*invocations))))
+            return self._results_of(answer, calls)
+        except (SourceError, _UnusableError) as error:
+            self._failed += 1
+            half = len(calls) // 2
+            if _BUDGET in str(error) and half >= MIN_BUNDLE:
+                self._size = min(self._size, half)
+                return await self._bundle(source, calls[:half]) | await self._bundle(source, calls[half:])
+            self.stopped = self.stopped or str(error)
+            return {}
 
     def _results_of(
         self, answer: SimulationAnswer, calls: Sequence[ContractCall]
@@ -213,32 +158,16 @@ class Router:
             if value[0] != scval.ERROR
         }
 
-    def _check_sample(self, sample: ContractCall, routed: SimulationAnswer | None, direct: SimulationAnswer) -> None:
-        """Raises `_UnusableError` unless a call gives the same with and without the router."""
-        if routed is None:
-            return  # it failed in the bundle, and is asked for alone as every call that did
-        if routed.result == direct.result:
-            return
-        self.compare(sample, routed, direct)
-        raise _UnusableError(
-            f"{sample.function} gives something else without the router", passing=routed.ledger != direct.ledger
-        )
-
-    def _fail(self, error: _UnusableError, calls: Sequence[ContractCall]) -> Sequence[ContractCall]:
-        """Count a failure; gives the calls that are not to be bundled again."""
-        self._failed += 1
-        reason = str(error)
-        if _BUDGET in reason and len(calls) // 2 >= MIN_BUNDLE and self._failed < MAX_FAILURES:
-            self.size = min(self.size, len(calls) // 2)
-            return ()
-        hopeless = not self._worked and not error.passing
-        if self.stopped is None and (hopeless or self._failed >= MAX_FAILURES):
-            self.stopped = reason
-        return calls
+    def _mismatch(self, sample: ContractCall, routed: SimulationAnswer, direct: SimulationAnswer) -> None:
+        """Stop, since a call gave something else without the router: at the same ledger that is a lie."""
+        self.stopped = self.stopped or f"{sample.function} gives something else without the router"
+        if routed.ledger == direct.ledger and direct.result is not None:
+            what = f"{sample.function} of {sample.contract}"
+            self._distrust(f"it gave something else for {what} than that contract itself at the same ledger")
 
     def _distrust(self, reason: str) -> None:
         if not self.lied:
-            self.lied, self.stopped = True, reason
+            self.lied = True
             self.notices.append(
                 f"the router contract {self.contract} was not trusted: {reason}; every price of this run was asked for "
                 "without it"

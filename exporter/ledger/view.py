@@ -42,13 +42,10 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSou
 
 T = TypeVar("T")
 
-ROUNDS_FOR_BUNDLES = 2
-"""In which calls of bundles that are not certain are asked for alone; from then on it is as if there were no router."""
-
 
 @dataclass(frozen=True, slots=True)
 class ViewLimits:
-    """Bounds on one read transaction. Where bundles of calls were used it may take `ROUNDS_FOR_BUNDLES` more.
+    """Bounds on one read transaction.
 
     Of the ledgers that all of it holds for the newest is taken; with ``spacing`` the newest whose number ends a group
     of this many, if there is one, as a checkpoint of history archives ends one of 64.
@@ -60,9 +57,6 @@ class ViewLimits:
     max_calls: int = 100_000
     spacing: int = 1
 
-
-READS_AT_THE_END = 3
-"""How often everything is read once more, when calls could not be brought to one ledger, until the entries agree."""
 
 _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
 
@@ -200,28 +194,6 @@ class LedgerView:
         """Read what calls made at another ledger looked at, where that is not known for both ledgers yet."""
         await self._known.fetch(self._known.unknown_between(ledger, self._known.binding_calls()))
 
-    async def _certify_alone(self, ledger: int) -> None:
-        """Ask alone for what bundles do not certify at ``ledger``; what is certified there stays so.
-
-        The last chance of such calls: bundles are known to hold where none of what all their calls looked at changed.
-        """
-        known = self._known
-        lost = [
-            call
-            for call in known.used_calls
-            if known.calls[call].answer.shared and ledger not in known.calls[call].interval(known.keys)
-        ]
-        if not lost:
-            return
-        await known.simulate(lost)
-        again = known.unknown_between(ledger, [known.calls[call] for call in lost if known.calls[call].binding])
-        kept = {key: replace(known.keys[key]) for key in again if key in known.keys}
-        await known.fetch(again)
-        for key, seen in kept.items():
-            # What was seen before is still true, and says of this ledger what the newer answer does not.
-            if ledger in seen.interval and ledger not in known.keys[key].interval:
-                known.keys[key] = seen
-
     async def settle(self, program: Callable[[LedgerView], Awaitable[T]]) -> Reading[T]:
         """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`."""
         known = self._known
@@ -231,11 +203,7 @@ class LedgerView:
         # A program that asks for a key twice at once may see two versions of it, and is out of date when it ends.
         while known.changed or known.common().empty:
             late = time.monotonic() > deadline
-            if rounds >= self._limits.max_rounds + ROUNDS_FOR_BUNDLES * known.bundled or late:
-                if not late and not known.entries_interval().empty:
-                    await self._certify_alone(known.entries_interval().last)
-                elif late and known.binding_calls():
-                    await self._read_at_the_end()
+            if rounds >= self._limits.max_rounds or late:
                 return await self._settle_without_calls(program, rounds)
             rounds += 1
             await self._read_again()
@@ -262,13 +230,6 @@ class LedgerView:
     async def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> T:
         self._known.begin()
         return await program(self)
-
-    async def _read_at_the_end(self) -> None:
-        """Read all once more, without a call in between: calls that looked at nothing that changed since then hold."""
-        for _ in range(READS_AT_THE_END):
-            await self._known.fetch(list(self._known.used_keys | self._known.footprints()))
-            if not self._known.entries_interval().empty:
-                return
 
     async def _settle_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
         """The entries may agree on a ledger although some calls do not: those calls are then without result."""
