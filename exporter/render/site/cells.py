@@ -51,12 +51,10 @@ def use(basis_points: int) -> str:
     )
 
 
-def money(cents: int | None, reason: str = "", kind: str = "") -> str:
-    """A cell with an amount of money, or that there is no price, with the reason on hover."""
-    kind = kind and f" {kind}"
+def money(cents: int | None, kind: str = "") -> str:
+    """A cell with an amount of money, or that there is no price; ``kind`` is more classes, after a space."""
     if cents is None:
-        title = f' title="{escaped(harmless(reason)[:TITLE_LENGTH])}"' if reason else ""
-        return f'<td class="number none{kind}" data-value=""{title}>{dollars(None)}</td>'
+        return f'<td class="number none{kind}" data-value="">{dollars(None)}</td>'
     return f'<td class="number{kind}" data-value="{cents}" title="{exact_dollars(cents)}">{dollars(cents)}</td>'
 
 
@@ -103,13 +101,19 @@ def mean(basis_points: int | None) -> str:
     return f'<td class="number minor" data-value="{basis_points}">{percent(basis_points)}</td>'
 
 
-def tokens(units: int, decimals: int, cents: int | None, kind: str = "") -> str:
-    """A cell with an amount of a token, and below it what it is worth."""
-    kind = kind and f" {kind}"
-    worth = "" if cents is None else f'<span class="worth" title="{exact_dollars(cents)}">{dollars(cents)}</span>'
+def _amount(pool: Mapping[str, Any], side: str, by: str, kind: str = "") -> str:
+    """A cell with an amount of a pool's token and what it is worth, or that alone in a table of all tokens.
+
+    Where there is no price the amount is in that table, too, and sorts last.
+    """
+    units, decimals, cents = pool[f"total_{side}"], pool["decimals"], pool[f"{side}_usd_cents"]
+    if by == "pool" and cents is not None:
+        return money(cents, kind)
+    value = "" if by == "pool" else units
+    title = harmless(pool["price_reason"])[:TITLE_LENGTH] if cents is None else exact_dollars(cents)
     return (
-        f'<td class="number{kind}" data-value="{units}" title="{exact_amount(units, decimals)}">'
-        f"{amount(units, decimals)}{worth}</td>"
+        f'<td class="number{kind}" data-value="{value}" title="{exact_amount(units, decimals)}">'
+        f'{amount(units, decimals)}<span class="worth" title="{escaped(title)}">{dollars(cents)}</span></td>'
     )
 
 
@@ -163,16 +167,10 @@ def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
         head = f"{link}{name(pool['market_name'])}</a>{own}{protocol} {state}"
     else:
         head = f"{link}{name(pool['symbol'], SYMBOL_LENGTH)}</a>{own}{label(pool['token_label'])} {state}"
-    supplied, borrowed, reason = pool["supplied_usd_cents"], pool["borrowed_usd_cents"], pool["price_reason"]
     market = ""
     if by == "pool":
         market = f'<td><a href="{root}markets/{pool["market"]}.html">{name(pool["market_name"], 24)}</a>{protocol}</td>'
-        amounts = money(supplied, reason) + money(borrowed, reason, "minor")
-    else:
-        decimals = pool["decimals"]
-        amounts = tokens(pool["total_supplied"], decimals, supplied) + tokens(
-            pool["total_borrowed"], decimals, borrowed, "minor"
-        )
+    amounts = _amount(pool, "supplied", by) + _amount(pool, "borrowed", by, " minor")
     closed = ' class="closed"' if pool["can_supply"] is False and pool["can_borrow"] is False else ""
     return (
         f'<tr{closed}><th scope="row">{head}</th>{market}{lend(pool)}'

@@ -95,7 +95,6 @@ def pool_values(
         "exact_value": text.exact_dollars(cents),
         "short_price": text.price(price),
         "price": price or "",
-        "reason": text.cut(reason, 200),
         "long_reason": text.no_price(reason),
         "oracle": row["oracle"] or "",
         "decimals": str(decimals),

@@ -163,7 +163,7 @@ def test_no_price_is_said_with_its_reason(site: dict[str, str]) -> None:
 
     assert "No price: the oracle has no price for this token." in text
     assert "$0.00" not in text
-    assert f'title="the oracle has no price for this token">{NO_PRICE}</td>' in site["pools.html"]
+    assert f'title="the oracle has no price for this token">{NO_PRICE}</span></td>' in site["pools.html"]
 
 
 def test_problems_are_named_on_the_overview(site: dict[str, str]) -> None:
