@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.storage_rules.host import price_data
@@ -210,19 +209,6 @@ def test_the_answers_are_in_the_order_of_the_host() -> None:
     answer = stored.value(AGGREGATOR, "quotes", vec(KEY, QUOTE, KEY))
 
     assert [QUOTE, KEY] == [key for key, _ in answer[1]]
-
-
-def test_prices_fail_as_a_whole() -> None:
-    """``prices`` gives usable prices only, and fails with the first reason otherwise."""
-    stored = deployed(Stored())
-    put_oracle(stored, plain(feed(provider("Xoxno"))))
-    assert "HostError: Error(Contract, #210)" == stored.error(AGGREGATOR, "prices", vec(KEY))
-    put_feed(stored, "BTC", 10**8, NOW - 3_601, NOW - 3_601)
-    assert "HostError: Error(Contract, #206)" == stored.error(AGGREGATOR, "prices", vec(KEY))
-    put_feed(stored, "BTC", 10**8, NOW, NOW)
-    raw = struct_map({"asset_decimals": u32(7), "price_wad": i128(WAD), "timestamp": u64(NOW)})
-
-    assert (scval.MAP, ((KEY, raw),)) == stored.value(AGGREGATOR, "prices", vec(KEY))
 
 
 def test_the_own_oracle() -> None:

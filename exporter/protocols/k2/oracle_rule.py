@@ -60,9 +60,6 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             if code is not None and b"get_asset_prices_vec_fresh" not in code:
                 raise TrapError(NO_SUCH_FUNCTION)
             return oracle.prices(items(assets, "assets"), cached_counts=False)
-        case ["get_asset_price_data", asset]:
-            oracle.check_paused()
-            return oracle.single(asset, cached_counts=True)
     raise unknown_function(call)
 
 
@@ -117,15 +114,12 @@ class _Oracle:
                 adapter = named
                 together[place] = feed, config
                 continue
-            found[place] = self.one(asset, config, cached_counts=cached_counts)
+            found[place] = self.one(asset, config, override, expiry)
         if adapter is not None:
             found |= self.from_adapter(adapter, together)
             for place in together:
                 self.check_change(assets[place], found[place][0])
         return vec(*(_price(*found[place]) for place in range(len(assets))))
-
-    def single(self, asset: ScVal, *, cached_counts: bool) -> ScVal:
-        return _price(*self.one(asset, self.config(asset), cached_counts=cached_counts))
 
     def config(self, asset: ScVal) -> Fields:
         stored = self.host.data(self.contract.address, vec(symbol("AssetConfig"), asset))
@@ -136,23 +130,13 @@ class _Oracle:
             raise _RefusedError(DISABLED)
         return config
 
-    def one(self, asset: ScVal, config: Fields, *, cached_counts: bool) -> tuple[int, int]:
-        """Price and time of one asset by itself: an override, the cache, then the first source that it has."""
-        override = _optional(config, "manual_override_price", scval.U128)
+    def one(self, asset: ScVal, config: Fields, override: int | None, expiry: int | None) -> tuple[int, int]:
+        """Price and time of the asset's first source; an override that is over is what it must not be too far from."""
         if override is not None:
             if self.max_age == 0:
                 raise _RefusedError(NO_SOURCE)
-            expiry = _optional(config, "override_expiry_timestamp", scval.U64)
             if expiry is None:
                 raise _RefusedError(EXPIRED)
-            if self.host.now < expiry:
-                self.check_change(asset, override)
-                set_at = _optional(config, "override_set_timestamp", scval.U64)
-                return override, self.host.now if set_at is None else set_at
-        # An override that is over is what the next price must not be too far from.
-        cached = self.cached(asset, cached_counts=cached_counts, last=override)
-        if cached is not None:
-            return cached
         adapter, feed = _optional(config, "batch_adapter", scval.ADDRESS), config.get("feed_id") or VOID
         if adapter is not None and feed != VOID:
             found = self.from_adapter(adapter, {0: (feed, config)})[0]
@@ -163,7 +147,7 @@ class _Oracle:
         self.check_change(asset, found[0], override)
         return found
 
-    def cached(self, asset: ScVal, *, cached_counts: bool, last: int | None = None) -> tuple[int, int] | None:
+    def cached(self, asset: ScVal, *, cached_counts: bool) -> tuple[int, int] | None:
         """The price of an earlier call, while the oracle's settings let it count."""
         if self.cache_seconds == 0:
             return None
@@ -177,7 +161,7 @@ class _Oracle:
         if not cached_counts:
             raise NotFromStorageError("whether the deployed code takes a cached price here is not known")
         price: int = expect(present(fields.get("price")), scval.U128, "LastPriceData: price")
-        self.check_change(asset, price, last)
+        self.check_change(asset, price)
         return price, time
 
     def check_change(self, asset: ScVal, price: int, last: int | None = None) -> None:

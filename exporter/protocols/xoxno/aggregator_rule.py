@@ -6,6 +6,8 @@ The sources that ask an Aquarius pool for its reserves have no rule here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -35,9 +37,6 @@ MAX_SPREAD_SECONDS: Final = 3600
 MIN_RESOLUTION_SECONDS: Final = 60
 MAX_TWAP_RECORDS: Final = 12
 
-# Which error it is matters to the caller only as one that makes the price unusable, or fails prices().
-STALE, DEVIATION, NO_PRICE, NOT_CONFIGURED, INVALID = 206, 205, 210, 216, 217
-BOUNDS, CYCLE, DEPTH, FACTOR, COUNT = 223, 225, 229, 230, 231
 NO_TYPE, NO_RECORDS, MANY_RECORDS = 204, 219, 228
 
 
@@ -53,7 +52,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A key's price from its sources; with an ``error`` there is none."""
+    """A key's price from its sources; all zeros where there is none."""
 
     price: int = 0
     time: int = 0
@@ -61,31 +60,11 @@ class Outcome:
     second: int = 0
     stale: bool = False
     deviation: bool = False
-    error: int | None = None
-
-    def failure(self, oracle: Fields | None) -> int | None:
-        """The first reason why the price is not usable."""
-        if self.error is not None:
-            return self.error
-        if oracle is None:
-            return NOT_CONFIGURED
-        if self.stale:
-            return STALE
-        if self.deviation:
-            return DEVIATION
-        if self.price <= 0:
-            return INVALID
-        if not oracle.i128("min_sanity_price_wad") <= self.price <= oracle.i128("max_sanity_price_wad"):
-            return BOUNDS
-        return None
+    valid: bool = False
 
 
 class _SourceError(Exception):
-    """A source is broken in a way that makes the key's price unusable."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
+    """A key or a source of it is broken in a way that leaves the key without a price."""
 
 
 def recognises(_host: StorageHost, contract: Contract) -> bool:
@@ -94,16 +73,11 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The answers of ``quotes()``, ``prices()`` and ``oracle()``."""
+    """The answer of ``quotes()``."""
     match call:
         case ["quotes", keys]:
             session = _Session(host, contract)
             return _map_of({key: session.status(key) for key in items(keys, "keys")})
-        case ["prices", keys]:
-            session = _Session(host, contract)
-            return _map_of({key: session.feed(key) for key in items(keys, "keys")})
-        case ["oracle", key]:
-            return host.data(contract.address, vec(symbol("Oracle"), key)) or VOID
     raise unknown_function(call)
 
 
@@ -124,14 +98,12 @@ class _Session:
     host: StorageHost
     contract: Contract
     resolving: list[ScVal] = field(default_factory=list)
-    prices: dict[ScVal, tuple[int, int]] = field(default_factory=dict)
-    errors: dict[ScVal, int] = field(default_factory=dict)
+    known: dict[ScVal, Outcome] = field(default_factory=dict)
+    """Of keys that others' prices are multiples of."""
 
     def status(self, key: ScVal) -> ScVal:
-        """The key's ``PriceStatus``: all zero where there is an error."""
-        outcome, oracle = self.outcome(key, 0)
-        if outcome.error is not None:
-            outcome = Outcome(error=outcome.error)
+        """The key's ``PriceStatus``."""
+        outcome = self.found(key, 0)
         return struct_map(
             {
                 "final_wad": i128(outcome.price),
@@ -140,81 +112,57 @@ class _Session:
                 "price_timestamp": u64(outcome.time),
                 "stale": (scval.BOOL, outcome.stale),
                 "deviation": (scval.BOOL, outcome.deviation),
-                "valid": (scval.BOOL, outcome.failure(oracle) is None),
+                "valid": (scval.BOOL, outcome.valid),
             }
         )
 
-    def feed(self, key: ScVal) -> ScVal:
-        """The key's usable price; without one the call fails."""
-        outcome, oracle = self.outcome(key, 0)
-        failure = outcome.failure(oracle)
-        if failure is not None or oracle is None:
-            raise TrapError(f"Error(Contract, #{failure})")
-        return struct_map(
-            {
-                "price_wad": i128(outcome.price),
-                "asset_decimals": u32(oracle.u32("asset_decimals")),
-                "timestamp": u64(outcome.time),
-            }
-        )
-
-    def oracle(self, key: ScVal) -> Fields | None:
+    def oracle(self, key: ScVal) -> Fields:
         stored = self.host.data(self.contract.address, vec(symbol("Oracle"), key))
-        return None if stored is None else Fields.of(stored, "Oracle")
+        if stored is None:
+            raise _SourceError
+        return Fields.of(stored, "Oracle")
 
-    def nested(self, key: ScVal, depth: int) -> tuple[int, int]:
-        """Price and time of a key that another one's price is a multiple of."""
-        if key in self.prices or key in self.errors:
+    def nested(self, key: ScVal, depth: int) -> Outcome:
+        """The usable price of a key that another one's price is a multiple of."""
+        if key not in self.known:
+            self.known[key] = self.found(key, depth)
+        elif self.known[key].valid:
             self.check_path(key, depth)
-            if key in self.prices:
-                return self.prices[key]
-            raise _SourceError(self.errors[key])
-        outcome, oracle = self.outcome(key, depth)
-        failure = outcome.failure(oracle)
-        if failure is not None:
-            self.errors[key] = failure
-            raise _SourceError(failure)
-        self.prices[key] = outcome.price, outcome.time
-        return self.prices[key]
+        if not self.known[key].valid:
+            raise _SourceError
+        return self.known[key]
 
     def check_path(self, key: ScVal, depth: int) -> None:
         """What is known already must not be too deep, or lead back, from here either."""
-        if depth > MAX_DEPTH:
-            raise _SourceError(DEPTH)
-        if key in self.resolving:
-            raise _SourceError(CYCLE)
-        oracle = self.oracle(key)
-        if oracle is None:
-            raise _SourceError(NOT_CONFIGURED)
-        self.resolving.append(key)
-        try:
+        with self.resolved(key, depth) as oracle:
             for source in items(oracle.get("sources") or vec(), "sources"):
                 kind, content = _variant(source)
                 if kind == "Scaled":
                     self.check_path(present(Fields.of(content, kind).get("quote")), depth + 1)
                 elif kind != "Feed":
                     raise _no_rule(kind)
+
+    @contextmanager
+    def resolved(self, key: ScVal, depth: int) -> Iterator[Fields]:
+        """A key's settings, while the sources that they name are looked at."""
+        if depth > MAX_DEPTH or key in self.resolving:
+            raise _SourceError
+        oracle = self.oracle(key)
+        self.resolving.append(key)
+        try:
+            yield oracle
         finally:
             self.resolving.pop()
 
-    def outcome(self, key: ScVal, depth: int) -> tuple[Outcome, Fields | None]:
-        if depth > MAX_DEPTH:
-            return Outcome(error=DEPTH), None
-        if key in self.resolving:
-            return Outcome(error=CYCLE), None
-        oracle = self.oracle(key)
-        if oracle is None:
-            return Outcome(error=NOT_CONFIGURED), None
-        self.resolving.append(key)
+    def found(self, key: ScVal, depth: int) -> Outcome:
         try:
-            sources = items(oracle.get("sources") or vec(), "sources")
-            if len(sources) not in (1, 2):
-                return Outcome(error=COUNT), oracle
-            return _combined([self.read(source, oracle, depth) for source in sources], oracle), oracle
-        except _SourceError as error:
-            return Outcome(error=error.code), oracle
-        finally:
-            self.resolving.pop()
+            with self.resolved(key, depth) as oracle:
+                sources = items(oracle.get("sources") or vec(), "sources")
+                if len(sources) not in (1, 2):
+                    return Outcome()
+                return _combined([self.read(source, oracle, depth) for source in sources], oracle)
+        except _SourceError:
+            return Outcome()
 
     def read(self, source: ScVal, oracle: Fields, depth: int) -> Reading | None:
         """The quote of one source, or None where it cannot be read."""
@@ -232,12 +180,12 @@ class _Session:
             if found is None:
                 return None
             if not fields.i128("min_factor_wad") <= found[0] <= fields.i128("max_factor_wad"):
-                raise _SourceError(FACTOR)
+                raise _SourceError
             stale, market = self.is_old(found[1], factor.u64("max_stale_seconds")), _is_market(factor)
             quote = self.nested(present(fields.get("quote")), depth + 1)
-            price, time = (found[0] * quote[0] + WAD // 2) // WAD, min(found[1], quote[1])
+            price, time = (found[0] * quote.price + WAD // 2) // WAD, min(found[1], quote.time)
             if price > I128_MAX:
-                raise _SourceError(INVALID)
+                raise _SourceError
         else:
             raise _no_rule(kind)
         stale = stale or self.is_old(time, oracle.u64("max_price_stale_seconds"))
@@ -305,24 +253,30 @@ class _Session:
 def _combined(readings: list[Reading | None], oracle: Fields) -> Outcome:
     """One price of one or two sources; if one of two is missing there is none, but a deviation."""
     first, second = readings[0], readings[-1]
-    if first is None and second is None:
-        return Outcome(error=NO_PRICE)
     if first is None or second is None:
         found = first or second
-        assert found is not None  # or both would be missing
+        if found is None:
+            return Outcome()
         prices = (found.price, 0) if first else (0, found.price)
         return Outcome(0, found.time, *prices, stale=found.stale, deviation=True)
-    if len(readings) == 1:
-        return Outcome(first.price, first.time, first.price, first.price, stale=first.stale)
     apart = first.market and second.market and abs(first.time - second.time) > MAX_SPREAD_SECONDS
     total = first.price + second.price
+    price = total // 2 if total <= I128_MAX or first is second else 0
+    stale = first.stale or second.stale or apart
+    deviation = first is not second and not _within(
+        first.price, second.price, oracle.struct("tolerance").u32("upper_ratio_bps")
+    )
     return Outcome(
-        total // 2 if total <= I128_MAX else 0,
+        price,
         min(first.time, second.time),
         first.price,
         second.price,
-        stale=first.stale or second.stale or apart,
-        deviation=not _within(first.price, second.price, oracle.struct("tolerance").u32("upper_ratio_bps")),
+        stale=stale,
+        deviation=deviation,
+        valid=not stale
+        and not deviation
+        and price > 0
+        and oracle.i128("min_sanity_price_wad") <= price <= oracle.i128("max_sanity_price_wad"),
     )
 
 

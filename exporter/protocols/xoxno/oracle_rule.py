@@ -15,7 +15,6 @@ from exporter.ledger.storage_rules.host import (
     Contract,
     StorageHost,
     TrapError,
-    items,
     present,
     price_data,
     unknown_function,
@@ -23,11 +22,8 @@ from exporter.ledger.storage_rules.host import (
 
 DECIMALS: Final = 8
 MAX_STALE_SECONDS: Final = 86_400
-MAX_SUBMISSION_AGE_SECONDS: Final = 900
 NO_DATA: Final = "Error(Contract, #7)"
 STALE: Final = "Error(Contract, #8)"
-
-USD: Final = vec(symbol("Other"), symbol("USD"))
 
 
 def recognises(_host: StorageHost, contract: Contract) -> bool:
@@ -40,18 +36,8 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match call:
         case ["decimals"]:
             return u32(DECIMALS)
-        case ["base"]:
-            return USD
-        case ["resolution"]:
-            return contract.storage.get(vec(symbol("Resolution")), u32(0))
-        case ["max_stale_seconds"]:
-            return u64(_setting(contract, "MaxStaleSeconds", MAX_STALE_SECONDS))
-        case ["max_submission_age_seconds"]:
-            return u64(_setting(contract, "MaxSubmissionAgeSeconds", MAX_SUBMISSION_AGE_SECONDS))
         case ["read_price_data_for_feed", feed]:
             return _aggregate(host, contract, feed)
-        case ["read_price_data", feeds]:
-            return vec(*(_aggregate(host, contract, feed) for feed in items(feeds, "feeds")))
         case ["lastprice", asset]:
             feed = host.data(contract.address, vec(symbol("FeedMapping"), asset))
             if feed is None:
@@ -65,18 +51,14 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     raise unknown_function(call)
 
 
-def _setting(contract: Contract, name: str, default: int) -> int:
-    value = contract.storage.get(vec(symbol(name)))
-    return default if value is None else int(expect(value, scval.U64, name))
-
-
 def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     """A feed's aggregate, unless it was written longer ago than the contract allows."""
     stored = host.data(contract.address, vec(symbol("CurrentAggregate"), feed))
     if stored is None:
         raise TrapError(NO_DATA)
     written = Fields.of(stored, "aggregate").u64("write_timestamp") // 1000
-    if host.now - written > _setting(contract, "MaxStaleSeconds", MAX_STALE_SECONDS):
+    limit = contract.storage.get(vec(symbol("MaxStaleSeconds")), u64(MAX_STALE_SECONDS))
+    if host.now - written > expect(limit, scval.U64, "MaxStaleSeconds"):
         raise TrapError(STALE)
     return stored
 
