@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -109,15 +108,6 @@ _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
 """Characters that cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """Where the tree is: what is configured, and what the command line names instead."""
-
-    uri: str
-    root: str | None
-    origin: str | None
-
-
 def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
     """The files of a platform's rule, by name.
 
@@ -137,9 +127,14 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
     if origin is not None and platform != "cloudflare":
         raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
     sizes = routes.checked_page_sizes(settings.output.page_sizes, settings.output.default_page_size)
-    files = _RENDERERS[platform](_environment(), sizes, _Options(settings.output.uri, root, origin))
-    function = files.get("function.js", "")
-    if len(function.encode()) > MAX_FUNCTION_BYTES:
+    environment = _environment()
+    match platform:
+        case "nginx":
+            return _nginx(environment, sizes, _folder(root, settings.output.uri))
+        case "cloudflare":
+            return _cloudflare(environment, sizes, origin)
+    files = _cloudfront(environment, sizes)
+    if len(files["function.js"].encode()) > MAX_FUNCTION_BYTES:
         raise ConfigError(f"output.page_sizes: this number of sizes makes a function above {MAX_FUNCTION_BYTES} bytes")
     return files
 
@@ -226,10 +221,10 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Options) -> dict[str, str]:
+def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], root: str) -> dict[str, str]:
     market, pool, token = "${edge_market}", "${edge_pool_shown}", "${edge_token}"
     values = _common(sizes) | {
-        "root": _folder(options.root, options.uri),
+        "root": root,
         "open_files": OPEN_FILES,
         "bare": BARE_ERRORS,
         "refusing": {
@@ -319,7 +314,7 @@ def _details() -> dict[str, str]:
     }
 
 
-def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _options: _Options) -> dict[str, str]:
+def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...]) -> dict[str, str]:
     values, details = _common(sizes), _details()
     # The second function says what is missing; the first has few bytes, and only refuses.
     refusals = details | dict.fromkeys(("market", "pool", "token", "cursor", "page"), "")
@@ -335,52 +330,34 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...], _option
     top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
     rest = "".join(line for line in lines[top:] if not line.startswith("//"))
     files["function.js"] = "\n".join([*lines[:top], _without_spaces(rest), ""])
-    policies = {
-        "headers": _response_headers_policy(),
-        "cache": _CACHE_POLICY,
-        "api": _custom_error_responses(),
-        "missing": _items([_error_response(code, 200) for code in (403, 404)]),
-        "group": _ORIGIN_GROUPS,
-    }
-    template = environment.get_template("template.json.j2").render(
-        code_api=files["function.js"], code_missing=files["missing.js"], **_resources(policies)
-    )
-    return files | {
-        "response-headers-policy.json": _pretty(policies["headers"]),
-        "cache-policy.json": _pretty(policies["cache"]),
-        "custom-error-responses.json": _pretty(policies["api"]),
-        "missing-error-responses.json": _pretty(policies["missing"]),
-        "origin-group.json": _pretty(policies["group"]),
-        "template.json": msgspec.json.format(template, indent=2) + "\n",
-    }
-
-
-def _resources(policies: Mapping[str, Any]) -> dict[str, Any]:
-    """The policies and error responses as CloudFormation takes them, and the keys that no reader may see.
-
-    Lists have no count there, response codes are numbers, and what is empty is left out.
-    """
-    stack, tree = {"Fn::Sub": "${AWS::StackName}"}, "arn:aws:s3:::${BucketName}/${Prefix}/"
-    cors = policies["headers"]["CorsConfig"].items()
-    listed = {name: {"Items": value["Items"]} if isinstance(value, dict) else value for name, value in cors}
-    errors = {
-        f"{name}_errors": [
-            {key: int(value) if key == "ResponseCode" else value for key, value in item.items() if value != ""}
-            for item in policies[name]["Items"]
-        ]
-        for name in ("api", "missing")
-    }
+    exposed, allowed = headers.EVERY_ANSWER, headers.PREFLIGHT
     records = sorted(
-        tree + family.prefix + ("*" if family.prefix != family.template else "")
+        family.prefix + ("*" if family.prefix != family.template else "")
         for family in families.FAMILIES
         if not family.public
     )
-    return errors | {
-        "cache": policies["cache"] | {"Name": stack},
-        "headers": policies["headers"] | {"CorsConfig": listed, "Name": stack},
-        "group": policies["group"],
-        "records": [{"Fn::Sub": record} for record in records],
-    }
+    template = environment.get_template("template.json.j2").render(
+        code_api=files["function.js"],
+        code_missing=files["missing.js"],
+        allowed=allowed["access-control-allow-headers"].split(", "),
+        exposed=exposed["access-control-expose-headers"].split(", "),
+        methods=headers.METHODS.split(", "),
+        remembered=int(allowed["access-control-max-age"]),
+        api_errors=[_error_response(*each) for each in _ANSWERS.items()],
+        missing_errors=[_error_response(code, 200) for code in (403, 404)],
+        records=[{"Fn::Sub": f"arn:aws:s3:::${{BucketName}}/${{Prefix}}/{record}"} for record in records],
+    )
+    return files | {"template.json": msgspec.json.format(template, indent=2) + "\n"}
+
+
+_ANSWERS = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
+"""What CloudFront answers instead of an error of the bucket, which says 403 for what is missing."""
+
+
+def _error_response(code: int, answer: int) -> dict[str, Any]:
+    page = families.EMPTY_PAGE_KEY if answer == 200 else families.ERROR.key(status=answer)
+    least = 5 if answer in (200, 404) else 0
+    return {"ErrorCode": code, "ResponsePagePath": f"/{page}", "ResponseCode": answer, "ErrorCachingMinTTL": least}
 
 
 _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|/(?:[^/\\\[]|\\.|\[(?:[^]\\]|\\.)*])+/)""")
@@ -394,8 +371,7 @@ def _without_spaces(script: str) -> str:
     return "".join(parts)
 
 
-def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options: _Options) -> dict[str, str]:
-    origin = options.origin
+def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], origin: str | None) -> dict[str, str]:
     if origin is not None:
         if url_or_none(origin) is None:
             raise ConfigError("--origin: its host or port is invalid; write it as https://host/path")
@@ -408,84 +384,3 @@ def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], options
     values = _common(sizes) | {"details": _details() | {"range": "no byte of the range is among them."}}
     values |= {"origin": origin, "unavailable": run_documents.UNAVAILABLE.detail}
     return {"worker.js": environment.get_template("worker.js.j2").render(values)}
-
-
-def _response_headers_policy() -> dict[str, Any]:
-    exposed = headers.EVERY_ANSWER["access-control-expose-headers"].split(", ")
-    allowed = headers.PREFLIGHT["access-control-allow-headers"].split(", ")
-    methods = headers.METHODS.split(", ")
-    return {
-        "Name": "lending-markets",
-        "Comment": "Any origin may read every answer, errors among them",
-        "CorsConfig": {
-            "AccessControlAllowOrigins": _items(["*"]),
-            "AccessControlAllowHeaders": _items(allowed),
-            "AccessControlAllowMethods": _items(methods),
-            "AccessControlAllowCredentials": False,
-            "AccessControlExposeHeaders": _items(exposed),
-            "AccessControlMaxAgeSec": int(headers.PREFLIGHT["access-control-max-age"]),
-            "OriginOverride": True,
-        },
-        "SecurityHeadersConfig": {"ContentTypeOptions": {"Override": True}},
-    }
-
-
-_CACHE_POLICY: dict[str, Any] = {
-    "Name": "lending-markets",
-    "Comment": "By path alone: the function maps the query into the path; lifetimes are those of the objects",
-    "MinTTL": 0,
-    "DefaultTTL": 30,
-    "MaxTTL": 31_536_000,
-    "ParametersInCacheKeyAndForwardedToOrigin": {
-        "EnableAcceptEncodingGzip": True,
-        "EnableAcceptEncodingBrotli": True,
-        "HeadersConfig": {"HeaderBehavior": "none"},
-        "CookiesConfig": {"CookieBehavior": "none"},
-        "QueryStringsConfig": {"QueryStringBehavior": "none"},
-    },
-}
-
-_ORIGIN_GROUPS: dict[str, Any] = {
-    "Quantity": 1,
-    "Items": [
-        {
-            "Id": "tree-then-missing",
-            "FailoverCriteria": {"StatusCodes": {"Quantity": 2, "Items": [403, 404]}},
-            "Members": {"Quantity": 2, "Items": [{"OriginId": "tree"}, {"OriginId": "missing"}]},
-        }
-    ],
-}
-
-
-def _custom_error_responses() -> dict[str, Any]:
-    """What CloudFront answers instead of an error of the bucket, which says 403 for what is missing."""
-    answers = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
-    responses = [_error_response(code, answer) for code, answer in answers.items()]
-    # The second distribution says what is missing; its answer is passed on unchanged.
-    responses.append({"ErrorCode": 404, "ResponsePagePath": "", "ResponseCode": "", "ErrorCachingMinTTL": 5})
-    return _items(responses)
-
-
-def _error_response(code: int, answer: int) -> dict[str, Any]:
-    page = families.EMPTY_PAGE_KEY if answer == 200 else families.ERROR.key(status=answer)
-    return {
-        "ErrorCode": code,
-        "ResponsePagePath": f"/{page}",
-        "ResponseCode": str(answer),
-        "ErrorCachingMinTTL": 5 if answer in (200, 404) else 0,
-    }
-
-
-def _items(values: list[Any]) -> dict[str, Any]:
-    return {"Quantity": len(values), "Items": values}
-
-
-def _pretty(document: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-
-
-_RENDERERS: dict[str, Callable[..., dict[str, str]]] = {
-    "nginx": _nginx,
-    "cloudfront": _cloudfront,
-    "cloudflare": _cloudflare,
-}

@@ -99,12 +99,13 @@ function ofErrorPage(pages, answer) {
 function cloudfront(files, raw) {
   const first = loadFunction(`${files}/function.js`);
   const missing = loadFunction(`${files}/missing.js`);
-  const load = (name) => JSON.parse(readFileSync(`${files}/${name}.json`, 'utf8'));
-  const failover = load('origin-group').Items[0].FailoverCriteria.StatusCodes.Items;
-  const pagesOf = (name) => Object.fromEntries(load(name).Items.map((item) => [item.ErrorCode, item]));
-  const errors = pagesOf('custom-error-responses');
-  const emptied = pagesOf('missing-error-responses');
-  const policy = load('response-headers-policy');
+  const resources = JSON.parse(readFileSync(`${files}/template.json`, 'utf8')).Resources;
+  const [api, other] = ['Api', 'Missing'].map((name) => resources[name].Properties.DistributionConfig);
+  const failover = api.OriginGroups.Items[0].FailoverCriteria.StatusCodes.Items;
+  const pagesOf = (config) => Object.fromEntries(config.CustomErrorResponses.map((item) => [item.ErrorCode, item]));
+  const errors = pagesOf(api);
+  const emptied = pagesOf(other);
+  const policy = resources.HeadersPolicy.Properties.ResponseHeadersPolicyConfig;
   const cors = policy.CorsConfig;
   return (asked) => {
     const outcome = first(eventOf(asked, raw));
