@@ -258,6 +258,11 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
 def _schemas() -> dict[str, object]:
     models = [*{model: None for _, model, _ in OPERATIONS}, Problem]
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
+    for schema in components.values():
+        for name, described in schema["properties"].items():
+            for ending, unit in (("_bps", "basis points"), ("_usd_cents", "US cents")):
+                if name.endswith(ending) and unit not in described["description"]:
+                    described["description"] += f"; in {unit}"
     return {name: _tolerant(components[name]) for name in sorted(components)}
 
 

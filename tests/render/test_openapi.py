@@ -99,12 +99,14 @@ def test_yields_are_as_described(tree: Path, path: str) -> None:
 
 
 def test_every_property_has_a_description_of_its_own() -> None:
-    """Each property says what it is, and what null means where it may be null; no other name has the same text."""
+    """Each property says what it is, its unit, and what null means where it may be; no other name has the text."""
     names: dict[str, set[str]] = {}
     for model, schema in description()["components"]["schemas"].items():
         for name, found in schema["properties"].items():
             assert found.get("description"), (model, name)
             assert "null" in found["description"] or {"type": "null"} not in found.get("anyOf", ()), (model, name)
+            for part, unit in (("_bps", "basis points"), ("_usd_cents", "US cents")):
+                assert part not in name or unit in found["description"], (model, name)
             names.setdefault(found["description"], set()).add(name.removeprefix("market_"))
     assert [] == [(text, shared) for text, shared in names.items() if len(shared) > 1]
 
