@@ -240,23 +240,18 @@ def test_power_equals_python_integers(rows: list[Row], scale: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("apr_bps", "seconds", "expected"),
+    ("base", "exponent", "denominator", "expected"),
     [
-        (0, 31556926, 1000000000000000000),
-        (1000, 31556926, 1105170917873740281),
-        (9000, 31556926, 2459603079490413216),
-        (2000, 31556926, 1221402757366989775),
-        (2000, 315569260, 7389056050946052968),
-        (15000, 94670778, 90017121668137558205),
+        pytest.param(2000000, 3, 10**6, 8000000, id="28"),
+        pytest.param(500000, 3, 10**6, 125000, id="29"),
+        pytest.param(1500000, 3, 10**6, 3375000, id="30"),
+        pytest.param(10000, 3, 10**6, 1, id="31"),
+        pytest.param(1000000001, 10**9, 10**9, 2718221267, id="32"),
     ],
 )
-def test_power_of_a_rate_per_second(apr_bps: int, seconds: int, expected: int) -> None:
-    """The growth over a year of seconds needs products of more than 128 bits (alula.md, vectors 2 to 12)."""
-    base = 10**18 + ceil_of(apr_bps * 10**18, 10_000) // 31556926
-    columns = exact.column([base, 10**18])
-
-    assert [expected, 10**18] == exact.power_floor(columns, seconds, 10**18).to_list()
-    assert [expected, base] == exact.power_floor(exact.column([base] * 2), pl.Series([seconds, 1]), 10**18).to_list()
+def test_power_vectors(base: int, exponent: int, denominator: int, expected: int) -> None:
+    """Powers are rounded down at every step, from the lowest bit (alula.md, vectors 28 to 32)."""
+    assert [expected] == exact.power_floor(exact.column([base]), exponent, denominator).to_list()
 
 
 def test_power_refuses_arguments_without_meaning() -> None:

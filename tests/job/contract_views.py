@@ -14,9 +14,10 @@ from exporter.localnet.answers import Answer, Simulation
 from exporter.localnet.chain import LedgerState
 from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
+from exporter.protocols.alula import math
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
-from tests.protocols import alula_judge
+from tests.protocols.judged import frame_of
 
 ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
@@ -94,7 +95,7 @@ def _data(chain: LedgerState, ledger: int, key: bytes) -> ContractData:
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
-    found = alula_judge.project(_numbers(pool))
+    found = math.project(frame_of([_numbers(pool)], math.POOL_COLUMNS)).row(0, named=True)
     yields = {f"{side}_bps": u32(found[f"{side}_apy_bps"]) for side in ("borrow", "supply")}
     return struct_map(
         {

@@ -1,4 +1,4 @@
-"""Columns next to the plain integers of a judge: one answer for both, and a judge's word on rows of any kind."""
+"""Columns made of plain integers, and asked for single numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 import polars as pl
-import pytest
 
 from exporter import exact
-from exporter.errors import ExactError
 from exporter.protocols.shared_columns import TEXTS
 
 
@@ -39,11 +37,6 @@ def columnar(function: Callable[..., Any]) -> Callable[..., Any]:
     return asked
 
 
-def asked_of_both(judged: Callable[..., Any], computed: Callable[..., Any]) -> pytest.MarkDecorator:
-    """A test whose vectors are asked of the judge and of the columns, so that the judge is known to be right, too."""
-    return pytest.mark.parametrize("asked", [judged, computed], ids=["judge", "columnar"])
-
-
 def frame_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pl.DataFrame:
     """The raw columns of rows, numbers and texts."""
     series = []
@@ -64,29 +57,6 @@ def projected(
         return frame.row(0, named=True)
 
     return computed
-
-
-def agree(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str],
-    project: Callable[[pl.DataFrame], pl.DataFrame],
-    judged: Callable[[Any, int], Mapping[str, Any]],
-    time: int,
-) -> None:
-    """Every row has the judge's numbers, and exactly those are set aside, by their error, for which it has none."""
-    expected: list[Mapping[str, Any]] = []
-    refused: set[int] = set()
-    for position, row in enumerate(rows):
-        try:
-            expected.append(judged(row, time))
-        except (OverflowError, ZeroDivisionError):
-            refused.add(position)
-    found, failures = exact.set_aside_failures(frame_of(rows, columns), lambda kept: project(at(kept, time)))
-
-    assert refused == set(failures)
-    assert all(isinstance(error, ExactError) for error in failures.values())
-    names = list(expected[0]) if expected else []
-    assert expected == (found.select(names).rows(named=True) if names else [])
 
 
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")

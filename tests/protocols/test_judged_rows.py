@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from exporter import exact
+from exporter.protocols.alula import math as alula
 from exporter.protocols.blend import math as blend
 from exporter.protocols.peridot import math as peridot
 from exporter.protocols.slender import math as slender
@@ -25,6 +26,7 @@ from tests.protocols.judged import at, frame_of, published
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(Path(__file__).with_name("judged_rows.json").read_text())
 PROJECTS: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], tuple[str, ...], int]] = {
+    "alula": (alula.project, alula.POOL_COLUMNS, 1_800_000_000),
     "blend": (blend.project, ("generation", *blend.RESERVE_COLUMNS), 1_790_000_000),
     "peridot": (peridot.project, peridot.VAULT_COLUMNS, 1_800_000_000),
     "slender": (slender.project, slender.RESERVE_COLUMNS, 1_800_000_000),
@@ -78,3 +80,14 @@ def test_amounts(protocol: str) -> None:
         assert row["available"] == {name: found[f"available_to_{name}"] for name in row["available"]}, row
 
     assert len(rows) > 10
+
+
+def test_accruals_of_alula() -> None:
+    """What the next transaction makes of a pool, in both revisions: the rates it notes, debt, fees and modifier."""
+    rows = rows_of("alula", "accruals")
+    state = frame_of([row["row"] for row in rows], list(rows[0]["row"]))
+    accrued = alula.accrue(state, state["seconds"])
+
+    assert len(rows) > 10
+    for name in rows[0]["expected"]:
+        assert [row["expected"][name] for row in rows] == getattr(accrued, name).to_list(), name
