@@ -22,6 +22,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -130,17 +131,18 @@ def updated_rollups(
         return manifest.rollups, iter(())
     if newest is None:
         return [], iter(())
+    time, pools = newest
     kept: list[HistoryRollup] = []
     files: list[Iterator[RollupFile]] = []
     by_key = {entry.key: entry for entry in manifest.rollups}
     for kind in KINDS:
-        entry, ends = by_key.get(kind.key), newest.time // kind.seconds * kind.seconds
+        entry, ends = by_key.get(kind.key), time // kind.seconds * kind.seconds
         of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket]
         if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest):
             kept += of_kind
             continue
-        begins = _window(ends, newest.pools) if kind is HOURLY else 0
-        base = None if entry is None else _base(kind, entry, manifest, read, begins, ends, newest.pools)
+        begins = _window(ends, pools) if kind is HOURLY else 0
+        base = None if entry is None else _base(kind, entry, manifest, read, begins, ends, pools)
         if base is not None:
             kept += [each for each in of_kind if each.key != kind.key]
         files.append(_files(kind, base, begins, ends, runs, manifest))
@@ -210,58 +212,34 @@ def _seconds(time: str) -> int:
 def _files(
     kind: Kind, base: _Base | None, begins: int, ends: int, runs: _Runs, manifest: HistoryManifest
 ) -> Iterator[RollupFile]:
-    """The files that change: the months that are complete, and then the lasting one."""
-    output = _Output(kind, manifest, 0 if base is None else base.last_ledger)
-    for start, table in _groups(kind, base, runs.rows(kind, 0 if base is None else base.ends, ends)):
-        month = None if start >= begins else _month(start)
-        if output.month not in (None, month):
-            yield output.finish(*_span(output.month or ""))
-        output.write(month, table)
-    if output.month is not None:
-        yield output.finish(*_span(output.month))
-    yield output.finish(begins, ends)
-
-
-class _Output:
-    """Writes files of a kind one after the other; ``month`` is that of the current file, None for the lasting one."""
-
-    def __init__(self, kind: Kind, manifest: HistoryManifest, last_ledger: int) -> None:
-        self.month: str | None = None
-        self._kind, self._manifest, self._last = kind, manifest, last_ledger
-        self._begin()
-
-    def _begin(self) -> None:
-        self.month, self._rows, self._newest, self._buffer = None, 0, 0, io.BytesIO()
-        self._writer = pq.ParquetWriter(
-            self._buffer, self._kind.schema, compression="zstd", compression_level=9, write_page_checksum=True
-        )
-
-    def write(self, month: str | None, table: pa.Table) -> None:
-        """Add a part of a group."""
-        self.month = month
-        self._rows += table.num_rows
-        self._newest = max(self._newest, pc.max(table.column("observed_ledger")).as_py())
-        self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
-
-    def finish(self, begins: int, ends: int) -> RollupFile:
-        """End the file under way, whose buckets are from one time to another."""
-        self._last = max(self._last, self._newest)
-        last = self._last if self.month is None else self._newest  # the lasting file includes all months before it
-        said = {
-            "table": "pools",
-            "bucket": self._kind.bucket,
-            "begins": timestamp(begins),
-            "ends": timestamp(ends),
-            "last_ledger": str(last),
-            "source_rows": str(_source_rows(self._manifest, last)),
-        }
-        self._writer.add_key_value_metadata(said)
-        self._writer.close()
-        data = self._buffer.getvalue()
-        key = self._kind.key if self.month is None else MONTH_ROLLUP.key(month=self.month)
-        file = RollupFile(_entry(key, data, self._rows, said), data)
-        self._begin()
-        return file
+    """The files that change: the months that are complete, and then the lasting one, also without rows."""
+    last = 0 if base is None else base.last_ledger
+    groups = _groups(kind, base, runs.rows(kind, 0 if base is None else base.ends, ends))
+    groups = chain(groups, [(ends, kind.schema.empty_table())])
+    for month, parts in groupby(groups, lambda group: None if group[0] >= begins else _month(group[0])):
+        buffer, rows, newest = io.BytesIO(), 0, 0
+        with pq.ParquetWriter(
+            buffer, kind.schema, compression="zstd", compression_level=9, write_page_checksum=True
+        ) as writer:
+            for _, table in parts:
+                if table.num_rows:
+                    rows += table.num_rows
+                    newest = max(newest, pc.max(table.column("observed_ledger")).as_py())
+                    writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+            last = max(last, newest)
+            covered = last if month is None else newest  # the lasting file includes all months before it
+            start, end = (begins, ends) if month is None else _span(month)
+            said = {
+                "table": "pools",
+                "bucket": kind.bucket,
+                "begins": timestamp(start),
+                "ends": timestamp(end),
+                "last_ledger": str(covered),
+                "source_rows": str(_source_rows(manifest, covered)),
+            }
+            writer.add_key_value_metadata(said)
+        key = kind.key if month is None else MONTH_ROLLUP.key(month=month)
+        yield RollupFile(_entry(key, buffer.getvalue(), rows, said), buffer.getvalue())
 
 
 def _month(time: int) -> str:
@@ -341,14 +319,6 @@ def _by_group(kind: Kind, table: pa.Table) -> Iterator[Group]:
         yield start, table.filter(pc.equal(starts, start))
 
 
-@dataclass(frozen=True, slots=True)
-class _Newest:
-    """When the newest run was, in unix seconds, and how many pools it has."""
-
-    time: int
-    pools: int
-
-
 class _Runs:
     """The runs of a history that have rows: when each was, read from its files as far as needed."""
 
@@ -358,12 +328,12 @@ class _Runs:
         self._held: tuple[str, pq.ParquetFile] | None = None
         self._times: dict[str, list[tuple[int, int]]] = {}
 
-    def newest(self) -> _Newest | None:
-        """The newest run; None where there is none."""
+    def newest(self) -> tuple[int, int] | None:
+        """When the newest run was (unix seconds), and how many pools it has; None where there is none."""
         if not self._files:
             return None
         times = self.times(self._files[-1])
-        return _Newest(times[-1][0], self._files[-1].rows // len(times))
+        return times[-1][0], self._files[-1].rows // len(times)
 
     def times(self, file: HistoryFile) -> list[tuple[int, int]]:
         """The close times (unix seconds) and ledgers of a file's runs, ascending."""
