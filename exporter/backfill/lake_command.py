@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
 from exporter.backfill.executors import started
-from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, LakeResult, Pace
+from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, LakeResult
 from exporter.backfill.merge import try_output
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.config import Settings
@@ -95,13 +96,20 @@ def run_lake_backfill(
     )
     doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
     with console.step("backfill", doing) as facts:
-        pace, reported = Pace(), [monotonic()]
+        begun_at: dict[str, tuple[float, int]] = {}
+        reported = monotonic()
 
         def report(what: str, done: int, of: int) -> None:
-            text = pace.describe(what, done, of)
-            if done >= of or monotonic() - reported[0] >= REPORTED_EVERY_SECONDS:
-                reported[0] = monotonic()
-                console.event("progress", text, what=what, done=done, of=of)
+            nonlocal reported
+            now = monotonic()
+            began, before = begun_at.setdefault(what, (now, done))
+            if done < of and now - reported < REPORTED_EVERY_SECONDS:
+                return
+            reported, text = now, f"{done:,} of {of:,} {what}"
+            if done > before and now > began:
+                rate = (done - before) / (now - began)
+                text += f", {rate:,.0f}/s, {timedelta(seconds=round((of - done) / rate))} left"
+            console.event("progress", text, what=what, done=done, of=of)
 
         result = LakeJob(plan, store, kept, begun, at_once=at_once, on_progress=report).run()
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from time import monotonic
 
 import msgspec
 
@@ -210,13 +209,11 @@ class LakeJob:
         raise SourceError(f"after {MAX_FIXPOINT} readings of {plan.start.label} it still names further contracts")
 
     async def _completed(self, source: StoredSource) -> list[Deployment]:
-        deployments = list(self._network.deployments)
-        view = LedgerView(source)
+        view, completed = LedgerView(source), list[Deployment]()
         for name, module in PROTOCOLS.items():
-            own = [item for item in deployments if item.protocol == name]
-            completed = await module.complete(view, own)
-            deployments = [*(item for item in deployments if item.protocol != name), *completed]
-        return deployments
+            own = [item for item in self._network.deployments if item.protocol == name]
+            completed += await module.complete(view, own)
+        return completed
 
     # 2. Extraction.
 
@@ -298,9 +295,12 @@ class LakeJob:
                 yield ledger, *facts
 
     def _ledgers_of(self, first: int, last: int) -> dict[int, tuple[int, int]]:
-        stored = self._changes.get(self._keys(self._watches[0], first, last)[1])
+        return change_files.read_ledgers(self._file(self._keys(self._watches[0], first, last)[1]))
+
+    def _file(self, key: str) -> bytes:
+        stored = self._changes.get(key)
         assert stored is not None  # it was extracted
-        return change_files.read_ledgers(stored.data)
+        return stored.data
 
     def _segments(self) -> list[tuple[str, list[Close]]]:
         """The boundaries, by the grid of time that the segments are of."""
@@ -415,11 +415,8 @@ class LakeJob:
         for first, last in self._ranges():
             if last <= after:
                 continue
-            streams = []
-            for watched in self._watches:
-                stored = self._changes.get(self._keys(watched, first, last)[0])
-                assert stored is not None  # it was extracted
-                streams.append(change_files.read_changes(stored.data))
+            files = (self._file(self._keys(watched, first, last)[0]) for watched in self._watches)
+            streams = [change_files.read_changes(data) for data in files]
             closes = self._ledgers_of(first, last)
             merged = heapq.merge(*streams, key=itemgetter(0))
             for ledger, parts in groupby(merged, key=itemgetter(0)):
@@ -483,9 +480,8 @@ class LakeJob:
         for first, last in self._ranges():
             closes = self._ledgers_of(first, last)
             for watched in self._watches:
-                stored = self._changes.get(self._keys(watched, first, last)[0])
-                assert stored is not None  # it was extracted
-                for ledger, changes in change_files.read_changes(stored.data, EVENT):
+                data = self._file(self._keys(watched, first, last)[0])
+                for ledger, changes in change_files.read_changes(data, EVENT):
                     yield ledger, closes[ledger][0], changes
 
     def _known_spans(self) -> list[LedgerSpan]:
@@ -500,26 +496,3 @@ class LakeJob:
 
 def _shown(gap: change_files.Gap) -> str:
     return f"ledger {gap.first}" if gap.first == gap.last else f"ledgers {gap.first} to {gap.last}"
-
-
-class Pace:
-    """Reports how fast a long work goes, and how long it will take."""
-
-    def __init__(self) -> None:
-        self._began: dict[str, tuple[float, int]] = {}
-
-    def describe(self, what: str, done: int, of: int) -> str:
-        """In words."""
-        began, before = self._began.setdefault(what, (monotonic(), done))
-        seconds = monotonic() - began
-        text = f"{done:,} of {of:,} {what}"
-        if done <= before or seconds < 0.5:
-            return text
-        rate = (done - before) / seconds
-        left = (of - done) / rate
-        return f"{text}, {rate:,.0f}/s, {_duration(left)} left"
-
-
-def _duration(seconds: float) -> str:
-    minutes, hours = seconds / 60, seconds / 3600
-    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"

@@ -10,6 +10,7 @@ and their median is rounded and printed at these.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 
@@ -66,6 +67,8 @@ PARTS: dict[str, pl.DataType] = {
 }
 """Columns of a pool's bucket that `aggregate` gives in addition to `BUCKETS_FRAME`: what totals are made of."""
 
+Time = TypeVar("Time", int, pl.Expr)
+
 _KEYS = ("market", "pool", "start")
 _MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
 _MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
@@ -87,12 +90,8 @@ class Bucket:
     origin: int = 0
     kept: int | None = None
 
-    def start(self, time: int) -> int:
-        """When the bucket that holds a time began. Unix seconds, as everywhere here."""
-        return (time - self.origin) // self.seconds * self.seconds + self.origin
-
-    def starts(self, time: pl.Expr) -> pl.Expr:
-        """`start` for a column."""
+    def start(self, time: Time) -> Time:
+        """When the bucket that holds a time, or each of a column, began. Unix seconds, as everywhere here."""
         return (time - self.origin) // self.seconds * self.seconds + self.origin
 
     def page_starts(self, time: pl.Expr) -> pl.Expr:
@@ -125,7 +124,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
     Returns:
         `BUCKETS_FRAME` and then `PARTS`, sorted.
     """
-    rows = observations.with_columns(bucket.starts(pl.col("ledger_close_time")).alias("start"))
+    rows = observations.with_columns(bucket.start(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
         *(floored_mean(name) for name in _MEANS),
         *(_floored_median(name) for name in _MEDIANS),

@@ -41,8 +41,8 @@ class Frames:
         self.put(f"cursors/{bucket.name}", pl.DataFrame(cursors, self._schema("cursors/"), orient="row"))
 
     def observe(self, rows: pl.DataFrame) -> None:
-        for day in rows.select(DAY.starts(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
-            own = rows.filter(DAY.starts(pl.col("ledger_close_time")) == day)
+        for day in rows.select(DAY.start(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
+            own = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
             self.put(name, pl.concat([self.get(name), own]).sort("market", "pool", "observed_ledger"))
         known = pl.concat([self.get("begun"), rows.select(BEGUN.keys())])

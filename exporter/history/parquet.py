@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 from datetime import UTC, datetime
-from itertools import pairwise
 
 import polars as pl
 import polars.selectors as cs
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.history.manifest import HistoryPart, file_reference
 from exporter.history.schema import FILE_SCHEMA, column_names
-from exporter.tables import COLUMNS, MAX_DECIMAL, MAX_TIMESTAMP_SECONDS, POOLS
+from exporter.tables import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
@@ -42,12 +41,7 @@ _NAMED_IN_MESSAGE = 3
 
 
 def history_key(observed_ledger: int, ledger_close_time: int) -> str:
-    """Give the key of a run's file: the folder is the UTC date on which the ledger closed.
-
-    Args:
-        observed_ledger: the run's ledger.
-        ledger_close_time: its close time in unix seconds.
-    """
+    """The key of a run's file: the folder is the UTC date on which the ledger closed (unix seconds)."""
     date = datetime.fromtimestamp(ledger_close_time, UTC).date()
     return RUN_PARQUET.key(day=f"{date:%Y-%m-%d}", ledger=observed_ledger)
 
@@ -56,14 +50,7 @@ def check_representable(pools: pl.DataFrame) -> None:
     """Refuse rows that a history file cannot hold.
 
     Amounts, prices and rates have at most 38 digits there (an Int128 may have 39), and the two times lie between 1970
-    and 9999.
-
-    Args:
-        pools: the pools frame.
-
-    Raises:
-        ExactOverflowError: its ``rows`` are all positions in the frame that do not fit; the message names the
-            market, pool and column of the first ones.
+    and 9999. Raises `ExactOverflowError` with the positions of all rows of the pools frame that do not fit.
     """
     limit = pl.lit(MAX_DECIMAL, dtype=pl.Int128)
     unfit = {
@@ -91,23 +78,13 @@ def check_representable(pools: pl.DataFrame) -> None:
 
 
 def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:
-    """Render the Parquet file of a run.
+    """The Parquet file of a run, with the network's passphrase among its metadata. The same frame gives the same bytes.
 
-    Args:
-        pools: the pools frame, sorted by market and pool. May be empty.
-        observed_ledger: the run's ledger; every row is of it.
-        ledger_close_time: its close time in unix seconds; every row has it.
-        network: the network's passphrase, for the file's metadata.
+    The pools frame may be empty. Its rows are of the ledger, which closed at a time in unix seconds, sorted by market
+    and pool, and fit into the types of the file (`check_representable`).
 
-    Returns:
-        The file, and its entry for the manifest. The same frame gives the same bytes.
-
-    Raises:
-        ExactOverflowError: rows do not fit into the types of the file; see ``check_representable``.
-        CheckError: the frame is not a pools frame of this ledger, or the file did not read back as it was written.
+    Raises `CheckError` where the file did not read back as it was written.
     """
-    _check_frame(pools, observed_ledger, ledger_close_time)
-    check_representable(pools)
     metadata = {
         "table": "pools",
         "network": network,
@@ -140,21 +117,6 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
         last_ledger=observed_ledger,
     )
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), entry)
-
-
-def _check_frame(pools: pl.DataFrame, observed_ledger: int, ledger_close_time: int) -> None:
-    if dict(pools.schema) != POOLS:
-        wrong = [name for name in {**POOLS, **pools.schema} if pools.schema.get(name) != POOLS.get(name)]
-        raise CheckError(f"the pools frame and the history's columns differ in {', '.join(wrong)}")
-    for column in COLUMNS:
-        if not column.nullable and pools[column.name].has_nulls():
-            raise CheckError(f"the pools frame has a null in {column.name}, which is never null in the history")
-    for name, value in (("observed_ledger", observed_ledger), ("ledger_close_time", ledger_close_time)):
-        if (pools[name] != value).any():
-            raise CheckError(f"the pools frame has a row whose {name} is not the run's {value}")
-    pairs = pools.select("market", "pool").rows()
-    if any(later <= earlier for earlier, later in pairwise(pairs)):
-        raise CheckError("the pools frame is not sorted by market and pool, or has a pool twice")
 
 
 def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:

@@ -38,7 +38,7 @@ def test_starts_and_pages_of_any_time(bucket: object, time: int) -> None:
     """For any time the column and the number agree with the calendar, and a page begins with one of its buckets."""
     one = next(item for item in BUCKETS if item is bucket)
     frame = pl.DataFrame({"time": [time]}).select(
-        one.starts(pl.col("time")).alias("start"), one.page_starts(pl.col("time")).alias("page")
+        one.start(pl.col("time")).alias("start"), one.page_starts(pl.col("time")).alias("page")
     )
     ((start, page),) = frame.rows()
 

@@ -58,8 +58,6 @@ class LedgerClose:
     """The content of a ledger's meta, walked to its last byte."""
 
     header: LedgerHeader
-    transactions: int
-    failed: int
     changes: tuple[Change, ...]
 
 
@@ -139,15 +137,13 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
     seen = publishes if events_of else None
     late: list[Change] = []  # of the fees that are paid back after all transactions
     results = hashlib.sha256(struct.pack(">I", count))
-    failed = 0
     for _ in range(count):
         if version == 2:
             if word(meta, position)[0]:
                 raise DecodeError(f"unknown extension of a transaction's result; {_UPDATE}")
             position += 4
-        end, succeeded = xdr.result_pair(meta, position)
+        end, _ = xdr.result_pair(meta, position)
         results.update(meta[position:end])
-        failed += not succeeded
         position = _changes(meta, end, found)
         position = _transaction_meta(meta, position, found, seen)
         if version == 2:
@@ -175,7 +171,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
         position += 4
     if position > len(meta):
         raise DecodeError("the bytes end inside a ledger's meta")
-    return LedgerClose(header, count, failed, tuple(found)), position
+    return LedgerClose(header, tuple(found)), position
 
 
 def _changes(data: bytes, position: int, found: list[Change]) -> int:

@@ -53,7 +53,6 @@ def test_ledgers_of_real_networks(real_data: Path) -> None:
         assert fact["ledger_hash"] == close.header.hash.hex()
         assert fact["previous_ledger_hash"] == close.header.previous_hash.hex()
         assert fact["bucket_list_hash"] == close.header.bucket_list_hash.hex()
-        assert fact["transactions"] == close.transactions
         last: dict[str, str | None] = {}
         for change in close.changes:
             if change.key[3] == DATA and change.kind not in (STATE, EVICTED):
@@ -86,7 +85,6 @@ def test_streams_of_core(real_data: Path) -> None:
         evicted = fact["evicted"]
         assert evicted["persistent"] + evicted["temporary"] == data[EVICTED], fact["file"]
         assert (evicted["code"], evicted["ttl"]) == (code[EVICTED], ttl[EVICTED]), fact["file"]
-        assert fact["failed_transactions"] == sum(close.failed for close in closes), fact["file"]
 
     assert ledgers > 2_000
 

@@ -40,7 +40,7 @@ def close(ledger: int, *changes: Change, protocol: int = 23) -> LedgerClose:
     header = LedgerHeader(
         b"", bytes(32), ledger, protocol, bytes(32), 1_700_000_000, 1, bytes(32), bytes(32), bytes(32)
     )
-    return LedgerClose(header, 1, 0, changes)
+    return LedgerClose(header, changes)
 
 
 def value(kind: int, content: ScVal, ledger: int, key: bytes = KEY) -> Change:
