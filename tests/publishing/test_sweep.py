@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-import exporter.publishing.retention
 from exporter.errors import StoreError
 from exporter.publishing.publish import begin_publication
 from exporter.publishing.published_state import RUNS_PREFIX, manifest_keys
@@ -148,22 +146,6 @@ def test_order_of_removals() -> None:
     assert {0, 1, 2, 3} == set(steps)
     assert all(earlier <= later for earlier, later in pairwise(steps))
     assert (3, 2) == (result.documents, result.runs)
-
-
-@pytest.mark.parametrize("batch", [1, 3, 100_000])
-def test_batches_of_pages(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    """However few pages are looked at together, the same ones are removed."""
-    monkeypatch.setattr(exporter.publishing.retention, "BATCH_PAGES", batch)
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    for ledger in (100, 101, 102):
-        publish_run(store, make_run(ledger), clock)
-        sweep(store, RETENTION, now=clock)
-        clock.advance(timedelta(hours=23))
-    result = sweep(store, RETENTION, now=clock)
-
-    assert len(page_keys(100)) == result.pages
-    assert page_keys(101, 102) == set(keys_of(store, "v1/pages/"))
 
 
 def test_pages_that_many_runs_share() -> None:
@@ -370,49 +352,24 @@ def test_a_clock_that_was_ahead() -> None:
     assert 1 == sweep(store, RETENTION, now=clock).runs
 
 
-def damaged(key: str, data: bytes | None) -> Callable[[Store], None]:
-    def damage(store: Store) -> None:
-        if data is None:
-            store.delete([key])
-        else:
-            store.put(key, data)
-
-    return damage
-
-
-def old_manifest(data: bytes | None) -> Callable[[Store], None]:
-    def damage(store: Store) -> None:
-        key = next(key for key in keys_of(store, f"{RUNS_PREFIX}101-"))
-        damaged(key, data)(store)
-
-    return damage
-
-
-def current_manifest(data: bytes | None) -> Callable[[Store], None]:
-    def damage(store: Store) -> None:
-        key = next(key for key in keys_of(store, f"{RUNS_PREFIX}102-"))
-        damaged(key, data)(store)
-
-    return damage
-
-
 @pytest.mark.parametrize(
-    ("damage", "reason"),
+    ("prefix", "data", "reason"),
     [
-        (damaged(POINTER_KEY, None), "nothing is published yet"),
-        (damaged(POINTER_KEY, b"{}"), "status.json cannot be understood"),
-        (damaged(INTENT_KEY, b"{"), "intent.json cannot be understood"),
+        (POINTER_KEY, None, "nothing is published yet"),
+        (POINTER_KEY, b"{}", "status.json cannot be understood"),
+        (INTENT_KEY, b"{", "intent.json cannot be understood"),
         (
-            damaged(INTENT_KEY, b'{"run_id":"103-x","observed_ledger":103,"started_at":""}'),
+            INTENT_KEY,
+            b'{"run_id":"103-x","observed_ledger":103,"started_at":""}',
             "run 103-x began to replace documents and did not finish",
         ),
-        (damaged(HISTORY_MANIFEST_KEY, b"[]"), "history.json is not a history manifest"),
-        (current_manifest(None), "102-.*json is missing"),
-        (current_manifest(b"{}"), "102-.*json does not have the digest"),
-        (old_manifest(b"{}"), "101-.*json cannot be understood"),
+        (HISTORY_MANIFEST_KEY, b"[]", "history.json is not a history manifest"),
+        (f"{RUNS_PREFIX}102-", None, "102-.*json is missing"),
+        (f"{RUNS_PREFIX}102-", b"{}", "102-.*json does not have the digest"),
+        (f"{RUNS_PREFIX}101-", b"{}", "101-.*json cannot be understood"),
     ],
 )
-def test_nothing_is_removed_in_doubt(damage: Callable[[Store], None], reason: str) -> None:
+def test_nothing_is_removed_in_doubt(prefix: str, data: bytes | None, reason: str) -> None:
     """When it cannot be determined what is needed, nothing at all is removed, and the result says why."""
     clock = TestClock()
     store = MemoryStore(clock=clock)
@@ -421,7 +378,11 @@ def test_nothing_is_removed_in_doubt(damage: Callable[[Store], None], reason: st
     sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
     publish_run(store, make_run(102, {"CAAA": 1}), clock)
-    damage(store)
+    (key,) = (key for key in keys_of(store, prefix) if key.endswith(".json"))
+    if data is None:
+        store.delete([key])
+    else:
+        store.put(key, data)
     bucket = BucketSimulator(store)
     result = sweep(bucket, RETENTION, now=clock)
 
@@ -480,23 +441,6 @@ def put_run(store: Store, names: list[str], run_id: str = "99-abc") -> None:
     store.put(RUN.key(run_id=run_id), encode(manifest))
 
 
-def test_a_listing_goes_with_its_manifest() -> None:
-    """The listing of a run goes when its manifest does; one that no manifest names is of a run that died."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    for ledger in (100, 101):
-        publish_run(store, make_run(ledger), clock)
-        sweep(store, RETENTION, now=clock)
-    assert 4 == len(keys_of(store, RUNS_PREFIX))
-    store.put(f"{RUNS_PREFIX}99-abc.parquet", b"of a run that died before its manifest")
-    clock.advance(RETENTION + 2 * CACHE_MARGIN)
-    assert 1 == sweep(store, RETENTION, now=clock).runs
-
-    left = keys_of(store, RUNS_PREFIX)
-    assert 2 == len(left)
-    assert all("/101-" in key for key in left)
-
-
 @pytest.mark.parametrize("wrong", [timedelta(days=400), timedelta(hours=1, minutes=1), timedelta(hours=-2)])
 def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
     """Nothing is removed for its age, nor is a time recorded; documents of what vanished go, as they need no clock."""
@@ -522,17 +466,6 @@ def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
     assert SweepResult() == sweep(store, RETENTION, now=clock, closed=closed)
     clock.advance(RETENTION + timedelta(minutes=11))
     assert len(pages) == sweep(store, RETENTION, now=clock, closed=int(clock.now.timestamp())).pages
-
-
-@pytest.mark.parametrize("away", [timedelta(minutes=59), timedelta(minutes=-59)])
-def test_a_clock_near_the_ledger(away: timedelta) -> None:
-    """An hour between the close of the ledger and the sweep is nothing unusual."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    closed = int((clock.now - away).timestamp())
-
-    assert None is sweep(store, RETENTION, now=clock, closed=closed).ageless
 
 
 def test_a_publisher_at_work_is_not_disturbed() -> None:
@@ -566,21 +499,3 @@ def test_history_is_kept() -> None:
     assert 1 == result.history
     assert [100, 110, 120, 90] == kept
     assert "history/pools/date=2026-11-21/notes.parquet" in keys_of(store)
-
-
-def test_a_removal_that_is_refused() -> None:
-    """An error of the store while something is removed comes out, and the next sweep does the rest."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    publish_run(store, make_run(101), clock)
-    sweep(store, RETENTION, now=clock)
-    clock.advance(2 * RETENTION)
-    bucket = BucketSimulator(store)
-    sweep(BucketSimulator(MemoryStore(store, clock)), RETENTION, now=clock)
-    bucket.fail_from(12, StoreError("permission denied"))
-    with pytest.raises(StoreError, match="permission denied"):
-        sweep(bucket, RETENTION, now=clock)
-
-    assert 1 == sweep(store, RETENTION, now=clock).runs
-    assert page_keys(101) == set(keys_of(store, "v1/pages/"))

@@ -69,13 +69,9 @@ class Objects:
             return error(404, "NoSuchBucket", key)
         match operation:
             case "GET" | "HEAD":
-                return self._read(key, headers, with_body=operation == "GET")
+                return self._read(key, with_body=operation == "GET")
             case "PUT":
                 return self._write(key, headers, body)
-            case "COPY":
-                return self._copy(key, headers)
-            case "DELETE":
-                return self._delete(key, headers)
             case "DELETE MANY":
                 return self._delete_many(body)
             case "LIST":
@@ -84,7 +80,7 @@ class Objects:
                 return Reply(200)
         return error(501, "NotImplemented", key)
 
-    def _read(self, key: str, headers: Mapping[str, str], *, with_body: bool) -> Reply:
+    def _read(self, key: str, *, with_body: bool) -> Reply:
         stored = self.by_key.get(key)
         if stored is None:
             return error(404, "NoSuchKey", key)
@@ -92,18 +88,8 @@ class Objects:
             "ETag": f'"{stored.etag}"',
             "Last-Modified": format_datetime(stored.modified, usegmt=True),
         }
-        if _names(headers.get("if-none-match", ""), stored.etag):
-            return Reply(304, answer)
-        if "if-match" in headers and not _names(headers["if-match"], stored.etag):
-            return error(412, "PreconditionFailed", key)
         if not with_body:
             return Reply(200, answer | {"Content-Length": str(len(stored.data))})
-        first, _, last = headers.get("range", "").removeprefix("bytes=").partition("-")
-        if first.isdigit() and int(first) < len(stored.data):
-            part = stored.data[int(first) : int(last) + 1 if last.isdigit() else None]
-            whole = len(stored.data)
-            answer["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{whole}"
-            return Reply(206, answer, part)
         return Reply(200, answer, stored.data)
 
     def _write(self, key: str, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -113,33 +99,12 @@ class Objects:
         refused = self._refused(key, headers)
         if refused is not None:
             return refused
-        return self._store(key, headers, body)
-
-    def _store(self, key: str, headers: Mapping[str, str], body: bytes) -> Reply:
         kept = {
             name: value for name, value in headers.items() if name in _KEPT_HEADERS or name.startswith("x-amz-meta-")
         }
-        encodings = [
-            part for part in kept.pop("content-encoding", "").split(",") if part.strip() not in ("", "aws-chunked")
-        ]
-        if encodings:
-            kept["content-encoding"] = ",".join(encodings)
         stored = Stored(body, self._clock(), {"content-type": "binary/octet-stream"} | kept)
         self.by_key[key] = stored
         return Reply(200, {"ETag": f'"{stored.etag}"'})
-
-    def _copy(self, key: str, headers: Mapping[str, str]) -> Reply:
-        source = self.by_key.get(unquote(headers["x-amz-copy-source"]).removeprefix("/").partition("/")[2])
-        if source is None:
-            return error(404, "NoSuchKey", key)
-        wanted = headers.get("x-amz-copy-source-if-match")
-        refused = self._refused(key, headers)
-        if refused is not None or (wanted is not None and not _names(wanted, source.etag)):
-            return refused or error(412, "PreconditionFailed", key)
-        replace = headers.get("x-amz-metadata-directive", "COPY") == "REPLACE"
-        self._store(key, headers if replace else source.headers, source.data)
-        body = f'{_XML}<CopyObjectResult{_NAMESPACE}><ETag>"{source.etag}"</ETag></CopyObjectResult>'
-        return Reply(200, _xml(), body.encode())
 
     def _refused(self, key: str, headers: Mapping[str, str]) -> Reply | None:
         """Judge the condition of a write."""
@@ -152,14 +117,6 @@ class Objects:
             if not _names(headers["if-match"], present.etag):
                 return error(412, "PreconditionFailed", key)
         return None
-
-    def _delete(self, key: str, headers: Mapping[str, str]) -> Reply:
-        if "if-match" in headers and key in self.by_key:
-            refused = self._refused(key, headers)
-            if refused is not None:
-                return refused
-        self.by_key.pop(key, None)
-        return Reply(204)
 
     def _delete_many(self, body: bytes) -> Reply:
         root = ElementTree.fromstring(body)
@@ -174,8 +131,7 @@ class Objects:
 
     def _list(self, query: Mapping[str, str]) -> Reply:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        start = unquote(query["continuation-token"]) if "continuation-token" in query else query.get("start-after", "")
-        limit = min(int(query.get("max-keys") or 1000), 1000)
+        start, limit = unquote(query.get("continuation-token", "")), 1000
         entries: list[str] = []
         prefixes: set[str] = set()
         last, truncated = "", False
@@ -218,8 +174,6 @@ def operation_of(method: str, key: str, query: Mapping[str, str]) -> str:
         if method == "GET":
             return "LIST" if "list-type" in query else "BUCKET"
         return "DELETE MANY" if method == "POST" and "delete" in query else "BUCKET"
-    if "uploads" in query or "uploadId" in query:
-        return "MULTIPART"
     return method
 
 

@@ -156,7 +156,7 @@ def test_something_passes_by(scene: Scene) -> None:
     calls = scene.calls()
     for number, name in enumerate(PASSING):
         if "no answer" not in name:
-            for position in range(number, calls, 37):
+            for position in range(7 * number, calls, 67):
                 passing(scene, name, position)
 
     assert calls > 40
@@ -166,7 +166,7 @@ def test_something_lasts(scene: Scene) -> None:
     """When every call from one on fails, readers keep the run they have, and a later run completes."""
     calls = scene.calls()
     for number, name in enumerate(["access denied", "reset", "answer lost"]):
-        for position in range(number * 6, calls, 47):
+        for position in range(number * 17, calls, 71):
             lasting(scene, name, position)
 
 
@@ -215,7 +215,7 @@ def test_killed(scene: Scene) -> None:
     """A process that is killed at some calls leaves the old run whole, and the next one waits only for its lease."""
     calls = scene.calls()
 
-    assert not any(killed(scene, position, after=bool(position % 2)) for position in range(7, calls - 3, 21))
+    assert not any(killed(scene, position, after=bool(position % 2)) for position in range(7, calls - 3, 40))
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from random import Random
 
 import pytest
 
@@ -26,7 +25,7 @@ from tests.s3.places import (
     open_place,
     publish_ledger,
 )
-from tests.s3.scenarios import Observed, killed_at_random, publish_until_done, races, readers, sweep_now, two_at_once
+from tests.s3.scenarios import races, two_at_once
 from tests.s3.wire_bucket import Call, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
@@ -148,20 +147,6 @@ def pause_at(position: int, *, after: bool) -> Outcome:
 
 
 @pytest.mark.slow
-def test_pauses_and_goes_on() -> None:
-    """Whatever call it paused at, the older run changes nothing of the newer one, and says that it lost."""
-    calls = calls_of_publish()
-    cases = [(position, bool(position % 2)) for position in range(2, len(calls), 9)]
-    # Before a listing is the worst moment: what it says then is of the newer run.
-    cases += [(position, False) for position, call in enumerate(calls) if call.operation == "LIST"]
-    for position, after in cases:
-        outcome = pause_at(position, after=after)
-        assert (
-            outcome.error is None or EXIT_LOST_RACE == outcome.error.exit_code or EXIT_SOURCE == outcome.error.exit_code
-        )
-
-
-@pytest.mark.slow
 def test_pauses_at_every_call() -> None:
     """As above, at every call, before it took effect and after; it succeeds only if its pointer had been swapped."""
     calls = len(calls_of_publish())
@@ -251,33 +236,3 @@ def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: Jump
 
 
 # -- readers ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_readers_walk_all_the_time(place: WirePlace) -> None:
-    """Two readers see nothing broken while runs are published, killed and swept."""
-    observed = Observed()
-    publish_in(place, "first", 99)
-    with readers(place, observed, 2):
-        for ledger in range(100, 106):
-            publish_until_done(place, ledger, observed)
-            if ledger % 2:
-                sweep_now(place, observed, retention=5.0)
-
-    assert [] == observed.broken
-    assert 3 == observed.swept
-    assert observed.walks > 10
-    assert_settled(place, 105)
-
-
-@pytest.mark.slow
-def test_readers_while_publishers_are_killed(place: WirePlace) -> None:
-    """Three readers see nothing broken while publishers are killed at random moments."""
-    observed = Observed()
-    with readers(place, observed, 3):
-        outcome = killed_at_random(place, Random(1), 12, 0.6)
-
-    assert [] == observed.broken
-    assert 12 == outcome.killed
-    assert observed.rounds > 3
-    assert_settled(place, outcome.newest)

@@ -9,8 +9,6 @@ from random import Random
 
 import pytest
 
-from exporter.errors import LostRaceError
-from exporter.stores.store import etag_of
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.places import RealPlace, assert_settled, open_place, publish_ledger
 from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
@@ -38,26 +36,6 @@ def place() -> Iterator[RealPlace]:
         yield made
 
 
-def test_conditions_of_the_store(place: RealPlace) -> None:
-    """Objects are made once, replaced only as they were seen, listed without their aliases, and removed with them."""
-    with closing(open_place(place, "")) as store, closing(open_place(place, "")) as other:
-        assert store.put_new("v1/pages/one.json", b"1")
-        assert not store.put_new("v1/pages/one.json", b"1")
-        etag = store.swap("v1/system/status.json", b"{}", None)
-        with pytest.raises(LostRaceError):
-            other.swap("v1/system/status.json", b"[]", None)
-        second = other.swap("v1/system/status.json", b"[]", etag)
-        with pytest.raises(LostRaceError):
-            store.swap("v1/system/status.json", b"{}", etag)
-        stored = store.get("v1/system/status.json")
-        assert stored is not None
-        assert (b"[]", second) == (stored.data, stored.etag)
-        assert {"v1/pages/one.json", "v1/system/status.json"} == {info.key for info in store.list("")}
-        assert b"[]" == place.fetch("v1/system/status")
-        assert 2 == store.delete(["v1/pages/one.json", "v1/system/status.json", "v1/pages/two.json"])
-        assert {} == place.objects()
-
-
 def test_a_deletion_ignores_its_condition(place: RealPlace) -> None:
     """The server removes an object though the condition of the deletion fails: why no deletion relies on one."""
     with closing(open_place(place, "")) as store:
@@ -66,17 +44,6 @@ def test_a_deletion_ignores_its_condition(place: RealPlace) -> None:
 
     assert 204 == answer["ResponseMetadata"]["HTTPStatusCode"]
     assert {} == place.objects()
-
-
-def test_many_objects(place: RealPlace) -> None:
-    """Hundreds of objects at once arrive with their bytes, and are not sent a second time."""
-    files = [(f"v1/pages/{number}.json", str(number).encode() * 100) for number in range(300)]
-    with closing(open_place(place, "")) as store:
-        assert (300, 0) == ((observed := store.put_new_many(files)).written, observed.unchanged)
-        assert (0, 300) == ((observed := store.put_new_many(files)).written, observed.unchanged)
-
-    there = place.objects()
-    assert {key: etag_of(data) for key, data in files} == {key: etag_of(data) for key, data in there.items()}
 
 
 def test_publish_and_sweep(place: RealPlace) -> None:

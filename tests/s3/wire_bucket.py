@@ -1,8 +1,8 @@
 """A bucket that speaks S3 over HTTP, logs every call, and can fail, hang or kill at any one of them.
 
 Strongly consistent, like the real ones: a write that was answered is seen by every later read. It speaks what a store
-uses: PUT, GET, HEAD, DELETE, POST ?delete, LIST version 2, ``If-Match``, ``If-None-Match``, copies, and single-level
-bucket requests. It checks no signature; the access key says which client a call comes from::
+uses: PUT, GET, HEAD, POST ?delete, LIST version 2, ``If-Match``, ``If-None-Match``, and single-level bucket requests.
+It checks no signature; the access key says which client a call comes from::
 
     with WireBucket() as bucket:
         bucket.objects                                # {"v1/assets.json": Stored(...)}, of the one bucket there is
@@ -21,7 +21,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
@@ -42,14 +42,12 @@ LONGEST_HANG = 30.0
 
 @dataclass(slots=True)
 class Call:
-    """One call: who made it, what on which key (or prefix), under which condition, and how it was answered."""
+    """One call: who made it, what on which key (or prefix), and how it was answered."""
 
     client: str
     operation: str
     key: str
-    condition: str = ""
     status: int = 0
-    disturbed: bool = False
     at: float = 0.0
     """When it came, by a clock that only moves forward."""
 
@@ -115,7 +113,6 @@ class WireBucket:
             "AWS_SECRET_ACCESS_KEY": "unchecked",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": "/dev/null",
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
@@ -172,8 +169,7 @@ class WireBucket:
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         bucket, _, key = unquote(parts.path).removeprefix("/").partition("/")
         operation = operation_of(method, key, query)
-        condition = next((f"{name} {headers[name]}" for name in ("if-match", "if-none-match") if name in headers), "")
-        call = Call(_client_of(headers), operation, key or query.get("prefix", ""), condition, at=time.monotonic())
+        call = Call(_client_of(headers), operation, key or query.get("prefix", ""), at=time.monotonic())
         with self.lock:
             position = self._counts.get(call.client, 0)
             self._counts[call.client] = position + 1
@@ -199,7 +195,6 @@ class WireBucket:
         body: bytes,
     ) -> tuple[Reply, bool]:
         operation = call.operation
-        call.disturbed = fault is not None
         if isinstance(fault, Answer) and fault.writes and operation in READS:
             fault = None
         if isinstance(fault, Answer):
@@ -237,18 +232,6 @@ def _client_of(headers: Mapping[str, str]) -> str:
     """Whose access key a call is signed with; readers do not sign."""
     _, _, credential = headers.get("authorization", "").partition("Credential=")
     return credential.partition("/")[0] or "reader"
-
-
-def _chunks(body: bytes) -> Iterator[bytes]:
-    """The content of an aws-chunked body."""
-    position = 0
-    while True:
-        end = body.index(b"\r\n", position)
-        size = int(body[position:end].partition(b";")[0], 16)
-        if size == 0:
-            return
-        yield body[end + 2 : end + 2 + size]
-        position = end + 2 + size + 2
 
 
 class _Server(ThreadingHTTPServer):
@@ -302,11 +285,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(length)
-        if "aws-chunked" in headers.get("content-encoding", ""):
-            body = b"".join(_chunks(body))
-        method = "COPY" if "x-amz-copy-source" in headers else self.command
         try:
-            reply, cut = self.server.bucket.serve(method, self.path, headers, body)
+            reply, cut = self.server.bucket.serve(self.command, self.path, headers, body)
         except _DropError:
             self._reset()
             return
@@ -327,4 +307,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the names that the base class calls
+    do_GET = do_HEAD = do_PUT = do_POST = _serve  # noqa: N815 - the names that the base class calls

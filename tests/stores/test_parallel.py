@@ -88,19 +88,3 @@ def test_every_object_with_its_key(store: MemoryStore) -> None:
     assert sorted(keys) == sorted(found)
     assert [None, None] == [found[key] for key in keys[20:]]
     assert all(stored is None or stored.data == key.removeprefix("files/").encode() for key, stored in found.items())
-
-
-def test_many_at_once_but_not_more() -> None:
-    """A distant store is asked for several objects at once, and never for more than it allows."""
-    store = DistantStore()
-    list(read_many(store, [f"files/{number}" for number in range(40)]))
-
-    assert 2 <= store.most <= 4
-
-
-def test_an_error_of_the_store_ends_it() -> None:
-    """What the store refuses comes out, and the rest of the stream is not read."""
-    store = DistantStore()
-    with pytest.raises(StoreError, match="broken: refused"):
-        list(read_many(store, ["broken", *(f"files/{number}" for number in range(1000))]))
-    assert store.asked < 20

@@ -20,33 +20,12 @@ from tests.stores.s3_servers import OPTIONS, wire_store
 FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
 
 
-@pytest.fixture(scope="module")
-def running_bucket() -> Iterator[WireBucket]:
-    """A bucket that can be determined what to answer."""
-    with WireBucket() as bucket:
-        yield bucket
-
-
-@pytest.fixture(scope="module")
-def running_store(running_bucket: WireBucket) -> Iterator[S3Store]:
-    """A store in that bucket."""
-    store = store_at(running_bucket)
-    yield store
-    store.close()
-
-
 @pytest.fixture
-def bucket(running_bucket: WireBucket) -> WireBucket:
-    """The bucket, empty."""
-    running_bucket.forget()
-    running_bucket.objects.clear()
-    return running_bucket
-
-
-@pytest.fixture
-def store(bucket: WireBucket, running_store: S3Store) -> S3Store:
-    """The store, empty."""
-    return running_store
+def store(bucket: WireBucket) -> Iterator[S3Store]:
+    """A store in the bucket."""
+    made = store_at(bucket)
+    yield made
+    made.close()
 
 
 def store_at(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
@@ -189,9 +168,3 @@ def test_errors_of_boto3(error: Exception, code: str, *, passing: bool) -> None:
     assert refused is not None
     assert (code, passing) == (refused.code, refused.passing)
     assert isinstance(explained(refused, "read", "bucket", "key", "right"), ConfigError | StoreError)
-
-
-def test_other_errors_are_left_alone() -> None:
-    """What neither client raised is not taken for a refusal."""
-    assert None is refusal_of(ValueError("x"))
-    assert None is refusal_of(KeyboardInterrupt())

@@ -134,14 +134,6 @@ def test_a_dead_publisher(bucket: WireBucket, clocks: Clocks) -> None:
     assert holder == lease_of(bucket)["holder"]
 
 
-def test_wrong_clocks_of_publishers(bucket: WireBucket, clocks: Clocks) -> None:
-    """What a publisher's own clock says of the day does not matter for taking over."""
-    acquire(bucket, clocks, "alice")
-    clocks.own += 10 * SECONDS
-    with pytest.raises(LostRaceError, match="holds"):
-        acquire(bucket, clocks, "bob")
-
-
 def test_renewal(bucket: WireBucket, clocks: Clocks) -> None:
     """A hold that is renewed lasts from then on."""
     lease = acquire(bucket, clocks, "alice")
@@ -267,16 +259,6 @@ def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, found: str) -> N
 
     assert (1, 15) == (len(held), len(refused))
     held[0].check()
-
-
-def test_publish_then_sweep(publisher: Callable[[str], S3Store]) -> None:
-    """The same publisher holds the bucket again and again; inside a hold it is refused as anybody."""
-    alice = publisher("alice")
-    for _ in range(3):
-        with alice.exclusive():
-            alice.put("a", b"1")
-            with pytest.raises(LostRaceError, match="this process is already publishing"), alice.exclusive():
-                pass
 
 
 class _Careless(S3Client):

@@ -10,11 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from exporter.errors import ImmutableKeyError, StoreError
-from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_store import FOUND_BEFORE_LISTING, S3Store
 from exporter.stores.store import Written, etag_of
-from exporter.tree.families import POINTER_KEY, alias_of
-from tests.publishing.published_tree import make_run, publish_run, published_ledger, tree_of
+from exporter.tree.families import POINTER_KEY
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
@@ -299,48 +297,7 @@ def test_every_character_of_keys(server: S3Server) -> None:
     assert {key: key.encode() for key in keys} == read
 
 
-def test_large_objects(server: S3Server) -> None:
-    """A large object is written whole, under the same conditions as any other."""
-    store = server.store()
-    large = bytes(range(256)) * 5000
-    assert Written(1, 0, len(large)) == store.put_new_many([("history/pools/x.parquet", large)])
-    assert not store.put_new("history/pools/x.parquet", large)
-    with pytest.raises(ImmutableKeyError):
-        store.put_new("history/pools/x.parquet", large[1:])
-    assert not store.put_many([("history/pools/x.parquet", large)]).written
-    stored = store.get("history/pools/x.parquet")
-    store.close()
-
-    assert stored is not None
-    assert large == stored.data
-
-
 def test_documents_where_pages_are_expected(alice: S3Store) -> None:
     """A document is looked up in every folder, so it can be replaced in any."""
     for data in (b"1", b"2"):
         assert Written(1, 0, 1) == alice.put_many([("history/x/readme.txt", data)])
-
-
-def test_a_store_that_was_closed(alice: S3Store) -> None:
-    """A closed store opens again at the next request."""
-    alice.put("a", b"1")
-    alice.close()
-    alice.close()
-
-    assert not alice.put("a", b"1")
-
-
-def test_a_dry_run_over_a_bucket(server: S3Server) -> None:
-    """A run in memory over a bucket leaves nothing there, not even a lease; a real one the same, with aliases."""
-    store = server.store()
-    dry = MemoryStore(store)
-    publish_run(dry, make_run(100))
-    assert 100 == published_ledger(dry)
-    assert [] == server.keys(store)
-
-    publish_run(store, make_run(100))
-    tree = tree_of(store)
-    assert tree_of(dry) == tree
-    aliases = {alias for key in tree if (alias := alias_of(key))}
-    assert {".exporter.lease", *aliases} == set(server.keys(store)) - set(tree)
-    store.close()

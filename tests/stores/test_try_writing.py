@@ -58,16 +58,6 @@ def test_a_publisher_at_work_is_not_a_failure(tmp_path: Path, bucket: WireBucket
     assert bucket.calls
 
 
-def test_a_bucket_costs_few_requests(bucket: WireBucket, alice: S3Store) -> None:
-    """The trial takes five requests, of which two are the proof that conditions are kept, which is asked for once."""
-    alice.try_writing()
-
-    assert [("GET", 404), ("PUT", 200), ("PUT", 412), ("PUT", 412), ("PUT", 200)] == [
-        (call.operation, call.status) for call in bucket.calls
-    ]
-    assert [] == list(alice.list(""))
-
-
 def test_a_bucket_that_is_not_there_or_refuses(bucket: WireBucket, alice: S3Store) -> None:
     """A bucket that does not exist, or may not be written to, is named."""
     missing = wire_store(bucket, "alice", "no-such-bucket")
