@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from exporter.render.site.templates import MISSING_KEY
+from exporter.tree.families import POINTER_KEY
 from tests.render.site.made import Page as Parsed
 
 if TYPE_CHECKING:
@@ -294,12 +295,16 @@ def test_without_a_promise_a_day_is_the_limit(browser: Browser, url: str) -> Non
         assert "stale: they are 679 days old" in (page.locator("#stale").text_content() or "")
 
 
-def test_a_newer_run_is_offered(browser: Browser, made_url: str) -> None:
-    """A page that is older than the pointer, from a cache perhaps, offers the newer one."""
+@pytest.mark.parametrize(("later", "offered"), [(300, False), (301, True)])
+def test_a_much_newer_run_is_offered(browser: Browser, tree: Path, url: str, later: int, offered: bool) -> None:
+    """A page that a cache kept offers the newer one; runs may keep pages of up to 300 ledgers before on purpose."""
+    status = json.loads((tree / POINTER_KEY).read_bytes())
+    newer = json.dumps(status | {"observed_ledger": status["observed_ledger"] + later})
     with opened(browser) as (page, _):
-        go(page, f"{made_url}/many/index.html")
+        page.route(f"**/{POINTER_KEY}", lambda route: route.fulfill(body=newer, content_type="application/json"))
+        go(page, f"{url}/index.html")
 
-        assert "A newer run is there." in (page.locator("#stale").text_content() or "")
+        assert offered is (1 == page.get_by_text("A newer run is there.").count())
 
 
 def test_without_javascript_everything_is_there(browser: Browser, tree: Path, url: str) -> None:
