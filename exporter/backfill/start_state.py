@@ -95,7 +95,7 @@ def archive_start(
         def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
             archive = opened()  # each reading has its own time
             named = [strkey.encode_contract(contract) for contract in sorted(contracts)]
-            return archive.entries(checkpoint, named, sorted(keys), code=False).entries
+            return archive.entries(checkpoint, named, sorted(keys)).entries
 
         header = checkpoint.header
         return StartState(

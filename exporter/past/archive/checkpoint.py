@@ -7,23 +7,13 @@ said by the archive itself; pin its hash (`Checkpoint.header`) to what you know,
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import ArchiveError, DecodeError
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import (
-    ARCHIVED,
-    CONTRACT_CODE,
-    CONTRACT_DATA,
-    code_key,
-    decode_contract_data,
-    instance_of,
-    is_instance_key,
-    ttl_key,
-)
+from exporter.ledger.codec.entries import ARCHIVED, CONTRACT_CODE, CONTRACT_DATA, ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import (
@@ -39,10 +29,14 @@ from exporter.past.archive.archive_files import (
     unpacked,
 )
 from exporter.past.archive.bucket_entries import DEAD, BucketEntry, contract_of, key_of, kind_of
+from exporter.past.archive.checkpoint_records import (
+    ScpRecord,
+    checked_chain,
+    decode_ledger_header,
+    decode_scp_record,
+    decode_transactions_record,
+)
 from exporter.past.archive.history_state import MAX_STATE_BYTES, BucketList, HistoryState, decode_history_state
-from exporter.past.archive.ledger_headers import checked_chain, decode_ledger_header
-from exporter.past.archive.scp_messages import ScpRecord, decode_scp_record
-from exporter.past.archive.transaction_sets import decode_transactions_record
 
 MAX_BUCKET_BYTES = 1 << 35
 """The most that one bucket may unpack to; mainnet's whole list has 10 GB."""
@@ -50,9 +44,8 @@ MAX_RECORDS_FILE_BYTES = 1 << 30
 MAX_ENTRIES = 5_000_000
 
 _DATA: Final = CONTRACT_DATA.to_bytes(4, "big")
-_CODE: Final = CONTRACT_CODE.to_bytes(4, "big")
 _DATA_OF_CONTRACT: Final = _DATA + b"\0\0\0\1"
-_EXPIRING: Final = (_DATA, _CODE)
+_EXPIRING: Final = (_DATA, CONTRACT_CODE.to_bytes(4, "big"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,75 +61,13 @@ class CheckpointState:
     """The wanted entries that are in the state of a checkpoint.
 
     ``entries`` has contract data and contract code by LedgerKey XDR, with the true last ledger of their life;
-    `exporter.ledger.codec.entries.ARCHIVED` where an entry was evicted. ``others`` has the entries of other kinds
-    that were
-    asked for by key (accounts, trustlines, config settings): whole LedgerEntry XDR. ``undecodable`` counts the records
-    whose key holds what a newer protocol added, so that nobody can ask for it.
+    `exporter.ledger.codec.entries.ARCHIVED` where an entry was evicted. ``others`` has the entries of other kinds that
+    were asked for by key (accounts, trustlines, config settings): whole LedgerEntry XDR.
     """
 
     checkpoint: Checkpoint
     entries: dict[bytes, RawEntry]
     others: dict[bytes, BucketEntry]
-    undecodable: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Which keys are asked for: all data of ``contracts`` (their ids; None: of all), ``keys``, and perhaps all code."""
-
-    contracts: frozenset[bytes] | None
-    keys: frozenset[bytes]
-    code: bool = False
-    owners: frozenset[bytes] = field(init=False)
-    kinds: frozenset[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        data = {key for key in self.keys if key[:8] == _DATA_OF_CONTRACT}
-        kinds = {int.from_bytes(key[:4], "big") for key in self.keys}
-        object.__setattr__(self, "owners", frozenset(key[8:40] for key in data) | (self.contracts or frozenset()))
-        all_of = (
-            set() if self.contracts is not None else {CONTRACT_DATA, CONTRACT_CODE} if self.code else {CONTRACT_DATA}
-        )
-        object.__setattr__(self, "kinds", frozenset(kinds | all_of))
-
-    @property
-    def nothing(self) -> bool:
-        return self.contracts is not None and not self.contracts and not self.keys
-
-    def may_have(self, record: bytes) -> bool:
-        """Whether a record is worth a look at its key: seen from a few bytes of it."""
-        contract = contract_of(record)
-        if contract is not None:
-            return self.contracts is None or contract in self.owners
-        return kind_of(record) in self.kinds
-
-    def has(self, key: bytes) -> bool:
-        if key in self.keys:
-            return True
-        if self.contracts is None:
-            return key[:4] == _DATA or (self.code and key[:4] == _CODE)
-        return key[:8] == _DATA_OF_CONTRACT and key[8:40] in self.contracts
-
-
-def _contract_id(contract: str) -> bytes:
-    version, payload = strkey.decode(contract)
-    if version != strkey.CONTRACT:
-        raise ArchiveError(f"{contract} is not a contract")
-    return payload
-
-
-def _codes_run_by(found: Iterable[BucketEntry]) -> frozenset[bytes]:
-    """The keys of the code that the contracts run whose instances are among the entries."""
-    codes = set()
-    for entry in found:
-        if is_instance_key(entry.key):
-            try:
-                executable = instance_of(decode_contract_data(entry.data))
-            except DecodeError:  # an executable of a newer kind: decoding the entry reports it
-                continue
-            if executable.wasm_hash is not None:
-                codes.add(code_key(executable.wasm_hash))
-    return frozenset(codes)
 
 
 class HistoryArchive:
@@ -167,7 +98,7 @@ class HistoryArchive:
     def transaction_sets(self, checkpoint: int) -> dict[int, bytes]:
         """The transaction sets of a checkpoint's ledgers, as they are hashed; nothing of them is verified.
 
-        A ledger without transactions is not among them: `exporter.past.archive.transaction_sets.empty_set`.
+        A ledger without transactions is not among them: `exporter.past.archive.checkpoint_records.empty_set`.
         """
         what, content = self._records_of("transactions", checkpoint)
         return dict(decode_transactions_record(record, what) for record in content)
@@ -205,77 +136,72 @@ class HistoryArchive:
         return records(hashed(unpacked(self._files, name, self._max_bucket_bytes), digest, what), what)
 
     def entries(
-        self,
-        checkpoint: Checkpoint,
-        contracts: Collection[str] | None = None,
-        keys: Collection[bytes] = (),
-        *,
-        code: bool = True,
-        max_entries: int = MAX_ENTRIES,
+        self, checkpoint: Checkpoint, contracts: Collection[str] | None = None, keys: Collection[bytes] = ()
     ) -> CheckpointState:
-        """The state at a checkpoint of ``contracts`` (strkeys; None: of all), and of single ``keys`` (LedgerKey XDR).
+        """The state at a checkpoint: the data of ``contracts`` (strkeys), and single ``keys`` (LedgerKey XDR).
 
-        With ``code`` also the code that the contracts found run; without contracts all code. The buckets are streamed
-        twice: an entry's time to live, and code, may be in a newer bucket than what says that it is wanted. The
-        second pass ends where everything was found.
+        With None as contracts it is the data and the code of all. The buckets are streamed twice, since an entry's time
+        to live may be in a newer bucket than the entry. The second pass ends where everything was found.
         """
         lists = checkpoint.state
-        selection = _Selection(
-            None if contracts is None else frozenset(map(_contract_id, contracts)), frozenset(keys), code
-        )
-        undecodable: set[bytes] = set()
-        found = self._first_mentions(lists.live, selection, undecodable, max_entries)
+        ids = None if contracts is None else frozenset(map(strkey.decode_contract, contracts))
+        found = self._first_mentions(lists.live, ids, frozenset(keys))
         # The hot archive's word counts only where the live list has none; an entry cannot be in both.
-        evicted = self._first_mentions(lists.hot, selection, undecodable, max_entries)
-        more = (
-            _codes_run_by([*found.values(), *evicted.values()]) - found.keys() - evicted.keys() if code else frozenset()
-        )
-        expiring = {ttl_key(key): key for key in {*found, *more} if key[:4] in _EXPIRING}
-        second = self._first_mentions(
-            lists.live, _Selection(frozenset(), more | expiring.keys()), undecodable, max_entries
-        )
-        found |= {key: entry for key, entry in second.items() if key in more}
-        evicted |= self._first_mentions(
-            lists.hot, _Selection(frozenset(), more - second.keys()), undecodable, max_entries
-        )
-
+        evicted = self._first_mentions(lists.hot, ids, frozenset(keys))
+        lives = frozenset(ttl_key(key) for key in found if key[:4] in _EXPIRING)
+        ttls = self._first_mentions(lists.live, frozenset(), lives)
         entries: dict[bytes, RawEntry] = {}
         others: dict[bytes, BucketEntry] = {}
         for key, entry in found.items():
             if key[:4] not in _EXPIRING:
                 others[key] = entry
                 continue
-            ttl = second.get(ttl_key(key))
+            ttl = ttls.get(ttl_key(key))
             if ttl is None:
                 raise ArchiveError(f"{self._files.label}: an entry has no time to live: {key.hex()[:120]}")
             entries[key] = RawEntry(entry.data, entry.last_modified, int.from_bytes(ttl.data[36:40], "big"))
         for key, entry in evicted.items():
             entries.setdefault(key, RawEntry(entry.data, entry.last_modified, ARCHIVED))
-        return CheckpointState(checkpoint, entries, others, len(undecodable))
+        return CheckpointState(checkpoint, entries, others)
 
     def _first_mentions(
-        self, buckets: BucketList | None, selection: _Selection, undecodable: set[bytes], max_entries: int
+        self, buckets: BucketList | None, contracts: frozenset[bytes] | None, keys: frozenset[bytes]
     ) -> dict[bytes, BucketEntry]:
-        """The newest word of a list on each key selected, where that is an entry."""
+        """The newest word of a list on the data of contracts (their ids; None: all data and code) and on single keys.
+
+        Records whose key holds what a newer protocol added are passed over: nobody can ask for them.
+        """
         mentioned: dict[bytes, BucketEntry | None] = {}
-        if buckets is None or selection.nothing:
+        if buckets is None or (contracts is not None and not contracts and not keys):
             return {}
+        kinds = {int.from_bytes(key[:4], "big") for key in keys}
+        if contracts is None:
+            kinds |= {CONTRACT_DATA, CONTRACT_CODE}
+        owners = {key[8:40] for key in keys} | (contracts or frozenset())
+
+        def is_worth_a_look(record: bytes) -> bool:  # seen from a few bytes of it
+            contract = contract_of(record)
+            return kind_of(record) in kinds if contract is None else contracts is None or contract in owners
+
+        def is_wanted(key: bytes) -> bool:
+            if key in keys:
+                return True
+            if contracts is None:
+                return key[:4] in _EXPIRING
+            return key[:8] == _DATA_OF_CONTRACT and key[8:40] in contracts
+
         for digest in buckets.newest_first():
-            for record in self.bucket(digest):
-                if not selection.may_have(record):
-                    continue
+            for record in filter(is_worth_a_look, self.bucket(digest)):
                 try:
                     key = key_of(record)
                 except DecodeError:
-                    undecodable.add(hashlib.sha256(record).digest())
                     continue
-                if key not in mentioned and selection.has(key):
+                if key not in mentioned and is_wanted(key):
                     mentioned[key] = None if record[:4] == DEAD else BucketEntry(key, record[4:])
-                    if len(mentioned) > max_entries:
-                        raise ArchiveError(f"more than {max_entries} entries were asked for; name fewer contracts")
-            # No older bucket can say anything new.
-            if selection.contracts is not None and not selection.contracts and len(mentioned) == len(selection.keys):
-                break
+                    if len(mentioned) > MAX_ENTRIES:
+                        raise ArchiveError(f"more than {MAX_ENTRIES} entries were asked for; name fewer contracts")
+            if contracts is not None and not contracts and len(mentioned) == len(keys):
+                break  # no older bucket can say anything new
         return {key: entry for key, entry in mentioned.items() if entry is not None}
 
     def _history_state(self, name: str) -> HistoryState:

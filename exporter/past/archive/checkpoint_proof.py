@@ -17,10 +17,9 @@ from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
+from exporter.past.archive.checkpoint_records import Externalized, empty_set, nodes_of
 from exporter.past.archive.history_state import HOT_ARCHIVE_PROTOCOL
-from exporter.past.archive.scp_messages import Externalized, nodes_of
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
-from exporter.past.archive.transaction_sets import empty_set, set_hash
 
 MAX_NEWEST_TRIED = 8
 VALUE_AT = 36
@@ -117,7 +116,7 @@ def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerH
         content = stored.get(header.ledger, empty_set(previous.hash, previous.protocol_version))
         if header.transaction_set_hash == bytes(32):
             sets[at] = b""
-        elif set_hash(content) == header.transaction_set_hash:
+        elif sha256(content) == header.transaction_set_hash:
             sets[at] = content
         else:
             raise ArchiveError(f"{archive.label}: the transactions of ledger {header.ledger} are not its own")

@@ -14,7 +14,7 @@ from nacl.signing import SigningKey
 from exporter.ledger.codec import strkey
 from exporter.past.archive.archive_files import records_name
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.transaction_sets import GENERALIZED_PROTOCOL, empty_set
+from exporter.past.archive.checkpoint_records import GENERALIZED_PROTOCOL, empty_set
 from tests.past.archive.simulated_archive import PASSPHRASE, TIME, MadeArchive, header, header_record, marked
 
 

@@ -12,17 +12,17 @@ import pytest
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key, decode_contract_data, instance_key
+from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key, decode_contract_data
 from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval import CONTRACT_INSTANCE, WASM, ContractInstance
 from exporter.ledger.codec.scval_encode import encode_opaque, i128, symbol, u32
 from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.past.archive import checkpoint
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.bucket_entries import INIT
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.past.archive.archive_snapshot import archive_snapshot
-from tests.past.archive.simulated_archive import PASSPHRASE, MadeArchive, dead, levels, live, marked, time_to_live
+from tests.past.archive.simulated_archive import MadeArchive, dead, levels, live, marked, time_to_live
 from tests.snapshot_files import write_snapshot
 
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
@@ -61,22 +61,21 @@ def test_the_first_mention_of_a_key_wins(tmp_path: Path) -> None:
     assert {ONE: (3, 800), THREE: (30, 900), FOREIGN: (9, 5)} == values(made, CONTRACT, OTHER)
 
 
-def test_the_code_that_a_contract_runs_comes_with_it(tmp_path: Path) -> None:
-    """Code is found although its entry is in a newer bucket than the instance that names it."""
+def test_all_contracts_come_with_their_code(tmp_path: Path) -> None:
+    """Where no contracts are named, all data and code is given, of whatever bucket; else data alone."""
     wasm_hash = bytes([7] * 32)
-    instance = (CONTRACT_INSTANCE, ContractInstance(WASM, wasm_hash, None, None))
     code = b"\0\0\0\x07" + bytes(4) + wasm_hash + encode_opaque(b"\0asm")
     record = INIT + struct.pack(">I", 5) + code + bytes(4)
-    key, owner = code_key(wasm_hash), instance_key(CONTRACT)
-    made = MadeArchive(tmp_path, [[record, time_to_live(key, 70)], [live(owner, instance), time_to_live(owner, 6)]])
+    key = code_key(wasm_hash)
+    made = MadeArchive(tmp_path, [[record, time_to_live(key, 70)], [live(ONE, u32(1)), time_to_live(ONE, 6)]])
     archive = read(made)
     checkpoint = archive.checkpoint(127)
-    found = archive.entries(checkpoint, [CONTRACT]).entries
+    found = archive.entries(checkpoint).entries
 
-    assert {owner, key} == set(found)
+    assert {ONE, key} == set(found)
     assert (code, 5, 70) == (found[key].data, found[key].last_modified, found[key].live_until)
-    assert {owner} == set(archive.entries(checkpoint, [CONTRACT], code=False).entries)
-    assert {owner, key} == set(archive.entries(checkpoint).entries)
+    assert {ONE} == set(archive.entries(checkpoint, [CONTRACT]).entries)
+    assert {key} == set(archive.entries(checkpoint, (), [key]).entries)
 
 
 def test_evicted_entries_are_archived(tmp_path: Path) -> None:
@@ -99,14 +98,13 @@ def test_an_entry_without_time_to_live_is_an_error(tmp_path: Path) -> None:
         values(MadeArchive(tmp_path, [[live(ONE, u32(1))]]), CONTRACT)
 
 
-def test_a_key_of_a_newer_protocol_is_counted(tmp_path: Path) -> None:
+def test_a_key_of_a_newer_protocol_is_passed_over(tmp_path: Path) -> None:
     """A record whose key holds an unknown kind of value costs that record, which nobody can ask for."""
     unknown = live(TWO, u32(2)).replace(struct.pack(">I", 15) + encode_opaque(b"Two"), struct.pack(">I", 99))
-    made = MadeArchive(tmp_path, [[live(ONE, u32(1)), unknown, time_to_live(ONE, 9)]])
-    archive = read(made)
-    state = archive.entries(archive.checkpoint(127), [CONTRACT])
 
-    assert (1, {ONE}) == (state.undecodable, set(state.entries))
+    assert {ONE: (1, 9)} == values(
+        MadeArchive(tmp_path, [[live(ONE, u32(1)), unknown, time_to_live(ONE, 9)]]), CONTRACT
+    )
 
 
 def test_a_bucket_with_another_digest_is_refused(tmp_path: Path) -> None:
@@ -128,12 +126,13 @@ def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: P
         read(made).checkpoint(127)
 
 
-def test_more_entries_than_the_bound_are_refused(tmp_path: Path) -> None:
+def test_more_entries_than_the_bound_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of entries kept in memory has a bound, and the error says what to do."""
+    monkeypatch.setattr(checkpoint, "MAX_ENTRIES", 1)
     archive = read(MadeArchive(tmp_path, [[live(ONE, u32(1)), live(TWO, u32(1))]]))
 
     with pytest.raises(ArchiveError, match="more than 1 entries were asked for; name fewer contracts"):
-        archive.entries(archive.checkpoint(127), [CONTRACT], max_entries=1)
+        archive.entries(archive.checkpoint(127), [CONTRACT])
 
 
 def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
@@ -148,15 +147,6 @@ def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
         FolderFiles(tmp_path / "nothing")
 
 
-def test_only_contracts_can_be_asked_for_whole(tmp_path: Path) -> None:
-    """An account's strkey in the place of a contract's is refused by name."""
-    archive = read(MadeArchive(tmp_path, []))
-    account = strkey.encode(strkey.ACCOUNT, bytes(32))
-
-    with pytest.raises(ArchiveError, match=f"{account} is not a contract"):
-        archive.entries(archive.checkpoint(127), [account])
-
-
 def test_a_snapshot_file_of_a_checkpoint_says_the_same_when_it_is_read_back(tmp_path: Path) -> None:
     """The file has the entries, the true ends of their lives, the ledger, its close time and its network."""
     made = MadeArchive(tmp_path, [[live(ONE, i128(-(2**100))), time_to_live(ONE, 800)]])
@@ -165,19 +155,6 @@ def test_a_snapshot_file_of_a_checkpoint_says_the_same_when_it_is_read_back(tmp_
 
     assert snapshot == LedgerSnapshot.load(tmp_path / "snapshot.json")
     assert (22, 127, 1_700_000_127) == (snapshot.protocol_version, snapshot.ledger, snapshot.close_time)
-
-
-def test_a_snapshot_needs_the_network_to_be_known(tmp_path: Path) -> None:
-    """Another passphrase than the archive's is refused; without one in the archive it has to be given."""
-    made = MadeArchive(tmp_path, [])
-    named = archive_snapshot(read(made), 127, [])
-
-    with pytest.raises(ArchiveError, match="of the network 'a simulated network', not of 'another'"):
-        archive_snapshot(read(made), 127, [], "another")
-    made.write_state({"networkPassphrase": None})
-    with pytest.raises(ArchiveError, match="does not name its network; give the network's passphrase"):
-        archive_snapshot(read(made), 127, [])
-    assert named == archive_snapshot(read(made), 127, [], PASSPHRASE)
 
 
 def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data: Path) -> None:
@@ -199,7 +176,7 @@ def test_the_real_testnet_state_is_read_whole(real_data: Path) -> None:
     state = archive.entries(archive.checkpoint(10047))
 
     assert (4103, 99) == tuple(sum(key[:4] == bytes([0, 0, 0, kind]) for key in state.entries) for kind in (6, 7))
-    assert (0, {}) == (state.undecodable, state.others)
+    assert {} == state.others
 
 
 def test_every_bucket_of_the_old_mainnet_state_is_whole(real_data: Path) -> None:

@@ -43,7 +43,7 @@ def test_each_key_has_what_the_newest_record_says(made: MadeArchive, tmp_path: P
     checkpoint = archives.each[0].checkpoint(127)
     index = StateIndex(archives, checkpoint, tmp_path)
     here = instance_key(CONTRACT)
-    found = archives.each[0].entries(checkpoint, (), [ONE, TWO, THREE, FOREIGN, here], code=False).entries
+    found = archives.each[0].entries(checkpoint, (), [ONE, TWO, THREE, FOREIGN, here]).entries
 
     assert found == {key: index[key] for key in (ONE, THREE, FOREIGN, here)}
     assert ARCHIVED == index[FOREIGN].live_until

@@ -232,7 +232,7 @@ def changes_between_checkpoints(archive: HistoryArchive, times: dict[int, int]) 
     """The pool's entries as three checkpoints have them, each at the ledger of its last change."""
     known: dict[bytes, RawEntry] = {}
     for at in (575, 895, 959):
-        found = archive.entries(archive.checkpoint(at), [POOL], code=False).entries
+        found = archive.entries(archive.checkpoint(at), [POOL]).entries
         fresh = [
             (entry.last_modified, key, entry)
             for key, entry in found.items()

@@ -1,24 +1,74 @@
-"""Validators' messages that agree on a ledger: the records of an archive's scp files.
+"""The records of a checkpoint's files: ledger headers, transaction sets, and what validators said of ledgers.
 
-Of the statements only those of type EXTERNALIZE are given: with them a validator says what it closed the ledger with.
-What one says of ledger N commits to N's transactions and close time, and through them to the header of N - 1.
+A set of transactions is hashed with the hash of the header before it: so what validators sign of ledger N, by its
+transactions and close time, leads to the header of N - 1.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import ArchiveError, DecodeError
 from exporter.ledger.codec import xdr_walk as xdr
+from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
 from exporter.ledger.codec.xdr_walk import word
+
+GENERALIZED: Final = b"\0\0\0\1"
+GENERALIZED_PROTOCOL: Final = 20
+PARALLEL_PROTOCOL: Final = 23
+
+_CLASSIC_PHASE = struct.pack(">II", 0, 0)
+_PARALLEL_PHASE = struct.pack(">III", 1, 0, 0)
 
 _EXTERNALIZE: Final = 2
 _STATEMENT: Final = struct.Struct(">I32sQI").unpack_from
 _VALUE_AT: Final = 48 + 4
 """Where an EXTERNALIZE message has its value: after the head of the statement, and a counter."""
+
+
+def decode_ledger_header(record: bytes, what: str) -> LedgerHeader:
+    """Decode a LedgerHeaderHistoryEntry. Raises `ArchiveError` where its hash is not that of its header."""
+    try:
+        header, end = read_header(record, 0)
+    except DecodeError as error:
+        raise ArchiveError(f"{what}: {error}") from None
+    if end != len(record):
+        raise ArchiveError(f"{what}: {len(record) - end} bytes follow the header of ledger {header.ledger}")
+    return header
+
+
+def checked_chain(headers: Iterable[LedgerHeader], what: str) -> list[LedgerHeader]:
+    """The headers of consecutive ledgers, each holding the hash of the one before. Raises `ArchiveError`."""
+    chain: list[LedgerHeader] = []
+    for header in headers:
+        if chain and (header.ledger != chain[-1].ledger + 1 or header.previous_hash != chain[-1].hash):
+            raise ArchiveError(f"{what}: ledger {header.ledger} does not follow ledger {chain[-1].ledger}")
+        chain.append(header)
+    return chain
+
+
+def decode_transactions_record(record: bytes, what: str) -> tuple[int, bytes]:
+    """The ledger of a TransactionHistoryEntry, and what its transaction set's hash is the SHA-256 of."""
+    if len(record) < 44:
+        raise ArchiveError(f"{what}: a record of transactions ends too early")
+    ledger = int.from_bytes(record[:4], "big")
+    if record[4:44] == bytes(36) + GENERALIZED:
+        return ledger, record[44:]
+    if record[-4:] != bytes(4):
+        raise ArchiveError(f"{what}: the transaction set of ledger {ledger} is of an unknown form")
+    return ledger, record[4:36] + record[40:-4]  # without the number of envelopes, which is not hashed
+
+
+def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
+    """The set without transactions that follows a header: of such ledgers archives have no record."""
+    if previous_protocol < GENERALIZED_PROTOCOL:
+        return previous_hash
+    second = _CLASSIC_PHASE if previous_protocol < PARALLEL_PROTOCOL else _PARALLEL_PHASE
+    return GENERALIZED + previous_hash + struct.pack(">I", 2) + _CLASSIC_PHASE + second
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from exporter.errors import ArchiveError
-from exporter.past.archive.ledger_headers import checked_chain, decode_ledger_header
+from exporter.past.archive.checkpoint_records import checked_chain, decode_ledger_header
 from tests.past.archive.simulated_archive import header, header_record
 
 SIGNED = bytes(36) + struct.pack(">I", 64) + bytes(64)
