@@ -1,14 +1,13 @@
 """Documents become files, and every file is read back with the model that its key implies before anybody relies on it.
 
 What follows from one file alone is checked here: that it decodes with every constraint of its model, that its bytes are
-the one way to write it, and that it says of itself what its key says and nothing that it contradicts elsewhere.
-Whether it says what the tables say is checked where it is rendered.
+the one way to write it, that it says of itself what its key says, and that the numbers of a pool agree.
+That lists are complete and in order, and sums right, shows when the run is rendered again (`exporter.job.rerender`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +19,6 @@ from exporter.tree import documents
 from exporter.tree.families import FAMILIES, RUN_FILES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.pools import AssetDetail
-from exporter.tree.problems import Problem
 
 
 def contradiction(document: documents.Document, names: Mapping[str, str], data: bytes) -> str | None:
@@ -40,39 +38,12 @@ def contradiction(document: documents.Document, names: Mapping[str, str], data: 
     match document:
         case documents.AssetsPage():
             return _page(document, names)
-        case documents.PoolsPage():
-            if any(names.get("protocol") not in (None, row.protocol) for row in document.data):
-                return "$.data has a row of another protocol"
-            if names.get("status") == "open" and not all(row.can_supply for row in document.data):
-                return "$.data has a pool that is not open"
         case AssetDetail():
             return _detail(document)
-        case documents.AssetHistory() | documents.TotalsHistory():
-            return _history(document)
-        case documents.MarketList():
-            if any(later.market <= earlier.market for earlier, later in pairwise(document.data)):
-                return "$.data must ascend by market, each once"
-            if any(entry.observed_ledger != document.observed_ledger for entry in document.data):
-                return "$.data has a market of another ledger"
-        case documents.MarketSummary():
-            if len(document.pools) > document.pool_count:
-                return f"$.pool_count is {document.pool_count}, but $.pools has {len(document.pools)}"
-        case documents.TokenDocument():
-            return _token(document)
-        case documents.ProtocolSummary():
-            return _summary(document)
         case documents.HistoryManifest():
             for index, file in enumerate(document.files):
                 if file.url != f"../{file.key}":
                     return f"$.files[{index}].url does not lead to its key {file.key}"
-        case Problem():
-            if str(document.status) != names.get("status"):
-                return f"$.status is {document.status}"
-        case documents.SystemStatus():
-            for field in ("unread", "unpriced"):
-                count, listed = getattr(document, f"{field}_count"), len(getattr(document, field))
-                if count != listed:
-                    return f"$.{field}_count is {count}, but $.{field} has {listed}"
         case documents.RunManifest():
             if document.files_key != RUN_FILES.key(run_id=document.run_id):
                 return f"$.files_key is {document.files_key}"
@@ -119,66 +90,6 @@ def _detail(detail: AssetDetail) -> str | None:
         is_open, available = getattr(detail.operations, gate), getattr(liquidity, amount)
         if (is_open is None and available is not None) or (is_open is False and available != "0"):
             return f"$.liquidity.{amount} is {available}, but $.operations.{gate} is {is_open}"
-    return None
-
-
-def _history(history: documents.AssetHistory | documents.TotalsHistory) -> str | None:
-    buckets: Sequence[documents.HistoryBucket | documents.TotalsBucket] = history.data
-    for index, bucket in enumerate(buckets):
-        if bucket.end_time <= bucket.start_time:
-            return f"$.data[{index}].end_time is not after its start_time"
-        if bucket.last_ledger < bucket.first_ledger:
-            return f"$.data[{index}].last_ledger is below its first_ledger"
-        wrong = _pool_bucket(bucket) if isinstance(bucket, documents.HistoryBucket) else _totals_bucket(bucket)
-        if wrong:
-            return f"$.data[{index}]{wrong}"
-    for earlier, later in pairwise(buckets):
-        if later.start_time < earlier.end_time or later.first_ledger <= earlier.last_ledger:
-            return f"$.data must ascend, but the bucket of {later.start_time} comes after that of {earlier.start_time}"
-    if buckets and buckets[-1].last_ledger != history.observed_ledger:
-        return f"$.observed_ledger is {history.observed_ledger}, but $.data ends with {buckets[-1].last_ledger}"
-    return None
-
-
-def _pool_bucket(bucket: documents.HistoryBucket) -> str | None:
-    if bucket.priced_count > bucket.observation_count:
-        return ".priced_count is above its observation_count"
-    priced = bucket.priced_count > 0
-    if (bucket.tvl_usd_cents is not None) != priced or (bucket.oracle_price_usd is not None) != priced:
-        return ": value and price must be there if and only if something was priced"
-    return None
-
-
-def _totals_bucket(bucket: documents.TotalsBucket) -> str | None:
-    if not bucket.priced_count <= bucket.pool_count >= bucket.market_count:
-        return ".pool_count is below its priced_count or its market_count"
-    priced = bucket.priced_count > 0
-    if any(
-        (value is not None) != priced
-        for value in (bucket.supplied_usd_cents, bucket.borrowed_usd_cents, bucket.tvl_usd_cents)
-    ):
-        return ": the values must be there if and only if something was priced"
-    return None
-
-
-def _token(token: documents.TokenDocument) -> str | None:
-    places = [(pool.market, pool.pool) for pool in token.pools]
-    if any(later <= earlier for earlier, later in pairwise(places)):
-        return "$.pools must ascend by market and pool, each once"
-    if token.first_seen_ledger > token.observed_ledger:
-        return f"$.first_seen_ledger is {token.first_seen_ledger}, above the observed ledger"
-    return None
-
-
-def _summary(summary: documents.ProtocolSummary) -> str | None:
-    for field in ("market_count", "pool_count"):
-        total, parts = getattr(summary, field), sum(getattr(part, field) for part in summary.protocols)
-        if total != parts:
-            return f"$.{field} is {total}, but $.protocols sum up to {parts}"
-    values = [int(part.tvl_usd_cents) for part in summary.protocols if part.tvl_usd_cents is not None]
-    expected = str(sum(values)) if values else None
-    if summary.tvl_usd_cents != expected:
-        return f"$.tvl_usd_cents is {summary.tvl_usd_cents}, but $.protocols sum up to {expected}"
     return None
 
 

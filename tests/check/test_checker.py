@@ -258,7 +258,7 @@ def priced_detail(files: Files) -> str:
 TOKEN = lambda files: first(files, "v1/tokens/")  # noqa: E731
 DOCUMENT_LIES: list[tuple[str | Callable[[Files], str], Edit, str]] = [
     (market_with_pools, put(observed_ledger=65_000_001), "the run is of ledger"),
-    ("v1/markets.json", put(observed_ledger=1), "a market of another ledger"),
+    ("v1/markets.json", put(observed_ledger=1), "the run is of ledger"),
     (TOKEN, put(observed_ledger=65_000_001), "the run is of ledger"),
     (priced_detail, put(observed_ledger=65_000_001), "the run is of ledger"),
     (priced_detail, put(utilization_bps=9_999), "utilization_bps is 9999, but its totals give"),
