@@ -75,30 +75,12 @@ def test_whole_vault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "rate"),
-    [(0, 20_000), (1, 20_000), (400_000, 92_000), (800_000, 164_000), (800_001, 164_004), (1_000_000, 964_000)],
+    ("borrowed", "cash", "aside", "expected"),
+    [(7, 2, 9, (0, False)), (7, 2, 10, (10**6, True)), (1, 0, 0, (10**6, False))],
 )
-def test_jump_rate(used: int, rate: int) -> None:
-    """The kink belongs to the first slope, and products are rounded down [calc]."""
-    assert rate == columnar(math.borrow_rate)(used, 20_000, 180_000, 4_000_000, 800_000)
-
-
-@pytest.mark.parametrize(
-    ("borrowed", "cash", "aside", "used", "refused"),
-    [
-        (0, 0, 0, 0, False),
-        (0, 5, 7, 0, False),
-        (5, 5, 0, 500_000, False),
-        (1, 2, 0, 333_333, False),
-        (7, 0, 0, 10**6, False),
-        (7, 2, 5, 10**6, False),
-        (7, 2, 9, 0, False),
-        (7, 2, 10, 10**6, True),
-    ],
-)
-def test_utilization(borrowed: int, cash: int, aside: int, used: int, refused: bool) -> None:
-    """It is rounded down and at most 10^6; 0 without debt or divisor; below that the model refuses [calc]."""
-    assert (used, refused) == columnar(math.utilization)(borrowed, cash, aside)
+def test_utilization_at_its_edges(borrowed: int, cash: int, aside: int, expected: tuple[int, bool]) -> None:
+    """It is 0 where as much is set aside as there is; the model refuses where it is more [calc]."""
+    assert expected == columnar(math.utilization)(borrowed, cash, aside)
 
 
 def test_more_set_aside_than_there_is() -> None:

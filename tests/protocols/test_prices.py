@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter import exact
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
-from exporter.protocols.prices import ABSURD_PRICE, PRICE_SCHEMA, price_frame, with_values
+from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, price_frame, with_values
 
 LARGEST = 10**38 - 1
 INT128_MAX = 2**127 - 1
@@ -52,13 +52,6 @@ class TestPriceFrame:
         expected = {"oracle": "O", "token_address": "T", "price_reason": "the price is too old", "price_is_known": True}
         assert expected == {name: value for name, value in row.items() if value is not None}
 
-    def test_a_failed_rule(self) -> None:
-        """A rule with a bug costs the price alone, and nobody says that the market refuses it."""
-        (row,) = price_frame([quote(5)], lambda _: str(1 // 0)).iter_rows(named=True)
-
-        assert (None, False) == (row["oracle_price"], row["price_is_known"])
-        assert "ZeroDivisionError" in row["price_reason"]
-
     @pytest.mark.parametrize("given_", [quote(None), quote(5, decimals=None)], ids=["no price", "no decimals"])
     def test_never_half(self, given_: Quote) -> None:
         """A protocol that forgets to refuse what is not a price does not get one published."""
@@ -87,14 +80,6 @@ class TestPriceFrame:
 
         assert reason == row["price_reason"]
         assert (reason == "valid") == (row["oracle_price"] is not None)
-
-    @pytest.mark.parametrize("quotes", [[], [quote(None)], [quote(1)]], ids=["none", "a bad one", "a good one"])
-    def test_schema(self, quotes: list[Quote]) -> None:
-        """The schema is the stated one, whatever the quotes are."""
-        frame = price_frame(quotes, lambda _: None)
-
-        assert list(PRICE_SCHEMA.items()) == list(frame.schema.items())
-        assert len(quotes) == frame.height
 
 
 Pool = tuple[str, int, int, int, int | None, int]
@@ -164,25 +149,30 @@ class TestValues:
             assert sum(value for value in expected if value is not None) <= LARGEST
 
     @given(st.lists(pools_strategy, max_size=6))
-    def test_price_and_value_go_together(self, pools: list[Pool]) -> None:
-        """A pool has a value exactly when it has a price, and then the reason is "valid"."""
-        for row in valued(*pools).iter_rows(named=True):
+    def test_price_and_values_go_together(self, pools: list[Pool]) -> None:
+        """A pool has a value exactly when it has a price; each of its parts has one of its own, rounded apart."""
+        for pool, row in zip(pools, valued(*pools).iter_rows(named=True), strict=True):
             has = row["tvl_usd_cents"] is not None
             names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd")
             assert [has] * 4 == [row[name] is not None for name in names]
             assert has == (row["price_reason"] == "valid")
-
-    @given(st.lists(pools_strategy, max_size=6))
-    def test_the_parts_are_rounded_apart(self, pools: list[Pool]) -> None:
-        """What is supplied, borrowed and available has a value of its own, where pool and amount have one."""
-        for pool, row in zip(pools, valued(*pools).iter_rows(named=True), strict=True):
             market, supplied, collateral, *scale = pool
-            amounts_of = {"supplied": supplied, "borrowed": supplied // 3}
-            amounts_of |= {} if collateral else {"available": supplied // 2}
-            for name in ("supplied", "borrowed", "available"):
-                known = row["tvl_usd_cents"] is not None and name in amounts_of
-                part: Any = (market, amounts_of.get(name), 0, *scale)
-                assert (true_value(part) if known else None) == row[f"{name}_usd_cents"]
+            parts = {
+                "supplied": supplied,
+                "borrowed": supplied // 3,
+                "available": None if collateral else supplied // 2,
+            }
+            for name, amount in parts.items():
+                part: Any = (market, amount, 0, *scale)
+                assert (true_value(part) if has and amount is not None else None) == row[f"{name}_usd_cents"]
+
+    def test_collateral_of_39_digits_has_no_value(self) -> None:
+        """Plain collateral that cannot be given exactly has no value in money, whatever the price."""
+        frame = valued(("M", 5, 10**38, 38, 1, 0), ("M", 5, 10**38 - 6, 38, 1, 0))
+
+        assert [None, 99] == frame["tvl_usd_cents"].to_list()
+        assert [ABSURD_COLLATERAL, "valid"] == frame["price_reason"].to_list()
+        assert [None, "x"] == frame["oracle_price_usd"].to_list()
 
     @pytest.mark.parametrize("name", ["total_borrowed", "available_to_withdraw"])
     def test_a_part_whose_value_does_not_fit(self, name: str) -> None:

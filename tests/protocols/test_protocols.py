@@ -13,12 +13,11 @@ import pytest
 from exporter.errors import lasting
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import CONTRACT_INSTANCE, STELLAR_ASSET, WASM, ContractInstance
-from exporter.ledger.codec.scval_encode import VOID, u32
-from exporter.ledger.events import ContractEvent
+from exporter.ledger.codec.scval_encode import u32
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread, ViewCall
+from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from tests.chain_simulator import Chain, ChainSource
 from tests.protocols.golden_rows import PATH, golden_rows
@@ -37,13 +36,6 @@ def read(name: str, *candidates: Candidate) -> ProtocolReading:
     """What a protocol reads of an empty ledger."""
     source = ChainSource(Chain())
     return asyncio.run(read_at_one_ledger(source, lambda view: PROTOCOLS[name].read(view, candidates, []))).result
-
-
-@EVERY
-def test_name(name: str) -> None:
-    """A protocol is registered by the name that it gives to its readings."""
-    assert name == PROTOCOLS[name].name
-    assert name == read(name).protocol
 
 
 def test_no_code_of_two_protocols() -> None:
@@ -65,6 +57,7 @@ def test_nothing_to_read(name: str) -> None:
     reading = read(name)
     frame = PROTOCOLS[name].project(at(reading.columns, NOW))
 
+    assert name == PROTOCOLS[name].name == reading.protocol
     assert ([], [], [], []) == (reading.markets, reading.unread, reading.absent, reading.notices)
     assert_columns(frame)
     assert 0 == frame.height
@@ -131,23 +124,6 @@ def test_something_else_at_the_address(name: str) -> None:
     assert World(name).compute().pools.equals(tables.pools)
 
 
-@EVERY
-def test_nulls_are_refused(name: str) -> None:
-    """A null in what is computed with is a mistake of the caller, and its column is named."""
-    columns = World(name).read().result.columns
-    of_debt = {
-        "alula": "total_borrowed",
-        "blend": "d_supply",
-        "k2": "total_debt_scaled",
-        "peridot": "total_borrowed",
-        "slender": "debt_supply",
-        "xoxno": "borrowed",
-    }[name]
-
-    with pytest.raises(ValueError, match=f"null in {of_debt}"):
-        PROTOCOLS[name].project(at(columns | {of_debt: [None, *columns[of_debt][1:]]}, NOW))
-
-
 @pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"peridot"}))
 def test_decimals_are_the_markets(name: str) -> None:
     """Amounts count in the decimals that the contract computes with; a token that says otherwise is noticed."""
@@ -184,38 +160,24 @@ def test_code_other_than_listed(name: str, listed: str | None) -> None:
     assert (World(name).compute().pools.height, []) == (tables.pools.height, tables.unread)
 
 
-@pytest.mark.parametrize("name", ["peridot", "slender"])
-def test_views_of_pools_that_are_not_read(name: str) -> None:
-    """Nothing is compared of a pool without a row; a view without a time has none, a failed call says nothing."""
-    views, reading = PROTOCOLS[name].views, World(name).read().result
-    calls = [item for item in views.calls(reading) if isinstance(item, ViewCall)]
-
-    assert [] == [item for call in calls for item in views.compare(call, VOID, {}, NOW)]
-    assert (None, []) == (views.time_of(VOID), list(views.refused(calls[0], "x", {})))
-    assert () == PROTOCOLS[name].candidates_in(ContractEvent(contract("A"), 7, (), VOID))
+REFUSED = [
+    (Quote("O", "T", failure="trapped"), "trapped"),
+    (Quote("O", "T"), "the oracle gave no price"),
+    (Quote("O", "T", 7, 0, NOW), "the price is 0, not above zero"),
+    (Quote("O", "T", 7, -5, 0), "the price is -5, not above zero"),
+]
 
 
 @EVERY
-@pytest.mark.parametrize(
-    "quote",
-    [
-        Quote("O", "T", failure="trapped"),
-        Quote("O", "T"),
-        Quote("O", "T", 7, 0, NOW),
-        Quote("O", "T", 7, -1, NOW),
-        Quote("O", "T", 7, 1, 0),
-    ],
-    ids=["failed", "empty", "zero", "negative", "of 1970"],
-)
-def test_what_no_protocol_takes_for_a_price(name: str, quote: Quote) -> None:
-    """No price, one that is not above zero, and one as old as time itself are refused, with a reason."""
-    assert PROTOCOLS[name].price_failure(quote, NOW)
+def test_price_rule(name: str) -> None:
+    """A price above zero and of now is good; else what the oracle said is the reason, then the price, then its age."""
+    rule = PROTOCOLS[name].price_failure
 
-
-@EVERY
-def test_good_price(name: str) -> None:
-    """A price above zero and of now is valid for every protocol."""
-    assert PROTOCOLS[name].price_failure(Quote("O", "T", 7, 1, NOW, max_age=60), NOW) is None
+    assert rule(Quote("O", "T", 7, 1, NOW, max_age=60), NOW) is None
+    assert rule(Quote("O", "T", 7, 1, 0), NOW)
+    for quote, reason in REFUSED:
+        assert rule(quote, NOW) == reason or name == "xoxno"
+        assert rule(quote, NOW)
 
 
 @pytest.mark.parametrize(
@@ -237,16 +199,3 @@ def test_age_of_a_price(name: str, most: int, future: bool) -> None:
     assert refused(most) is None
     assert f"the price is {lasting(most + 1)} old, more than {lasting(most)}" == refused(most + 1)
     assert (None if future else "the price is of 1 second after the ledger") == refused(-1)
-
-
-@pytest.mark.parametrize(
-    ("quote", "reason"),
-    [
-        (Quote("O", "T", failure="trapped"), "trapped"),
-        (Quote("O", "T"), "the oracle gave no price"),
-        (Quote("O", "T", 14, -5, 0), "the price is -5, not above zero"),
-    ],
-)
-def test_order_of_the_price_rule(quote: Quote, reason: str) -> None:
-    """What the oracle said is the reason, then that the price is not above zero, then its age."""
-    assert [reason] * 5 == [PROTOCOLS[name].price_failure(quote, NOW) for name in PROTOCOLS if name != "xoxno"]

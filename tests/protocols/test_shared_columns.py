@@ -10,7 +10,7 @@ from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import symbol
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import parameters_of
-from exporter.protocols.shared_columns import TEXTS, raw_rows, shared_columns
+from exporter.protocols.shared_columns import TEXTS, numbers_of, raw_rows, shared_columns
 from exporter.tables import PROTOCOL_COLUMNS
 
 NOW = 1_794_996_000
@@ -66,6 +66,12 @@ def test_numbers_that_do_not_fit() -> None:
     """A time that no 64 bits hold raises, rather than to come out as another."""
     with pytest.raises(pl.exceptions.InvalidOperationError):
         shared_columns(rows(), "made", "v1", last_accrual_time="other")
+
+
+def test_nulls_are_refused() -> None:
+    """A null in what is computed with is a mistake of the caller, and its column is named."""
+    with pytest.raises(ValueError, match="null in debt"):
+        numbers_of(pl.DataFrame({"cash": [1], "debt": [None]}), ("cash", "debt"))
 
 
 def test_numbers_are_shown_and_the_rest_is_left_out() -> None:

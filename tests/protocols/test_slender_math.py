@@ -57,38 +57,6 @@ def test_a_whole_year() -> None:
     assert expected == {name: row[name] for name in expected}
 
 
-def test_what_lies_there_counts_once() -> None:
-    """Supply 1000, debt 400, cash 600 (7 decimals), a lenders' rate of 1.1, 1000 s at 3 %: 10,400,004,180 [calc].
-
-    The contract values shares by cash + floor(rate × debt) with one rounding. The debt alone would be 4,400,004,180.
-    """
-    row = projected(
-        PLAIN
-        | {
-            "lender_ar": 1_100_000_000,
-            "lender_ir": 30_000_000,
-            "last_update_timestamp": NOW - 1_000,
-            "s_supply": 1000 * 10**7,
-            "debt_supply": 400 * 10**7,
-            "cash": 600 * 10**7,
-        }
-    )
-
-    # 31,688 of 10^9 years; a rate of floor(1,100,000,000 × 1.00000095) = 1,100,001,045, of 4 × 10^9 shares
-    assert (10_400_004_180, 1_040_000_418) == (row["supplied"], row["collat_coeff"])
-
-
-def test_supplied_is_what_withdraw_pays_for_all_shares() -> None:
-    """``get_compounded_amount`` divides once, by the supply: the coefficient, cut to nine digits, pays nobody."""
-    cash, shares, debt = 7 * 10**16, 10**17, 3 * 10**16
-    lent = {"lender_ar": 1_100_000_000, "lender_ir": 30_000_000, "last_update_timestamp": NOW - 1_000}
-    row = projected(PLAIN | lent | {"s_supply": shares, "debt_supply": debt, "cash": cash})
-
-    owned = cash + 1_100_001_045 * debt // ONE
-    assert (owned * shares // shares, 103_000_031_350_000_000) == (row["supplied"], row["supplied"])
-    assert 103_000_031_300_000_000 == row["collat_coeff"] * shares // ONE
-
-
 @pytest.mark.parametrize(
     ("rate", "prior", "seconds", "accrued"),
     [
