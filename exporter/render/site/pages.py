@@ -39,12 +39,13 @@ from exporter.render.site.pool_values import PoolShape, pool_shape, pool_values
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
     Best,
-    PoolRows,
     Row,
     best_of,
     full_name,
+    grouped,
     market_rows,
     pages_of,
+    pool_rows,
     with_names,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, Pieces, environment, snippets, static_files
@@ -71,8 +72,8 @@ _EXPLORERS = {
 class SiteFacts:
     """The input of the site: the tables, and what else a run knows.
 
-    ``series`` has the run itself; ``history`` is the manifest as this run leaves it; ``means`` are columns of `PoolRow`
-    in the order of the pools. Without them the pages say so.
+    ``series`` has the run itself; ``history`` is the manifest as this run leaves it; ``means`` are columns of
+    `pool_rows` in the order of the pools. Without them the pages say so.
     """
 
     tables: Tables
@@ -117,7 +118,7 @@ class _Site:
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
         tables = self.facts.tables
-        markets, pools = market_rows(tables), PoolRows(self.pools, self.facts.means)
+        markets, pools = market_rows(tables), pool_rows(self.pools, self.facts.means)
         tokens: list[Best] = []
         trends = Trends(self.facts.series, tables.pools)
 
@@ -128,7 +129,7 @@ class _Site:
             yield from pages
         tokens.sort(key=lambda token: (token.tvl_usd_cents is None, -(token.tvl_usd_cents or 0), token.address))
         yield from self._list("markets", markets)
-        yield from self._list("pools", pools.by_value())
+        yield from self._list("pools", pools)
         yield from self._list("tokens", tokens)
         problems = self._problems()
         yield self._page("problems.html", "problems", problems=problems, most=MAX_PROBLEMS)
@@ -170,7 +171,7 @@ class _Site:
             counts=self._counts(),
             tokens=tokens,
             open_in=self._open_in,
-            unranked=pools.by_value()[:TOP_TOKENS],
+            unranked=pools[:TOP_TOKENS],
             offers={
                 side: [(token, pool) for token in tokens if (pool := getattr(token, side)) is not None][:TOP_TOKENS]
                 for side in SIDES
@@ -288,7 +289,7 @@ class _Site:
             yield RenderedFile(key, data, FileKind.DOCUMENT, links=links)
 
     def _market_pages(
-        self, markets: Sequence[Row], pool_rows: PoolRows, trends: dict[str, GroupTrend]
+        self, markets: Sequence[Row], rows: Sequence[Row], trends: dict[str, GroupTrend]
     ) -> Iterator[RenderedFile]:
         unread: dict[str, list[Any]] = {}
         backstops = {row["market"]: row for row in self.facts.tables.backstops.iter_rows(named=True)}
@@ -297,7 +298,7 @@ class _Site:
             unread.setdefault(item.market, []).append(item)
         named_markets, read = {row["market"]: row for row in markets}, set(self.facts.tables.pools["market"])
         without_pools = ((name, list[Row]()) for name in named_markets if name not in read)
-        for name, pools in chain(pool_rows.grouped("market"), without_pools):
+        for name, pools in chain(grouped(rows, "market"), without_pools):
             market = named_markets[name]
             labels = {(pool["market"], pool["pool"]): full_name(pool) for pool in pools}
             insured = backstops.get(name)
@@ -314,9 +315,9 @@ class _Site:
             )
 
     def _token_pages(
-        self, pool_rows: PoolRows, trends: dict[str, GroupTrend]
+        self, rows: Sequence[Row], trends: dict[str, GroupTrend]
     ) -> Iterator[tuple[Best, Iterator[RenderedFile]]]:
-        for address, pools in pool_rows.grouped("token_address"):
+        for address, pools in grouped(rows, "token_address"):
             known = self.facts.tables.tokens.get(address)
             token = best_of(address, None if known is None else known.issuer, pools)
             labels = {

@@ -112,52 +112,19 @@ def full_name(pool: Row) -> str:
     return " ".join(filter(None, (pool["symbol"], pool["pool_label"], pool["token_label"])))
 
 
-class PoolRows:
-    """The rows of all pools that were read, of a frame `with_names`; few at a time are objects."""
-
-    def __init__(self, pools: pl.DataFrame, means: Mapping[str, Sequence[int | None]]) -> None:
-        of_week = (
-            pl.Series(name, means.get(name, [None] * pools.height), pl.Int64())
-            for name in _POOL_COLUMNS
-            if "_7d" in name
-        )
-        self._pools = with_ranks(pools.with_columns(of_week)).select(_POOL_COLUMNS)
-
-    def by_value(self) -> _RowsByValue:
-        """All of them, by value."""
-        return _RowsByValue(self._pools, self._order())
-
-    def grouped(self, key: str) -> Iterator[tuple[str, list[Row]]]:
-        """The rows of each market or token, a column, by value; in the order of its names."""
-        rows = _RowsByValue(self._pools, self._order(key))
-        for name, group in groupby(rows, key=itemgetter(key)):
-            yield name, list(group)
-
-    def _order(self, *keys: str) -> pl.Series:
-        """The places of the rows as they are by these columns and then by value, those without one last."""
-        by = [*keys, "tvl_usd_cents"]
-        falling = [name == "tvl_usd_cents" for name in by]
-        rows = self._pools.select(by).with_row_index("place")
-        return rows.sort(by, descending=falling, nulls_last=falling, maintain_order=True)["place"]
+def pool_rows(pools: pl.DataFrame, means: Mapping[str, Sequence[int | None]]) -> list[Row]:
+    """The rows of all pools that were read, of a frame `with_names`, by value; those without one last."""
+    of_week = (
+        pl.Series(name, means.get(name, [None] * pools.height), pl.Int64()) for name in _POOL_COLUMNS if "_7d" in name
+    )
+    rows = with_ranks(pools.with_columns(of_week)).select(_POOL_COLUMNS)
+    return rows.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True).rows(named=True)
 
 
-class _RowsByValue(Sequence[Row]):
-    """Rows of a frame in an order of their own, made when they are asked for."""
-
-    def __init__(self, rows: pl.DataFrame, order: pl.Series) -> None:
-        self._rows, self._order = rows, order
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, int):
-            return self._rows.row(self._order[place], named=True)
-        return self._rows[self._order[place]].rows(named=True)
-
-    def __iter__(self) -> Iterator[Row]:
-        for start in range(0, len(self), 1_000):
-            yield from self[start : start + 1_000]
+def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each market or token, a column, in the order that they have; in the order of its names."""
+    for name, group in groupby(sorted(rows, key=itemgetter(key)), key=itemgetter(key)):
+        yield name, list(group)
 
 
 def by_value(rows: Iterable[Row]) -> list[Row]:
