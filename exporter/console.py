@@ -109,15 +109,10 @@ class Console:
             click.echo("\r\x1b[2K", file=self._stream, nl=False)
         self.event("step", f"{name:<8} {seconds:6.2f} s  {shown}", step=name, seconds=round(seconds, 3), **facts)
 
-    @property
-    def shows_progress(self) -> bool:
-        """Whether progress is drawn at all, so that nobody need work out what nobody sees."""
-        return self._progress
-
     @contextmanager
-    def progress(self, label: str, expected: int | None = None) -> Iterator[Progress]:
-        """Progress of a long step, on a terminal only: a bar where about how many will come is known."""
-        progress = Progress(label, self._stream if self._progress else None, expected)
+    def progress(self, label: str) -> Iterator[Progress]:
+        """Progress of a long step, on a terminal only."""
+        progress = Progress(label, self._stream if self._progress else None)
         try:
             yield progress
         finally:
@@ -137,23 +132,15 @@ class Silence(Console):
 class Progress:
     """Counts up on one line of a terminal, a few times a second at most."""
 
-    WIDTH = 30
-
-    def __init__(self, label: str, stream: TextIO | None, expected: int | None) -> None:
-        self._label, self._stream, self._expected = label, stream, expected
+    def __init__(self, label: str, stream: TextIO | None) -> None:
+        self._label, self._stream = label, stream
         self._count, self._shown = 0, 0.0
 
     def advance(self, by: int = 1) -> None:
         self._count += by
         if self._stream is not None and monotonic() - self._shown > 0.1:
             self._shown = monotonic()
-            click.echo(f"\r\x1b[2K  {self._label} {self._drawn()}", file=self._stream, nl=False)
-
-    def _drawn(self) -> str:
-        if not self._expected:
-            return f"{self._count:,}"
-        filled = min(self.WIDTH, self.WIDTH * self._count // self._expected)
-        return f"[{'#' * filled}{'-' * (self.WIDTH - filled)}] {self._count:,} of about {self._expected:,}"
+            click.echo(f"\r\x1b[2K  {self._label} {self._count:,}", file=self._stream, nl=False)
 
     def close(self) -> None:
         if self._stream is not None:

@@ -68,17 +68,6 @@ def test_count_on_a_terminal_only() -> None:
     assert "" == pipe.getvalue()
 
 
-def test_bar_where_the_end_is_known() -> None:
-    """With an expected number a bar is drawn, which stays within its width when more come."""
-    terminal = Terminal()
-    for count in (5, 500):
-        with Console("auto", terminal).progress("files", expected=10) as progress:
-            progress.advance(count)
-
-    assert f"files [{'#' * 15}{'-' * 15}] 5 of about 10" in terminal.getvalue()
-    assert f"files [{'#' * 30}] 500 of about 10" in terminal.getvalue()
-
-
 def test_json_lines() -> None:
     """With JSON every event is one object on one line, also on a terminal."""
     stream = Terminal()

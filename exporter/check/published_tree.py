@@ -13,12 +13,9 @@ from typing import TypeVar
 import msgspec
 import polars as pl
 
-from exporter.check.census import census_faults
 from exporter.check.checker import TreeChecker
-from exporter.check.proofs import check_proofs, named_files
 from exporter.check.public_urls import check_public_urls
-from exporter.check.rollup_files import rollup_faults
-from exporter.check.run_files import record_faults
+from exporter.check.records import census_faults, check_proofs, named_files, record_faults, rollup_faults
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree

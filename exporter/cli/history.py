@@ -151,8 +151,7 @@ def export(
         async def work() -> None:
             async with open_tree(uri) as source:
                 manifest = await read_manifest(source)
-                count = len(selection.files(manifest.files))
-                with console.step("export", f"writing {out}") as facts, console.progress("files", count) as progress:
+                with console.step("export", f"writing {out}") as facts, console.progress("files") as progress:
                     done = await export_history(source, selection, out, chosen, progress.advance, manifest, raw=raw)
                     facts.update(rows=done.rows, files=done.files)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from exporter.check import published_tree
@@ -22,7 +23,6 @@ from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError, ExporterError, RefutedError, SourceError, pluralize
 from exporter.job.fetched_tree import FetchedTree, JoinedFilesError, fetch
 from exporter.job.prove import claims_of
-from exporter.job.publisher_statements import check_status
 from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
@@ -32,6 +32,12 @@ from exporter.stores import open_store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ChangeList, SystemStatus, encode
 from exporter.tree.families import CHANGES, DATA_PACKAGE, HISTORY_PAGE, POINTER_KEY
+
+OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at", "previous_run_id", "retention_hours"})
+"""The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
+
+OF_THE_FILES = frozenset({"run_id", "manifest_key"})
+"""Those that are digests of all files."""
 
 OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 """The keys of files that show which files the history has."""
@@ -161,3 +167,18 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     if not different:
         check_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
     return Rerendered(files.height - differ.height, different, unknown, kept)
+
+
+def check_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:
+    """Compare a status with that of the repeated run, but for `OF_PUBLISHING`. Raises `RefutedError`.
+
+    ``same_files`` says whether all files came out byte for byte; without that its id is another.
+    """
+    ours, theirs = msgspec.to_builtins(repeated), msgspec.to_builtins(published)
+    apart = OF_PUBLISHING if same_files else OF_PUBLISHING | OF_THE_FILES
+    for name, expected in ours.items():
+        if name not in apart and theirs[name] != expected:
+            raise RefutedError(
+                f"{POINTER_KEY}: expected $.{name} {str(expected)[:200]!r} by the run's evidence but found "
+                f"{str(theirs[name])[:200]!r}"
+            )

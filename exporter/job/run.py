@@ -22,7 +22,6 @@ from msgspec import structs
 
 from exporter import FORMAT
 from exporter.check.checker import TreeChecker
-from exporter.check.summary import CheckSummary
 from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.deployments.networks import network_id, network_of
@@ -56,8 +55,8 @@ from exporter.ledger.view import Certificate
 from exporter.past.archive.archive_files import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.publishing.compaction import Compacted, compact_history
-from exporter.publishing.publish import PublishResult, RunSummary, begin_publication, verify
+from exporter.publishing.compaction import compact_history
+from exporter.publishing.publish import RunSummary, begin_publication, verify
 from exporter.publishing.published_state import (
     LedgerNotNewerError,
     Published,
@@ -65,7 +64,6 @@ from exporter.publishing.published_state import (
     check_newer,
     check_replaced,
     closed_earlier,
-    read_current_listing,
     read_intent,
     read_published,
 )
@@ -419,26 +417,68 @@ class Job:
             )
             facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
             manifest = read_history_manifest(store, older=True)
-            damage = report_damage(store, manifest, self.log)
-            series = bring_up_to_date(store, manifest, tables, self.replaced_ledger, facts)
-            lost = report_lost_prices(self.settings, store, tables, series, self.log)
+            damage = find_damage(store, manifest)
+            self.log.add(damaged_history=damage)
+            for text in damage[:SHOWN_DAMAGE]:
+                self.log.warning(f"damage in the history: {text}")
+            # The pages of earlier runs are already published, unless the run before left no state.
+            before = _first_new(tables.ledger, self.replaced_ledger)
+            series = load_series(store, manifest, before)
+            known, older = series.row_count, map(read_back, catch_up(store, manifest, before, series))
+            restored = store.put_new_many((file.key, file.data) for file in older)
+            if tables.close_time < series.through_time:
+                raise closed_earlier(tables.ledger, tables.close_time, series.through_ledger, series.through_time)
+            facts.update(read_again=series.row_count - known, restored=restored.written)
+            lost = find_lost_prices(self.settings, tables, series, self._missed())
+            report_lost_prices(tables, lost, self.log)
         return Recorded(part, series, damage, lost)
 
     def publish(self, computed: Computed, recorded: Recorded) -> RunSummary:
-        """Render and publish the tree."""
-        with self.log.step("publish", "rendering and publishing") as facts, without_collecting():
-            result, checked = publish(
-                self.settings,
-                self.store,
-                computed.tables,
-                recorded.part,
-                recorded.series,
-                computed.evidence,
-                replaced_ledger=self.replaced_ledger,
-                now=self.now,
-                console=self.log.console,
+        """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
+
+        The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
+        """
+        settings, store, tables, series = self.settings, self.store, computed.tables, recorded.series
+        replaced = self.replaced_ledger
+        checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
+        with (
+            self.log.step("publish", "rendering and publishing") as facts,
+            without_collecting(),
+            self.log.console.progress("files") as progress,
+            begin_publication(
+                store, tables.ledger, recorded.part, replaced_ledger=replaced, now=self.now
+            ) as publication,
+        ):
+            history = publication.history_manifest
+            assert history is not None  # the run has a Parquet file
+            kept = publication.keep(
+                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
             )
-            self.log.add(checked=checked.as_dict())
+            checker.take_over(kept)
+            lengths = kept.lengths
+            del kept  # it holds the listing of the run before
+            checker.add_rendered(recorded.part.file)
+            published = store.get(CHANGES.template)
+            previous = read_changes(None if published is None else published.data)
+            changes = change_list(tables, previous, settings.passphrase, replaced)
+            if replaced is None and not says_more(previous, changes):
+                publication.keep_site(settings.output.site_age)
+
+            def checked() -> Iterator[RenderedFile]:
+                rendered = render(settings, store, tables, recorded.part, series, history, changes, lengths, replaced)
+                for file in chain([computed.evidence], rendered):
+                    progress.advance()
+                    checker.add_rendered(file)
+                    yield file
+
+            publication.write(checked())
+            sealed = publication.seal()
+            status = status_document(settings, tables, sealed.summary, computed.evidence.key)
+            for file in (*sealed.records, file_of(status)):
+                checker.add_rendered(file)
+            checks = checker.finish()
+            result = publication.complete(sealed, status)
+            self.log.add(checked=checks.as_dict())
             total = result.total
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
         return result.summary
@@ -455,12 +495,13 @@ class Job:
             )
         return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.report.facts)
 
-    def _missed(self) -> Collection[object]:
+    def _missed(self) -> frozenset[tuple[str, str]]:
+        """The pools that the run before missed the prices of."""
         try:
             return load_missed(self.store)
         except StoreError as error:
             self.log.warning(str(error))
-            return ()
+            return frozenset()
 
     def read_back(self, store: Store, summary: RunSummary) -> None:
         """See that what readers get of a store is what was written."""
@@ -528,8 +569,10 @@ class Job:
             if not self.settings.history.compact:
                 return
             try:
-                closed = tables.close_time if self.judges_clocks else None
-                done = compact(self.store, self.settings.history.months, self.now, closed)
+                if self.judges_clocks and (problem := clock_problem(self.now(), tables.close_time)) is not None:
+                    raise CheckError(problem)
+                months = self.settings.history.months
+                done = compact_history(self.store, months=months, most=MAX_COMPACTED, now=self.now)
                 facts.update(files_before=done.files_before, files_after=len(done.files))
             except (StoreError, CheckError, LostRaceError) as error:
                 self.log.warning(f"the history was not compacted; a later run tries again: {error}")
@@ -618,7 +661,7 @@ def report_missing(settings: Settings, tables: Tables, said: Collection[str], lo
 _NAMED = ("unread", "unpriced", "bounded", "absent")
 
 
-def report_lost_prices(settings: Settings, store: Store, tables: Tables, series: Series, log: RunLog) -> LostPrices:
+def report_lost_prices(tables: Tables, lost: LostPrices, log: RunLog) -> None:
     """Say how many pools have no price, by market, and whether too many of them had one lately."""
     unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
     if unpriced:
@@ -626,114 +669,15 @@ def report_lost_prices(settings: Settings, store: Store, tables: Tables, series:
         more = ", ..." if len(markets) > SHOWN_UNPRICED else ""
         pools = pluralize(tables.pools.height, "pool")
         log.event("unpriced", f"{unpriced:,} of {pools} have no price: {', '.join(shown)}{more}", count=unpriced)
-    try:
-        missed = load_missed(store)
-    except StoreError as error:
-        log.warning(str(error))
-        missed = frozenset()
-    lost = find_lost_prices(settings, tables, series, missed)
-    log.add(
-        unpriced_bps=unpriced_bps(tables),
-        unpriced_markets=[structs.asdict(item) for item in markets],
-        lost_prices=lost.as_dict(),
-    )
+    by_market = [structs.asdict(item) for item in markets]
+    log.add(unpriced_bps=unpriced_bps(tables), unpriced_markets=by_market, lost_prices=lost.as_dict())
     if lost.too_many:
         log.warning(str(lost))
-    return lost
-
-
-def report_damage(store: Store, manifest: HistoryManifest | None, log: RunLog) -> list[str]:
-    """Say which earlier files of the history are missing or of another size."""
-    damage = find_damage(store, manifest)
-    log.add(damaged_history=damage)
-    for text in damage[:SHOWN_DAMAGE]:
-        log.warning(f"damage in the history: {text}")
-    return damage
-
-
-def bring_up_to_date(
-    store: Store,
-    manifest: HistoryManifest | None,
-    tables: Tables,
-    replaced_ledger: int | None,
-    facts: dict[str, Any],
-) -> Series:
-    """The histories of all pools up to the run before this one, or before the one that it replaces.
-
-    Their pages are already published, unless that run left no state; none is a file of this run.
-
-    Raises:
-        SourceError: the run's ledger closed before the newest of them.
-    """
-    before = _first_new(tables.ledger, replaced_ledger)
-    series = load_series(store, manifest, before)
-    known = series.row_count
-    restored = store.put_new_many(
-        (file.key, file.data) for file in map(read_back, catch_up(store, manifest, before, series))
-    )
-    if tables.close_time < series.through_time:
-        raise closed_earlier(tables.ledger, tables.close_time, series.through_ledger, series.through_time)
-    facts.update(read_again=series.row_count - known, restored=restored.written)
-    return series
 
 
 def _first_new(ledger: int, replaced_ledger: int | None) -> int:
     """The ledger before which the history ends that a run at ``ledger`` carries on."""
     return ledger if replaced_ledger is None else min(ledger, replaced_ledger)
-
-
-def publish(
-    settings: Settings,
-    store: Store,
-    tables: Tables,
-    part: HistoryPart,
-    series: Series,
-    evidence: RenderedFile,
-    *,
-    replaced_ledger: int | None,
-    now: Clock,
-    console: Console,
-) -> tuple[PublishResult, CheckSummary]:
-    """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
-
-    The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
-    """
-    checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
-    with (
-        console.progress("files", _expected_files(store) if console.shows_progress else None) as progress,
-        begin_publication(store, tables.ledger, part, replaced_ledger=replaced_ledger, now=now) as publication,
-    ):
-        history = publication.history_manifest
-        assert history is not None  # the run has a Parquet file
-        kept = publication.keep(
-            lambda ledger: series.still_open(ledger, tables.close_time) if replaced_ledger is None else ()
-        )
-        checker.take_over(kept)
-        unchanged_lengths = kept.lengths
-        del kept  # it holds the listing of the run before
-        checker.add_rendered(part.file)
-        published = store.get(CHANGES.template)
-        previous = read_changes(None if published is None else published.data)
-        changes = change_list(tables, previous, settings.passphrase, replaced_ledger)
-        if replaced_ledger is None and not says_more(previous, changes):
-            publication.keep_site(settings.output.site_age)
-
-        def checked() -> Iterator[RenderedFile]:
-            for file in chain(
-                [evidence],
-                render(settings, store, tables, part, series, history, changes, unchanged_lengths, replaced_ledger),
-            ):
-                progress.advance()
-                checker.add_rendered(file)
-                yield file
-
-        publication.write(checked())
-        sealed = publication.seal()
-        status = status_document(settings, tables, sealed.summary, evidence.key)
-        for file in (*sealed.records, file_of(status)):
-            checker.add_rendered(file)
-        summary = checker.finish()
-        return publication.complete(sealed, status), summary
 
 
 def says_more(previous: documents.ChangeList | None, changes: documents.ChangeList) -> bool:
@@ -754,15 +698,6 @@ def without_collecting() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
-
-
-def _expected_files(store: Store) -> int | None:
-    """How many files the last run had; None where there was none."""
-    try:
-        published = read_published(store, older=True)
-        return None if published is None else len(read_current_listing(store, published.pointer))
-    except StoreError:
-        return None  # publishing itself says what is wrong with the store
 
 
 def render(
@@ -851,13 +786,3 @@ def status_document(
         market_pools_cap=output.market_pools_cap,
         proof_checkpoint=checkpoint,
     )
-
-
-def compact(store: Store, months: int, now: Clock, closed: int | None) -> Compacted:
-    """Make one file of each day that closed, and of each month long past.
-
-    ``closed`` is when the ledger closed, where that should be now: a clock that says otherwise is refused.
-    """
-    if closed is not None and (problem := clock_problem(now(), closed)) is not None:
-        raise CheckError(problem)
-    return compact_history(store, months=months, most=MAX_COMPACTED, now=now)

@@ -35,14 +35,8 @@ from exporter.job.earlier_runs import (
 from exporter.job.evidence import Evidence
 from exporter.job.fetched_tree import FetchedTree, fetch
 from exporter.job.prove import Outcome, claims_of, hold_against
-from exporter.job.publisher_statements import (
-    check_proof_claims,
-    checker_words,
-    evidence_words,
-    plain_words,
-)
 from exporter.job.rerender import rerender, settings_of
-from exporter.job.unlisted_files import unlisted_files
+from exporter.job.unconfirmed import check_proof_claims, checker_words, evidence_words, plain_words, unlisted_files
 from exporter.job.unproven import Reason, Unproven
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof

@@ -121,7 +121,7 @@ class TestEmbeddedNetwork:
 
         assert ["live/v1/runs/"] == [key for key, count in Counter(listed).items() if count > 1]
         assert len(listed) <= 25
-        assert Counter(GET=2, PUT=6, HEAD=1) == Counter(lease)
+        assert Counter(GET=1, PUT=6, HEAD=1) == Counter(lease)
         assert ["live/.exporter.lease", "live/v1/system/status"] == heads
 
     @pytest.mark.parametrize("dry_run", [False, True])

@@ -40,7 +40,7 @@ from exporter.errors import (
 from exporter.job import prove as prove_module
 from exporter.job.evidence import Evidence
 from exporter.job.prove import prove
-from exporter.job.publisher_statements import evidence_words
+from exporter.job.unconfirmed import evidence_words
 from exporter.job.verify import verify_tree
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork

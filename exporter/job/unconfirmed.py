@@ -1,48 +1,49 @@
-"""Statements of a publisher that no signature and no evidence confirms: derived and compared, or named as not
-covered.
+"""The parts of a tree that no signature and no evidence confirms: statements that are derived and compared, or named as
+not covered; and files that its published run does not list, those of earlier runs and those of nobody.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
-
 from exporter.config import Settings
 from exporter.deployments.networks import network_of
 from exporter.errors import RefutedError
+from exporter.history.series import STATE_KEY
 from exporter.job.earlier_runs import repeat
 from exporter.job.evidence import Evidence
+from exporter.job.fetched_tree import FetchedTree
+from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX
 from exporter.job.prove import Outcome
 from exporter.job.unproven import Reason
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, verifier_file
-from exporter.tree.documents import HistoryManifest, Proof, SystemStatus
-from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY, PROOFS, TRUST, VERIFIER
+from exporter.publishing.retention import SUPERSEDED_KEY
+from exporter.stores.store import Store, etag_of
+from exporter.tree.documents import HistoryManifest, HistoryRollup, Proof, SystemStatus
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    CENSUS,
+    HISTORY_MANIFEST_KEY,
+    INTENT_KEY,
+    JOURNAL_KEY,
+    POINTER_KEY,
+    PROOFS,
+    RUN,
+    RUN_FILES,
+    TOTALS_PAGE,
+    TRUST,
+    VERIFIER,
+    family_of,
+)
+from exporter.tree.files import FileKind
 
-OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at", "previous_run_id", "retention_hours"})
-"""The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
-
-
-OF_THE_FILES = frozenset({"run_id", "manifest_key"})
-"""Those that are digests of all files."""
-
-
-def check_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:
-    """Compare a status with that of the repeated run, but for `OF_PUBLISHING`. Raises `RefutedError`.
-
-    ``same_files`` says whether all files came out byte for byte; without that its id is another.
-    """
-    ours, theirs = msgspec.to_builtins(repeated), msgspec.to_builtins(published)
-    apart = OF_PUBLISHING if same_files else OF_PUBLISHING | OF_THE_FILES
-    for name, expected in ours.items():
-        if name not in apart and theirs[name] != expected:
-            raise RefutedError(
-                f"{POINTER_KEY}: expected $.{name} {str(expected)[:200]!r} by the run's evidence but found "
-                f"{str(theirs[name])[:200]!r}"
-            )
+_RECORDS = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, JOURNAL_KEY)
+_NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
+"""The publisher's own records, which no reader is given."""
 
 
 def plain_words(status: SystemStatus, history: HistoryManifest) -> Iterator[str]:
@@ -127,3 +128,54 @@ def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) 
 
 def _digest(data: bytes) -> str:
     return sha256(data).hexdigest()
+
+
+def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason, str]]:
+    """The keys of files that the run does not list, with the reason under which they count.
+
+    Args:
+        tree: the tree.
+        repeated: where its run was repeated: with the older pages of histories, which no run lists.
+    """
+    status, proofs = tree.status, tree.proofs
+    known = {file.key for file in tree.files}
+    for key in (
+        *(
+            POINTER_KEY,
+            HISTORY_MANIFEST_KEY,
+            PROOFS.template,
+            CENSUS.template,
+            VERIFIER.template,
+            TRUST.template,
+            *_RECORDS,
+        ),
+        *(status.manifest_key, RUN_FILES.key(run_id=status.run_id)),
+        *(file.key for file in (*tree.history.files, *tree.before)),
+        *(() if proofs is None else (proof.proof_key for proof in proofs.proofs)),
+        *(key for run in tree.earlier.runs for key in (run.evidence_key, *_records_of(run.run_id))),
+        *(info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in repeated.list(family.prefix)),
+        *(() if tree.history.liquidations is None else (tree.history.liquidations.key,)),
+        *(entry.key for entry in tree.history.rollups if _is_repeated(entry, repeated)),
+    ):
+        known.add(key)
+    if tree.keys is None:
+        yield Reason.UNLISTED, "whatever else is there: this tree cannot be listed"
+    for key in sorted(tree.keys or ()):
+        family = family_of(key)
+        if key in known or _NUMBERED.fullmatch(key):
+            continue
+        of_a_run = family is not None and (
+            family in (RUN, RUN_FILES)
+            or (family.kind in (FileKind.PAGE, FileKind.HISTORY) and family not in (BUCKET_PAGE, TOTALS_PAGE))
+        )
+        yield Reason.EARLIER if of_a_run else Reason.UNLISTED, key
+
+
+def _is_repeated(entry: HistoryRollup, repeated: Store) -> bool:
+    """Whether the repeated run made a rollup as the manifest has it."""
+    stored = repeated.get(entry.key)
+    return stored is not None and etag_of(stored.data) == entry.sha256
+
+
+def _records_of(run_id: str) -> tuple[str, str]:
+    return RUN.key(run_id=run_id), RUN_FILES.key(run_id=run_id)
