@@ -54,7 +54,7 @@ class RecordedLake:
             "start": start,
             "first": start.ledger,
             "last": self.last,
-            "begins": time(start.ledger),
+            "begins": time(start.ledger) + 1,
             "ends": time(self.last),
             "every": every,
             "range_ledgers": 64,

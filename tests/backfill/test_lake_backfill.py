@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.backfill.lake_job import SKIP
+from exporter.backfill.lake_job import SKIP, LakeResult
 from exporter.backfill.start_state import StartState
 from exporter.check.records import rollup_faults
 from exporter.cli import main
@@ -37,9 +37,9 @@ from exporter.tree.families import JOURNAL_KEY
 from tests.backfill.histories import history_of, in_line
 from tests.backfill.recorded_lake import RecordedLake, make_lake
 
-LEDGERS, EVERY = 72, 3 * 3600
-BOUNDARIES = 4  # the ledgers 12, 30, 48 and 66
-GAP, BEFORE_GAP = 46, 2
+LEDGERS, EVERY = 50, 2 * 3600
+BOUNDARIES = 4  # the ledgers 12, 24, 36 and 48
+GAP, BEFORE_GAP = 32, 2
 MAINNET, TESTNET = (item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend")
 
 
@@ -73,7 +73,7 @@ def liquidate(network: RecordedNetwork) -> None:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
-    """Half a day of all six protocols: a market is deployed that only an event names, an archived pool is restored."""
+    """Eight hours of all six protocols: a market is deployed that only an event names, an archived pool is restored."""
     network = RecordedNetwork(close_seconds=0, moves_per_ledger=6, archived=ARCHIVED, without=MISSING[1:])
     network.advance(network.pools)
     network.close_seconds = 600
@@ -81,8 +81,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
         tmp_path_factory.mktemp("recorded"),
         network,
         LEDGERS,
-        live_at=(48, 66),
-        events={20: liquidate, 24: lambda played: played.deploy("a pool"), 54: empty_reward_zone, 60: restore},
+        live_at=(36, 48),
+        events={10: liquidate, 14: lambda played: played.deploy("a pool"), 38: empty_reward_zone, 42: restore},
     )
 
 
@@ -133,17 +133,14 @@ def faults_of(store: Store) -> list[str]:
 
 
 def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
-    """The table has what the markets published in the ledgers that were replayed; a later job keeps other ledgers."""
+    """The table has what the watched markets published in the ledgers that were replayed, and a check reads it."""
     rows, spans = liquidations_of(whole)
     shown = ("observed_ledger", "protocol", "market", "event", "user", "token_address", "amount")
-    store, changes = MemoryStore(), MemoryStore()
-    for last in (lake.first + 40, lake.last):
-        lake.backfill(in_line, EVERY, store, changes, last=last, ends=lake.network.chain.close_time(last))
+    store = MemoryStore(whole)
 
-    expected = (lake.first + 20, "blend", MARKET, "defaulted_debt", None, USER, Decimal(5))
+    expected = (lake.first + 10, "blend", MARKET, "defaulted_debt", None, USER, Decimal(5))
     assert [expected] == [tuple(row[name] for name in shown) for row in rows]
     assert [(lake.first + 1, lake.last)] == spans
-    assert (rows, spans) == liquidations_of(store)
     assert [] == faults_of(store)
     store.put("history/liquidations.parquet", b"another file")
     assert ["history/liquidations.parquet"] == faults_of(store)
@@ -162,7 +159,7 @@ def test_ledgers_of_one_second(tmp_path: Path) -> None:
 
     network, store = RecordedNetwork(close_seconds=600), MemoryStore()
     lake = make_lake(tmp_path, network, 16, live_at=(14,), events={13: at_once, 14: at_once}, ledgers_per_batch=8)
-    result = lake.backfill(in_line, EVERY, store)
+    result = lake.backfill(in_line, 3 * 3600, store)
     manifest = read_history_manifest(store)
 
     assert ({}, 1) == (result.failed, result.added)
@@ -171,31 +168,10 @@ def test_ledgers_of_one_second(tmp_path: Path) -> None:
     assert [] == [item for item in manifest.transitions if item.differing]
 
 
-@pytest.mark.parametrize(("range_ledgers", "at"), [(17, 0), pytest.param(LEDGERS, 40, marks=pytest.mark.slow)])
-def test_no_byte_depends_on_ranges_or_interruptions(
-    lake: RecordedLake, whole: MemoryStore, range_ledgers: int, at: int
-) -> None:
-    """Other ranges, and a job that stops in the middle and is begun again, give the same bytes."""
-    store, changes = MemoryStore(), MemoryStore()
-    if at:
-        lake.backfill(
-            in_line, EVERY, store, changes, last=lake.first + at, ends=lake.network.chain.close_time(lake.first + at)
-        )
-    result = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
-
-    assert history_of(whole) == history_of(store)
-    again = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
-    assert (0, result.boundaries, 0) == (again.added, again.known, again.touched)
-    store.put(JOURNAL_KEY, b"damaged")  # it may be lost: what is there is found
-    lost = lake.backfill(in_line, EVERY, store, changes, range_ledgers=range_ledgers)
-    assert (0, 0) == (lost.added, lost.known)
-    assert history_of(whole) == history_of(store)
-
-
 class FullAfter(MemoryStore):
     """A store that refuses every write after this many."""
 
-    left = 0
+    left = 1_000
 
     def put(self, key: str, data: bytes) -> bool:
         if self.left == 0:
@@ -204,18 +180,26 @@ class FullAfter(MemoryStore):
         return super().put(key, data)
 
 
-def test_a_full_disk_is_named_and_gone_on_from(lake: RecordedLake, whole: MemoryStore) -> None:
-    """What was extracted before the disk was full is kept, and the job goes on from there."""
-    store, changes = MemoryStore(), FullAfter()
+def test_no_byte_depends_on_ranges_or_interruptions(lake: RecordedLake, whole: MemoryStore) -> None:
+    """Other ranges, and a job that ended early, found its disk full and is begun again, give the same bytes."""
+    store, changes, middle = MemoryStore(), FullAfter(), lake.first + 28
+
+    def backfill(**options: Any) -> LakeResult:
+        return lake.backfill(in_line, EVERY, store, changes, range_ledgers=17, **options)
+
+    backfill(last=middle, ends=lake.network.chain.close_time(middle))
     changes.left = 3
     with pytest.raises(StoreError, match="No space left"):
-        lake.backfill(in_line, EVERY, store, changes)
-    kept = len(list(changes.list("changes/")))
-    changes.left = 1000
-    result = lake.backfill(in_line, EVERY, store, changes)
-
-    assert 3 == kept
-    assert result.touched < LEDGERS
+        backfill()
+    changes.left = 1_000
+    assert backfill().touched < LEDGERS - 17  # what was extracted before is kept
+    assert history_of(whole) == history_of(store)
+    assert liquidations_of(whole) == liquidations_of(store)
+    again = backfill()
+    assert (0, again.boundaries, 0) == (again.added, again.known, again.touched)
+    store.put(JOURNAL_KEY, b"damaged")  # it may be lost: what is there is found
+    lost = backfill()
+    assert (0, 0) == (lost.added, lost.known)
     assert history_of(whole) == history_of(store)
 
 
@@ -317,7 +301,7 @@ def test_a_checkpoint_behind_a_gap_begins_again(lake: RecordedLake, whole: Memor
 
     result = broken.backfill(in_line, EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
 
-    assert [lake.first + 48] == list(result.refused)  # the gap is 46, the checkpoint 56
+    assert [lake.first + 36] == list(result.refused)  # the gap is 32, the checkpoint 42
     assert BOUNDARIES - 1 == result.added
     expected = history_of(whole)
     assert all(data == expected[key] for key, data in history_of(store).items())
@@ -331,7 +315,7 @@ def test_the_command(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> 
     """The command reads the range by dates, says what it does, and refuses what cannot be meant."""
     out, changes = tmp_path / "tree", tmp_path / "changes"
     where = ("--lake", str(lake.folder), "--out", str(out), "--changes", str(changes), "--workers", "1")
-    done = run(*where, "--start-snapshot", str(lake.start), "--every", "3h", "--log-format", "json")
+    done = run(*where, "--start-snapshot", str(lake.start), "--every", "2h", "--log-format", "json")
     unstarted = run(*where)
     wrong = run(*where, "--every", "soon")
 
