@@ -7,8 +7,7 @@ one at the default size (where ``limit=0`` points to), are immutable page files.
 stays on the run, the filter and the size he began with. A first page that has the bytes of the listing's
 ``index.json`` is left out, which then answers for it.
 
-Each row is rendered once, by Polars, and the rows of a filter are joined once: a page is a slice of them. That the
-pages say what the frame says is seen when they are read back (`exporter.check.checker`).
+That the pages keep to their model is seen when they are read back (`exporter.check.checker`).
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import polars as pl
-from msgspec import ValidationError, convert
 
 from exporter.errors import CheckError
-from exporter.tables import POOLS, document_fields
-from exporter.tree.documents import token_of
+from exporter.tables import document_fields
+from exporter.tree.documents import encode, token_of
 from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import PoolSnapshot
@@ -43,7 +40,7 @@ def render_pages(
     """
     ordered_sizes = checked_page_sizes(sizes, default_size)
     check_pools(pools)
-    rows = row_json(pools)
+    rows = [encode(row) for row in snapshots(pools)]
     written: set[str] = set()
     yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None), FileKind.DOCUMENT)
     for listing in _listings(pools, markets):
@@ -54,28 +51,9 @@ def render_pages(
                 written.add(file.key)
 
 
-def wire_frame(pools: pl.DataFrame) -> pl.DataFrame:
-    """The pools frame as it is on the wire: the 13 fields, Int128 columns as digits (String, exact)."""
-    return pools.select(document_fields(PoolSnapshot))
-
-
-def row_json(pools: pl.DataFrame) -> list[bytes]:
-    """The JSON of each row, byte for byte what msgspec makes of its `PoolSnapshot`."""
-    return json_of(wire_frame(pools))
-
-
-def json_of(rows: pl.DataFrame) -> list[bytes]:
-    """Each row of texts, integers and booleans as a JSON object, as msgspec writes them."""
-    encoded: list[bytes] = rows.select(pl.struct(pl.all()).struct.json_encode().cast(pl.Binary)).to_series().to_list()
-    return encoded
-
-
 def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
-    """The rows as wire models, by another road than `row_json`.
-
-    CheckError, naming the pool and the field, for a value that the API does not allow.
-    """
-    return [_snapshot(row) for row in pools.select(PoolSnapshot.__struct_fields__).iter_rows(named=True)]
+    """The rows of the pools frame as documents have them."""
+    return [PoolSnapshot(*row) for row in pools.select(document_fields(PoolSnapshot)).iter_rows()]
 
 
 def page_bytes(rows: bytes, next_cursor: str | None) -> bytes:
@@ -94,35 +72,14 @@ class Page:
     sha256: str
 
 
-class JoinedRows:
-    """The rows of a listing one after another, so that a page is a slice of them."""
-
-    def __init__(self, rows: Sequence[bytes]) -> None:
-        self._joined = b",".join(rows)
-        self._ends = [0, *accumulate(len(row) + 1 for row in rows)]  # a comma behind each, also the last
-        self._whole: Page | None = None
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def chain(self, size: int) -> Iterator[Page]:
-        """The pages in one size, from the last to the first. A listing without rows has a page, too."""
-        if len(self) <= size:
-            if self._whole is None:
-                self._whole = self._page(0, size, None)
-            yield self._whole
-            return
-        token = None
-        for start in reversed(range(0, len(self), size)):
-            page = self._page(start, size, token)
-            token = page.token
-            yield page
-
-    def _page(self, start: int, size: int, next_cursor: str | None) -> Page:
-        end = self._ends[min(start + size, len(self))]
-        data = page_bytes(self._joined[self._ends[start] : max(end - 1, 0)], next_cursor)
+def chain(rows: Sequence[bytes], size: int) -> Iterator[Page]:
+    """The pages of rows in one size, from the last to the first. A listing without rows has a page, too."""
+    token = None
+    for start in reversed(range(0, max(len(rows), 1), size)):
+        data = page_bytes(b",".join(rows[start : start + size]), token)
         digest = hashlib.sha256(data)
-        return Page(start, data, token_of(digest.digest()), digest.hexdigest())
+        token = token_of(digest.digest())
+        yield Page(start, data, token, digest.hexdigest())
 
 
 def check_pools(pools: pl.DataFrame) -> None:
@@ -155,14 +112,6 @@ class _Listing:
     narrow: bool = False
 
 
-def _snapshot(row: dict[str, object]) -> PoolSnapshot:
-    digits = {name: str(value) for name, value in row.items() if value is not None and POOLS[name] == pl.Int128}
-    try:
-        return convert(row | digits, PoolSnapshot)
-    except ValidationError as error:
-        raise CheckError(f"pools: {row['market']} {row['pool']}: {error}") from error
-
-
 def _listings(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[_Listing]:
     places = pools.select("market", pl.col("token_address").alias("token")).with_row_index("place")
 
@@ -183,18 +132,18 @@ def _render_listing(
     listing: _Listing, rows: Sequence[bytes], sizes: Sequence[int], default_size: int
 ) -> Iterator[RenderedFile]:
     """Yield the immutable pages of a listing, and then its documents, the first pages in every size."""
-    joined = JoinedRows([rows[position] for position in listing.positions])
+    own = [rows[position] for position in listing.positions]
     heads: dict[int, Page] = {}
     for size in sizes:
-        for page in joined.chain(size):
+        for page in chain(own, size):
             if page.start == 0:
                 heads[size] = page
-            if page.start or (size == default_size and len(joined) and not listing.narrow):
+            if page.start or (size == default_size and own and not listing.narrow):
                 yield RenderedFile(page_key(page.token), page.data, FileKind.PAGE, page.sha256)
     index = heads[default_size]
     left_out: list[str] = []
     # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.
-    if listing.narrow or not len(joined):
+    if listing.narrow or not own:
         left_out.append("limit/0.json")
     else:
         none = page_bytes(b"", index.token)

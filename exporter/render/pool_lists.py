@@ -1,11 +1,8 @@
-"""``/v1/pools`` and ``/v1/tokens``: every pool in one flat row, and every token with its best rates.
-
-The rows are a frame, of which a page of JSON is made when it is written: nowhere are all of them held as objects.
-"""
+"""``/v1/pools`` and ``/v1/tokens``: every pool in one flat row, and every token with its best rates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -15,10 +12,10 @@ import polars as pl
 from exporter.best import SIDES, Side, best, with_ranks
 from exporter.deployments import app_url
 from exporter.protocols.compute import Tables
-from exporter.render.assets_pages import json_of, page_bytes
+from exporter.render.assets_pages import page_bytes
 from exporter.render.run_documents import token_documents, total
 from exporter.tables import document_fields
-from exporter.tree.documents import BestRate, TokenEntry, TokenList, page_token
+from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, page_token
 from exporter.tree.families import POOLS_PAGE, pools_key, pools_of_key
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import AssetPeriod, PoolRow
@@ -65,14 +62,15 @@ def render_pool_lists(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[
     A protocol may have no pools; a market or token without any has no listing.
     """
     given: set[str] = set()  # listings can end alike
+    encoded = [encode(PoolRow(*row)) for row in rows.iter_rows()]
     for key, shown in _listings(rows, protocols):
-        for file in _pages(key, rows, shown):
+        for file in _pages(key, [encoded[place] for place in shown]):
             if file.key not in given:
                 given.add(file.key)
                 yield file
 
 
-def _listings(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[str, pl.Series]]:
+def _listings(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[str, Iterable[int]]]:
     """The key of each listing, and the places of its rows."""
     places = rows.select("protocol", "market", "token_address", "can_supply").with_row_index("place")
     for protocol in (None, *protocols):
@@ -83,14 +81,14 @@ def _listings(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[st
     for name in ("market", "token_address"):
         for of, shown in places.group_by(name, maintain_order=True).agg("place").sort(name).iter_rows():
             key = pools_of_key(of, None) if name == "market" else pools_of_key(None, of)
-            yield key, pl.Series(shown, dtype=pl.UInt32)
+            yield key, shown
 
 
-def _pages(key: str, rows: pl.DataFrame, shown: pl.Series) -> Iterator[RenderedFile]:
+def _pages(key: str, rows: Sequence[bytes]) -> Iterator[RenderedFile]:
     """A listing's pages, the last one first, because each names the next by its content."""
     cursor = None
-    for start in reversed(range(0, max(len(shown), 1), PAGE_ROWS)):
-        data = page_bytes(b",".join(json_of(rows[shown[start : start + PAGE_ROWS]])), cursor)
+    for start in reversed(range(0, max(len(rows), 1), PAGE_ROWS)):
+        data = page_bytes(b",".join(rows[start : start + PAGE_ROWS]), cursor)
         if start:
             cursor = page_token(data)
             yield RenderedFile(POOLS_PAGE.key(cursor=cursor), data, FileKind.PAGE)
