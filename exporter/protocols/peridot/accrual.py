@@ -34,7 +34,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
         if balance is None and cash:
             raise UntriedError  # a token that keeps its balances in its own way
         live_cash = decode_balance(balance)
-        keys = layout.entry_keys(old.model, layout.MODEL_ENTRIES)
+        keys = layout.entry_keys(old.model, layout.CURVE.values())
         curve = layout.decode_model(old.model, {each: step.before(each) for each in keys})
     row: dict[str, int | str] = {**dict.fromkeys(math.VAULT_COLUMNS, 0), **numbers, **curve}
     row |= {"live_cash": live_cash, "managed_cash": cash, "close_time": step.time}

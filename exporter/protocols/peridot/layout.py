@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
@@ -63,20 +63,53 @@ SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
 
 USUAL_INCENTIVE = 1_080_000
 """The liquidator's share for a debt of 1, unless the controller says otherwise."""
-USUAL_COLLATERAL_FACTOR = 500_000
-"""Of a vault without a controller, unless it says otherwise."""
+CURVE = {
+    "base_rate": "BaseRatePerYear",
+    "multiplier": "MultiplierPerYear",
+    "jump_multiplier": "JumpMultiplierPerYear",
+    "kink": "Kink",
+}
+"""The parameters of a rate model, 6 decimals, with their entries."""
 
-MODEL_ENTRIES = ("BaseRatePerYear", "MultiplierPerYear", "JumpMultiplierPerYear", "Kink")
+_REQUIRED = -1
+NUMBERS = {
+    "total_borrowed": ("TotalBorrowed", _REQUIRED),
+    "total_reserves": ("TotalReserves", 0),
+    "total_admin_fees": ("TotalAdminFees", 0),
+    "total_deposited": ("TotalDeposited", 0),
+    "boost_cached": ("BoostedUnderlyingCached", 0),
+    "borrow_index": ("BorrowIndex", _REQUIRED),
+    "initial_exchange_rate": ("InitialExchangeRate", SCALE),
+    "reserve_factor": ("ReserveFactorScaled", 0),
+    "admin_fee": ("AdminFeeScaled", 0),
+    "supply_cap": ("SupplyCap", 0),
+    "borrow_cap": ("BorrowCap", 0),
+    "collateral_factor": ("CollateralFactorScaled", 500_000),
+}
+"""The numbers of a vault, with their entries, and what they are without one: token base units, an index of 18 decimals,
+and 6 decimals from the exchange rate on, but for the caps. The collateral factor counts without a controller alone.
+"""
+TIMES = {"last_update_time": ("LastUpdateTime", _REQUIRED), "boost_cached_at": ("BoostedUnderlyingUpdatedAt", 0)}
+"""The same for its times, unix seconds."""
 
-_REQUIRED = ("TotalBorrowed", "BorrowIndex")
-_ZERO_UNLESS_SET = (
-    "TotalReserves",
-    "TotalAdminFees",
-    "ReserveFactorScaled",
-    "AdminFeeScaled",
-    "SupplyCap",
-    "BorrowCap",
+_OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
+"""Entries that only the code with `BoostRule.CACHED` writes."""
+
+_MARKS = ("CollateralFactorScaled", "RatesReady", "TotalBorrowPrincipal", *_OF_CACHING_CODE)
+NUMBERED_ENTRIES = (
+    "UnderlyingToken",
+    "Peridottroller",
+    "InterestModel",
+    "BoostedVault",
+    "ManagedCash",
+    "BorrowYearlyRateScaled",
+    *(name for name, _ in (NUMBERS | TIMES).values() if name not in _MARKS),
 )
+"""Those that totals and rates follow from; the others say the same whether they are archived or not."""
+
+VAULT_ENTRIES = (*NUMBERED_ENTRIES, *_MARKS)
+"""The entries that are read of a vault, in addition to its instance, which has the supply of its receipt token."""
+
 _CONFIGURATION = (
     "UnderlyingToken",
     "Peridottroller",
@@ -89,31 +122,6 @@ _CONFIGURATION = (
     "BorrowYearlyRateScaled",
     "BoostedVault",
 )
-VAULT_ENTRIES = (
-    *_CONFIGURATION,
-    "ManagedCash",
-    "TotalBorrowed",
-    "BorrowIndex",
-    "LastUpdateTime",
-    "TotalReserves",
-    "TotalAdminFees",
-    "InitialExchangeRate",
-    "TotalDeposited",
-    "RatesReady",
-    "BoostedUnderlyingCached",
-    "BoostedUnderlyingUpdatedAt",
-    "BoostedAssetCount",
-    "BoostedHealthCache",
-    "TotalBorrowPrincipal",
-)
-"""The entries that are read of a vault, in addition to its instance, which has the supply of its receipt token."""
-
-_OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
-"""Entries that only the code with `BoostRule.CACHED` writes."""
-
-_MARKS = {"CollateralFactorScaled", "RatesReady", "TotalBorrowPrincipal", *_OF_CACHING_CODE}
-NUMBERED_ENTRIES = tuple(name for name in VAULT_ENTRIES if name not in _MARKS)
-"""Those that totals and rates follow from; the others say the same whether they are archived or not."""
 
 
 class BoostRule(IntEnum):
@@ -134,6 +142,8 @@ BOOST_RULES = {
     "016c4baed7298f4835c49cae27857232ec9de9422bf77dcb55cc97d3664b05b6": BoostRule.CACHED,
 }
 """By the wasm hash of a vault (docs/protocols/peridot.md, "Revisions")."""
+
+_T = TypeVar("_T")
 
 Entries = Mapping[bytes, Entry | None]
 
@@ -178,14 +188,12 @@ class Controller:
 class Vault:
     """A vault's stored state.
 
-    ``numbers`` are token base units (total_borrowed, total_reserves, total_admin_fees, total_deposited, boost_cached),
-    18 decimals (borrow_index), 6 decimals (reserve_factor, admin_fee, initial_exchange_rate) and unix seconds
-    (last_update_time, boost_cached_at). ``receipt_supply`` is in base units of the receipt token, None where the
+    ``numbers`` are `NUMBERS` and `TIMES`. ``receipt_supply`` is in base units of the receipt token, None where the
     instance has none. ``managed_cash`` is None where the vault does not keep it, and
     ``counts_cash`` says whether its code would at its next operation. ``fixed_rate`` counts where there is
     no ``model``, or where that refuses to answer. ``rule`` is that by which its code counts boosted cash.
-    ``borrow_principal`` is what the borrow cap is held against, None where that is the debt. ``collateral_factor``
-    (6 decimals) counts without a controller alone, and without ``rates_ready`` nothing can be borrowed.
+    ``borrow_principal`` is what the borrow cap is held against, None where that is the debt. Without ``rates_ready``
+    nothing can be borrowed.
     """
 
     token: str
@@ -197,10 +205,8 @@ class Vault:
     fixed_rate: int | None
     receipt_supply: int | None
     numbers: dict[str, int]
-    caps: tuple[int, int]
     rule: BoostRule
     borrow_principal: int | None
-    collateral_factor: int
     rates_ready: bool
 
     @property
@@ -215,9 +221,8 @@ class Vault:
             return self.managed_cash
         numbers = self.numbers
         aside = numbers["total_reserves"] + numbers["total_admin_fees"]
-        return max(
-            numbers["total_deposited"] + aside - numbers["total_borrowed"] - numbers["boost_cached"], 0
-        )  # as the contract derives it
+        derived = numbers["total_deposited"] + aside - numbers["total_borrowed"] - numbers["boost_cached"]
+        return max(derived, 0)  # as the contract derives it
 
 
 def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
@@ -261,22 +266,62 @@ def archived_entry(contract: str, names: Iterable[str], entries: Entries) -> str
     return None
 
 
+class _Stored:
+    """The entries of one contract under their names, each None where it is missing. All raise `DecodeError`."""
+
+    def __init__(self, contract: str, entries: Entries) -> None:
+        self.contract, self.entries = contract, entries
+
+    def instance(self, what: str) -> tuple[ContractInstance, bytes]:
+        entry = self.entries.get(instance_key(self.contract))
+        if entry is None:
+            raise DecodeError(f"{what} is missing")
+        return coded_instance(entry.contract_data(), what)
+
+    def value(self, name: str) -> ScVal | None:
+        entry = self.entries.get(variant_key(self.contract, name))
+        return None if entry is None else entry.value
+
+    def of_kind(self, name: str, kind: int) -> Any:
+        value = self.value(name)
+        return None if value is None else expect(value, kind, name)
+
+    def number(self, name: str) -> int | None:
+        value = self.value(name)
+        return None if value is None else decode_amount(value, name)
+
+    def time(self, name: str) -> int | None:
+        time: int | None = self.of_kind(name, scval.U64)
+        if time is not None and time >= _MAX_TIME:
+            raise DecodeError(f"{name} is beyond any time")
+        return time
+
+    def address(self, name: str) -> str | None:
+        found: str | None = self.of_kind(name, scval.ADDRESS)
+        if found is not None and not found.startswith("C"):
+            raise DecodeError(f"{name} is not a contract")
+        return found
+
+
+def _required(value: _T | None, what: str) -> _T:
+    if value is None:
+        raise DecodeError(f"{what} is missing")
+    return value
+
+
 def decode_controller(controller: str, entries: Entries) -> Controller:
     """Decode a controller's instance and entries. Raises `DecodeError` naming the entry that has another form."""
-    _, wasm_hash = _instance(entries, controller, "controller instance")
-    listed = _value(controller, "SupportedMarkets", entries)
-    oracle = _value(controller, "Oracle", entries)
-    multiplier = _value(controller, "OracleMaxAgeMultiplier", entries)
-    paid_in = _value(controller, REWARD_TOKEN, entries)
+    stored = _Stored(controller, entries)
+    _, wasm_hash = stored.instance("controller instance")
+    listed, paid_in = stored.value("SupportedMarkets"), stored.value(REWARD_TOKEN)
+    multiplier, incentive = stored.of_kind("OracleMaxAgeMultiplier", scval.U64), stored.number(LIQUIDATION_INCENTIVE)
     return Controller(
         wasm_hash=wasm_hash.hex(),
-        oracle=None if oracle is None else expect(oracle, scval.ADDRESS, "Oracle"),
-        age_multiplier=(
-            USUAL_AGE_MULTIPLIER if multiplier is None else expect(multiplier, scval.U64, "OracleMaxAgeMultiplier")
-        ),
+        oracle=stored.of_kind("Oracle", scval.ADDRESS),
+        age_multiplier=USUAL_AGE_MULTIPLIER if multiplier is None else multiplier,
         supported=None if listed is None else _true_of(listed, "SupportedMarkets"),
-        pauses={what: _pauses(controller, name, entries) for what, name in PAUSES.items()},
-        incentive=_or(_number(controller, LIQUIDATION_INCENTIVE, entries), USUAL_INCENTIVE),
+        pauses={what: _pauses(stored, name) for what, name in PAUSES.items()},
+        incentive=USUAL_INCENTIVE if incentive is None else incentive,
         reward_token=paid_in[1] if paid_in is not None and paid_in[0] == scval.ADDRESS else None,
     )
 
@@ -287,67 +332,47 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
     Raises `DecodeError` naming the entry for one that has to be there and is not, for another kind, and for a number
     that no token can have.
     """
-    instance, wasm_hash = _instance(entries, vault, "vault instance")
+    stored = _Stored(vault, entries)
+    instance, wasm_hash = stored.instance("vault instance")
     supply = next((value for key, value in instance.storage or () if key == vec(symbol("TotalSupply"))), None)
     receipt_supply = None if supply is None else int(expect(supply, scval.I128, "vault instance: TotalSupply"))
     if receipt_supply is not None and receipt_supply < 0:
         raise DecodeError("vault instance: TotalSupply is negative")
-    last_update = _time(vault, "LastUpdateTime", entries)
-    if last_update is None:
-        raise DecodeError("vault: entry LastUpdateTime is missing")
-    token = _address(vault, "UnderlyingToken", entries)
-    if token is None:
-        raise DecodeError("vault: entry UnderlyingToken is missing")
-    found = {name: _number(vault, name, entries) for name in _REQUIRED}
-    for name, value in found.items():
-        if value is None:
-            raise DecodeError(f"vault: entry {name} is missing")
-    numbers = {name: _number(vault, name, entries) or 0 for name in (*_REQUIRED, *_ZERO_UNLESS_SET)}
-    for name in ("ReserveFactorScaled", "AdminFeeScaled"):
-        if numbers[name] > SCALE:
-            raise DecodeError(f"{name} is {numbers[name]}, above {SCALE}")
-    model, ready = _address(vault, "InterestModel", entries), _value(vault, "RatesReady", entries)
-    caching = any(_value(vault, name, entries) is not None for name in _OF_CACHING_CODE)
+    numbers = {}
+    for read, columns in ((stored.time, TIMES), (stored.number, NUMBERS)):
+        for column, (name, usual) in columns.items():
+            found = read(name)
+            if found is None and usual == _REQUIRED:
+                raise DecodeError(f"vault: entry {name} is missing")
+            numbers[column] = usual if found is None else found
+    for column in ("reserve_factor", "admin_fee"):
+        if numbers[column] > SCALE:
+            raise DecodeError(f"{NUMBERS[column][0]} is {numbers[column]}, above {SCALE}")
+    model, ready = stored.address("InterestModel"), stored.of_kind("RatesReady", scval.BOOL)
+    managed_cash = stored.number("ManagedCash")
+    caching = any(stored.value(name) is not None for name in _OF_CACHING_CODE)
     return Vault(
-        token=token,
-        controller=_address(vault, "Peridottroller", entries),
+        token=_required(stored.address("UnderlyingToken"), "vault: entry UnderlyingToken"),
+        controller=stored.address("Peridottroller"),
         model=model,
-        boosted=_address(vault, "BoostedVault", entries),
-        managed_cash=_number(vault, "ManagedCash", entries),
-        counts_cash=any(_value(vault, name, entries) is not None for name in ("ManagedCash", "RatesReady")),
-        fixed_rate=_number(vault, "BorrowYearlyRateScaled", entries),
+        boosted=stored.address("BoostedVault"),
+        managed_cash=managed_cash,
+        counts_cash=managed_cash is not None or ready is not None,
+        fixed_rate=stored.number("BorrowYearlyRateScaled"),
         receipt_supply=receipt_supply,
-        numbers={
-            "total_borrowed": numbers["TotalBorrowed"],
-            "total_reserves": numbers["TotalReserves"],
-            "total_admin_fees": numbers["TotalAdminFees"],
-            "borrow_index": numbers["BorrowIndex"],
-            "initial_exchange_rate": _or(_number(vault, "InitialExchangeRate", entries), SCALE),
-            "reserve_factor": numbers["ReserveFactorScaled"],
-            "admin_fee": numbers["AdminFeeScaled"],
-            "last_update_time": last_update,
-            "total_deposited": _number(vault, "TotalDeposited", entries) or 0,
-            "boost_cached": _number(vault, "BoostedUnderlyingCached", entries) or 0,
-            "boost_cached_at": _time(vault, "BoostedUnderlyingUpdatedAt", entries) or 0,
-        },
-        caps=(numbers["SupplyCap"], numbers["BorrowCap"]),
+        numbers=numbers,
         rule=BOOST_RULES.get(wasm_hash.hex(), BoostRule.CACHED if caching else BoostRule.UNKNOWN),
-        borrow_principal=_number(vault, "TotalBorrowPrincipal", entries),
-        collateral_factor=_or(_number(vault, "CollateralFactorScaled", entries), USUAL_COLLATERAL_FACTOR),
-        rates_ready=model is not None if ready is None else expect(ready, scval.BOOL, "RatesReady"),
+        borrow_principal=stored.number("TotalBorrowPrincipal"),
+        rates_ready=model is not None if ready is None else ready,
     )
 
 
 def decode_model(model: str, entries: Entries) -> dict[str, int]:
     """The parameters of a rate model, 6 decimals. Raises `DecodeError` naming one that is missing or no u128."""
-    curve = {}
-    columns = ("base_rate", "multiplier", "jump_multiplier", "kink")
-    for column, name in zip(columns, MODEL_ENTRIES, strict=True):
-        value = _number(model, name, entries)
-        if value is None:
-            raise DecodeError(f"rate model {model}: entry {name} is missing")
-        curve[column] = value
-    return curve
+    stored = _Stored(model, entries)
+    return {
+        column: _required(stored.number(name), f"rate model {model}: entry {name}") for column, name in CURVE.items()
+    }
 
 
 def fixed_curve(rate: int) -> dict[str, int]:
@@ -385,16 +410,11 @@ def shown_parameters(
     vault: Vault, curve: Mapping[str, int], collateral_factor: int, incentive: int
 ) -> tuple[Parameter, ...]:
     """The rate model, the factors and the limits (base units of the token), to be shown."""
-    supply_cap, borrow_cap = vault.caps
     shown = {name: (value, 6) for name, value in curve.items()}
     shown |= {name: (vault.numbers[name], 6) for name in ("reserve_factor", "admin_fee")}
-    shown |= {
-        "collateral_factor": (collateral_factor, 6),
-        "liquidation_incentive": (incentive, 6),
-        "supply_cap": (supply_cap, 0),
-        "borrow_cap": (borrow_cap, 0),
-        "boosted": (vault.boosted is not None, 0),
-    }
+    shown |= {"collateral_factor": (collateral_factor, 6), "liquidation_incentive": (incentive, 6)}
+    shown |= {name: (vault.numbers[name], 0) for name in ("supply_cap", "borrow_cap")}
+    shown["boosted"] = (vault.boosted is not None, 0)
     return tuple(
         Parameter(name, int(value), decimals, no_limit=name.endswith("_cap") and not value)
         for name, (value, decimals) in shown.items()
@@ -416,7 +436,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     keys = entry_keys(controller, CONTROLLER_ENTRIES)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
     keys += [collateral_factor_key(controller, vault) for vault in vaults]
-    keys += [key for model in models for key in entry_keys(model, MODEL_ENTRIES)]
+    keys += [key for model in models for key in entry_keys(model, CURVE.values())]
     pairs = []
     for key in sorted(set(keys)):
         entry = entries.get(key)
@@ -426,49 +446,8 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     return config_hash_of(pairs)
 
 
-def _or(found: int | None, usual: int) -> int:
-    return usual if found is None else found
-
-
-def _instance(entries: Entries, contract: str, what: str) -> tuple[ContractInstance, bytes]:
-    entry = entries.get(instance_key(contract))
-    if entry is None:
-        raise DecodeError(f"{what} is missing")
-    return coded_instance(entry.contract_data(), what)
-
-
-def _value(contract: str, name: str, entries: Entries) -> ScVal | None:
-    entry = entries.get(variant_key(contract, name))
-    return None if entry is None else entry.value
-
-
-def _number(contract: str, name: str, entries: Entries) -> int | None:
-    value = _value(contract, name, entries)
-    return None if value is None else decode_amount(value, name)
-
-
-def _address(contract: str, name: str, entries: Entries) -> str | None:
-    value = _value(contract, name, entries)
-    if value is None:
-        return None
-    found: str = expect(value, scval.ADDRESS, name)
-    if not found.startswith("C"):
-        raise DecodeError(f"{name} is not a contract")
-    return found
-
-
-def _time(contract: str, name: str, entries: Entries) -> int | None:
-    value = _value(contract, name, entries)
-    if value is None:
-        return None
-    time: int = expect(value, scval.U64, name)
-    if time >= _MAX_TIME:
-        raise DecodeError(f"{name} is beyond any time")
-    return time
-
-
-def _pauses(controller: str, name: str, entries: Entries) -> dict[str, int]:
-    flags, ends = (_value(controller, entry, entries) for entry in (name, f"{name}Until"))
+def _pauses(stored: _Stored, name: str) -> dict[str, int]:
+    flags, ends = stored.value(name), stored.value(f"{name}Until")
     paused = () if flags is None else _true_of(flags, name)
     until = {} if ends is None else _by_vault(ends, scval.U64, f"{name}Until")
     return {vault: until.get(vault, FOR_EVER) for vault in paused}

@@ -183,7 +183,7 @@ class _Reader(Collector):
                 curve = _curve(decoded, entries)
                 cash = _cash(vault, decoded, balance, answers)
                 supply = _receipt_supply(vault, decoded, answers)
-                factor = decoded.collateral_factor
+                factor = decoded.numbers["collateral_factor"]
                 if decoded.controller is not None:
                     factor = layout.decode_collateral_factor(entries[layout.collateral_factor_key(market, vault)])
                 row = {"market": market, "pool": vault, "token_address": decoded.token, "oracle": controller.oracle}
@@ -236,7 +236,7 @@ def _questions(vault: str, decoded: layout.Vault) -> list[ContractCall]:
 
 def _archived_elsewhere(market: str, vault: str, decoded: layout.Vault, entries: layout.Entries) -> str | None:
     """The archived entry that a vault's numbers need in addition to its own; None where none is archived."""
-    archived = None if decoded.model is None else layout.archived_entry(decoded.model, layout.MODEL_ENTRIES, entries)
+    archived = None if decoded.model is None else layout.archived_entry(decoded.model, layout.CURVE.values(), entries)
     if archived is not None:
         return f"entry {archived} of its rate model {decoded.model}"
     factor = entries.get(layout.collateral_factor_key(market, vault))
@@ -301,7 +301,6 @@ def _cash(vault: str, decoded: layout.Vault, balance: Balance, answers: Answers)
 
 def _terms(vault: str, decoded: layout.Vault, controller: layout.Controller) -> dict[str, int | None]:
     """The columns of what can be done with a vault, and at what risk."""
-    supply_cap, borrow_cap = decoded.caps
     governed = decoded.controller is not None
     return {
         **{
@@ -311,8 +310,6 @@ def _terms(vault: str, decoded: layout.Vault, controller: layout.Controller) -> 
         "governed": int(governed),
         "listed": None if controller.supported is None else int(vault in controller.supported),
         "rates_ready": int(decoded.rates_ready),
-        "supply_cap": supply_cap,
-        "borrow_cap": borrow_cap,
         "borrow_principal": decoded.borrow_principal,
         "incentive": controller.incentive,
     }
@@ -388,7 +385,7 @@ async def read_markets(
     tokens = list(dict.fromkeys((*(vault.token for _, _, vault in pools), *_reward_tokens(reader, entries))))
     models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
     keys = [
-        key for model in models for key in (*layout.entry_keys(model, layout.MODEL_ENTRIES), *queued.model_keys(model))
+        key for model in models for key in (*layout.entry_keys(model, layout.CURVE.values()), *queued.model_keys(model))
     ]
     keys += oracle_keys(found.controller.oracle for found in reader.markets.values())
     keys += [layout.oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
