@@ -20,7 +20,7 @@ ADMIN = "Admin"
 _FACTOR_DECIMALS = 6
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """A change that can be queued: its kind, what it is of, and the entries of the value and of the time."""
 
     kind: str
@@ -29,20 +29,24 @@ class _Change(NamedTuple):
     time: str | None
 
 
-_UPGRADE = _Change("code", "", "PendingUpgradeHash", "PendingUpgradeEta")
-_ADMIN = _Change("admin", "admin", "PendingAdmin", None)
-_OF_CONTROLLER = (
-    _UPGRADE,
-    _ADMIN,
-    _Change("oracle", "", "PendingOracle", "PendingOracleEta"),
-    _Change("terms", "close factor", "PendingCloseFactorScaled", "PendingCloseFactorEta"),
-    _Change("terms", "liquidation incentive", "PendingLiqIncentiveScaled", "PendingLiqIncentiveEta"),
+_UPGRADE = Change("code", "", "PendingUpgradeHash", "PendingUpgradeEta")
+OF_VAULT = (_UPGRADE, Change("admin", "admin", "PendingAdmin", None))
+OF_CONTROLLER = (
+    *OF_VAULT,
+    Change("oracle", "", "PendingOracle", "PendingOracleEta"),
+    Change("terms", "close factor", "PendingCloseFactorScaled", "PendingCloseFactorEta"),
+    Change("terms", "liquidation incentive", "PendingLiqIncentiveScaled", "PendingLiqIncentiveEta"),
 )
-_OF_VAULT = (_UPGRADE, _ADMIN)
-_FACTOR = _Change("terms", "collateral factor", "PendingMarketCF", "PendingMarketCFEta")
+OF_VAULT_AT_CONTROLLER = (Change("terms", "collateral factor", "PendingMarketCF", "PendingMarketCFEta"),)
 
 
-def _keys(contract: str, changes: Iterable[_Change], vault: str | None = None) -> Iterator[bytes]:
+def of_model(model: str) -> tuple[Change, ...]:
+    """What can be queued for a rate model."""
+    return (_UPGRADE._replace(subject=f"rate model {model}"),)
+
+
+def keys(contract: str, changes: Iterable[Change], vault: str | None = None) -> Iterator[bytes]:
+    """The ledger keys of what a contract has queued, for a vault where one is given."""
     values = () if vault is None else (address(vault),)
     for change in changes:
         yield variant_key(contract, change.value, *values)
@@ -50,55 +54,22 @@ def _keys(contract: str, changes: Iterable[_Change], vault: str | None = None) -
             yield variant_key(contract, change.time, *values)
 
 
-def controller_keys(controller: str) -> list[bytes]:
-    """The ledger keys of a controller's admin, and of what is queued for all of its vaults."""
-    return [variant_key(controller, ADMIN), *_keys(controller, _OF_CONTROLLER)]
-
-
-def vault_keys(controller: str, vault: str) -> list[bytes]:
-    """The ledger keys of a vault's admin, and of what is queued for it, also by its controller."""
-    return [variant_key(vault, ADMIN), *_keys(vault, _OF_VAULT), *_keys(controller, (_FACTOR,), vault)]
-
-
-def model_keys(model: str) -> list[bytes]:
-    """The ledger keys of what is queued for a rate model."""
-    return list(_keys(model, (_UPGRADE,)))
-
-
-def take_controller(collector: Collector, controller: str, entries: Entries) -> None:
-    """Note who decides over a controller, and what is queued for all of its vaults."""
-    collector.take_admin(controller, "admin", entries.get(variant_key(controller, ADMIN)))
-    _take(collector, controller, None, controller, _OF_CONTROLLER, entries)
-
-
-def take_vault(collector: Collector, controller: str, vault: str, entries: Entries) -> None:
-    """Note who decides over a vault, and what is queued for it."""
-    collector.take_admin(controller, f"admin of vault {vault}", entries.get(variant_key(vault, ADMIN)))
-    _take(collector, controller, vault, vault, _OF_VAULT, entries)
-    _take(collector, controller, vault, controller, (_FACTOR,), entries, vault)
-
-
-def take_model(collector: Collector, controller: str, vault: str, model: str, entries: Entries) -> None:
-    """Note what is queued for the rate model of a vault."""
-    _take(collector, controller, vault, model, (_UPGRADE._replace(subject=f"rate model {model}"),), entries)
-
-
-def _take(
+def take(
     collector: Collector,
-    market: str,
-    pool: str | None,
+    place: tuple[str, str | None],
     contract: str,
-    changes: Iterable[_Change],
+    changes: Iterable[Change],
     entries: Entries,
     vault: str | None = None,
 ) -> None:
+    """Note what a contract has queued, of a market and its pool or None (``place``)."""
     for change in changes:
-        value, *time = (entries.get(key) for key in _keys(contract, (change,), vault))
+        value, *time = (entries.get(key) for key in keys(contract, (change,), vault))
         if value is not None:
-            collector.take_pending(market, pool, change.kind, partial(_decode, change, value, *time))
+            collector.take_pending(*place, change.kind, partial(_decode, change, value, *time))
 
 
-def _decode(change: _Change, entry: Entry, time: Entry | None = None) -> Queued:
+def _decode(change: Change, entry: Entry, time: Entry | None = None) -> Queued:
     """The queued value, and from when it holds; without an entry of its time the contract refuses it. Raises
     `DecodeError`.
     """
@@ -112,7 +83,7 @@ def _decode(change: _Change, entry: Entry, time: Entry | None = None) -> Queued:
     return shown, eta
 
 
-def _shown(change: _Change, entry: Entry) -> str:
+def _shown(change: Change, entry: Entry) -> str:
     if change.kind == "terms":
         return in_words(decode_amount(entry.value, change.value), _FACTOR_DECIMALS)
     if change.kind == "oracle":

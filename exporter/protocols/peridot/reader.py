@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
@@ -114,7 +114,8 @@ class _Reader(Collector):
                     f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution; "
                     f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
                 )
-            queued.take_controller(self, market, entries)
+            self.take_admin(market, "admin", entries.get(variant_key(market, queued.ADMIN)))
+            queued.take(self, (market, None), market, queued.OF_CONTROLLER, entries)
             known = {*self.listed.get(market, ()), *(controller.supported or ())}
             self.markets[market] = _Found(controller, tuple(sorted(known)))
 
@@ -135,7 +136,9 @@ class _Reader(Collector):
             if not supported:
                 self.notice(f"market {market} does not list the known vault {vault} (any more); it was read anyway")
             self.take_code(market, f"vault {vault}", entries[instance_key(vault)])
-            queued.take_vault(self, market, vault, entries)
+            self.take_admin(market, f"admin of vault {vault}", entries.get(variant_key(vault, queued.ADMIN)))
+            queued.take(self, (market, vault), vault, queued.OF_VAULT, entries)
+            queued.take(self, (market, vault), market, queued.OF_VAULT_AT_CONTROLLER, entries, vault)
             with self.noting(market, vault):
                 archived = layout.archived_entry(vault, layout.NUMBERED_ENTRIES, entries)
                 if archived is not None:
@@ -167,7 +170,7 @@ class _Reader(Collector):
         )
         for vault, decoded in found.decoded.items():
             if decoded.model is not None:
-                queued.take_model(self, market, vault, decoded.model, entries)
+                queued.take(self, (market, vault), decoded.model, queued.of_model(decoded.model), entries)
             with self.noting(market, vault):
                 token = self.reading.tokens[decoded.token]
                 balance = _contradicted(decoded, balances[decoded.token, vault])
@@ -357,7 +360,9 @@ def _vaults_keys(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
             *layout.vault_keys(vault),
             layout.collateral_factor_key(market, vault),
             *layout.speed_keys(market, vault),
-            *queued.vault_keys(market, vault),
+            variant_key(vault, queued.ADMIN),
+            *queued.keys(vault, queued.OF_VAULT),
+            *queued.keys(market, queued.OF_VAULT_AT_CONTROLLER, vault),
         )
     ]
 
@@ -372,7 +377,10 @@ async def read_markets(
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     guessed = {(market, vault) for market in markets for vault in reader.listed.get(market, ())}
-    keys = [key for market in markets for key in (*layout.controller_keys(market), *queued.controller_keys(market))]
+    keys: list[bytes] = []
+    for market in markets:
+        keys += [*layout.controller_keys(market), variant_key(market, queued.ADMIN)]
+        keys += queued.keys(market, queued.OF_CONTROLLER)
     entries = dict(await view.read([*keys, *_vaults_keys(guessed)]))
     for market in markets:
         reader.take_market(market, entries)
@@ -384,9 +392,8 @@ async def read_markets(
     pools = [(market, *item) for market, found in reader.markets.items() for item in found.decoded.items()]
     tokens = list(dict.fromkeys((*(vault.token for _, _, vault in pools), *_reward_tokens(reader, entries))))
     models = list(dict.fromkeys(vault.model for _, _, vault in pools if vault.model is not None))
-    keys = [
-        key for model in models for key in (*layout.entry_keys(model, layout.CURVE.values()), *queued.model_keys(model))
-    ]
+    keys = [key for model in models for key in layout.entry_keys(model, layout.CURVE.values())]
+    keys += [key for model in models for key in queued.keys(model, queued.of_model(model))]
     keys += oracle_keys(found.controller.oracle for found in reader.markets.values())
     keys += [layout.oracle_symbol_key(market, decoded.token) for market, _, decoded in pools]
     keys += [balance_key(decoded.token, vault) for _, vault, decoded in pools]
