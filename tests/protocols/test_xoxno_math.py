@@ -15,6 +15,7 @@ import pytest
 from exporter.protocols.xoxno import math
 from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
+from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
 from exporter.tree.pools import AssetSpoke
 from tests.protocols.judged import at as at_time
 from tests.protocols.judged import closed, columnar, frame_of, one, projected, published
@@ -65,7 +66,7 @@ computed = projected(math.project, math.POOL_COLUMNS)
 
 def curve(u: int, pool: Pool) -> int:
     """The rate over the utilization, by the columns."""
-    found: int = math.borrow_rate(one(u), math.curve_of(frame_of([EMPTY | pool], math.POOL_COLUMNS))).item()
+    found: int = columnar(math.borrow_rate)(u, *(pool[name] for name in math.CURVE))
     return found
 
 
@@ -332,7 +333,7 @@ def test_what_cannot_be_known() -> None:
     row = row_of(LENDING, None)
 
     assert 5 * [None] == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]
-    assert (None, None, math.UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
+    assert (None, None, UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
     assert (1_500, None) == (row["reserve_factor_bps"], row["spokes"])
 
 

@@ -35,11 +35,10 @@ def _took_a_fee(old: dict[str, int], new: dict[str, int], parameters: dict[str, 
 
     What came in is what the users' supply grew by, less what their debt did; the rest is a fee, a claim or a loss.
     """
-    ray = math.RAY
     supplied = new["supplied"] - new["revenue"] - (old["supplied"] - old["revenue"])
     owed = new["borrowed"] - old["borrowed"]
     unit = 10 ** (layout.RAY_DECIMALS - parameters["asset_decimals"])
-    users = (supplied * new["supply_index"] - owed * new["borrow_index"]) // ray
+    users = (supplied * new["supply_index"] - owed * new["borrow_index"]) // layout.RAY
     return not -unit < (new["cash"] - old["cash"]) * unit - users < unit
 
 

@@ -29,6 +29,7 @@ NAME = "XOXNO Lending"
 ACTIVE, PAUSED = "active", "paused"
 
 RAY_DECIMALS = 27
+RAY: int = 10**RAY_DECIMALS
 BPS = 10_000
 HIGHEST_INDEX = 10**36
 """The contract lets no index grow above it."""

@@ -20,11 +20,10 @@ import polars as pl
 from exporter import exact
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps
-from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY_DECIMALS, STATE, VERSION
-from exporter.protocols.xoxno.spokes import AccruedPool, terms_of
-from exporter.tables import SPOKES, TERMS
+from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY, RAY_DECIMALS, STATE, VERSION
+from exporter.protocols.xoxno.terms import OWN_TERMS, with_terms
+from exporter.tables import SPOKES
 
-RAY = 10**RAY_DECIMALS
 YEAR_MILLISECONDS = 31_556_926_000
 """The contract's year, 365.2422 days, and the longest chunk in which it accrues."""
 
@@ -49,18 +48,6 @@ class Accrued(NamedTuple):
     revenue: pl.Series
 
 
-class Curve(NamedTuple):
-    """The rate curve of three segments, all RAY; rates are of a year."""
-
-    base: pl.Series
-    slope1: pl.Series
-    slope2: pl.Series
-    slope3: pl.Series
-    mid: pl.Series
-    optimal: pl.Series
-    highest: pl.Series
-
-
 def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every hub market to the close time of the ledger, and add what is published of it.
 
@@ -82,19 +69,19 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
         ValueError: for a null.
     """
     state = numbers_of(frame, (*POOL_COLUMNS, "close_time"))
-    curve = curve_of(state)
+    curve = [state[name] for name in CURVE]
 
     stored_supplied = value_of(state["supplied"], state["supply_index"])
     stored_borrowed = value_of(state["borrowed"], state["borrow_index"])
     stored_utilization = utilization(stored_borrowed, stored_supplied)
-    stored_borrow_apr = borrow_rate(stored_utilization, curve)
+    stored_borrow_apr = borrow_rate(stored_utilization, *curve)
     stored_supply_apr = supply_rate(stored_utilization, stored_borrow_apr, state["reserve_factor"])
 
     accrued = accrue(state, exact.multiply(state["close_time"], 1_000))
     supplied = value_of(accrued.supplied, accrued.supply_index)
     borrowed = value_of(state["borrowed"], accrued.borrow_index)
     accrued_utilization = utilization(borrowed, supplied)
-    accrued_borrow_apr = borrow_rate(accrued_utilization, curve)
+    accrued_borrow_apr = borrow_rate(accrued_utilization, *curve)
     accrued_supply_apr = supply_rate(accrued_utilization, accrued_borrow_apr, state["reserve_factor"])
 
     total_supplied = base_units(supplied, state["asset_decimals"])
@@ -125,7 +112,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     part of what is supplied, so nothing is apart from the totals. Raises `ExactError` with the positions of the hub
     markets for which the contract's math has no result.
     """
-    projected = with_terms(with_available(project(raw_rows(columns, POOL_COLUMNS))), columns)
+    projected = with_terms(project(raw_rows(columns, POOL_COLUMNS)), columns)
     shared = shared_columns(
         projected,
         "xoxno",
@@ -140,7 +127,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit=0,
-        **{name: name for name in (*_OF_SPOKES, *_OF_POOL)},
+        **{name: name for name in OWN_TERMS},
         **NO_REWARDS,
         pool_label=pl.format("Hub {}", pl.col("pool").str.split("-").list.first()),
         liability_factor_bps=10_000,
@@ -150,183 +137,16 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     return shared.with_columns(projected[SPOKES])
 
 
-LIQUIDATION_BUFFER_BPS = 200
-"""Of what is supplied, that a loan has to leave as cash."""
-
-_OF_SPOKES: dict[str, pl.DataType] = {
-    name: TERMS[name]
-    for name in (
-        "collateral_factor_bps",
-        "liquidation_threshold_bps",
-        "liquidation_bonus_bps",
-        "supply_cap",
-        "borrow_cap",
-        "can_be_collateral",
-        "can_be_borrowed",
-    )
-}
-_OF_POOL: dict[str, pl.DataType] = {
-    name: TERMS[name]
-    for name in (
-        "can_supply",
-        "can_withdraw",
-        "can_borrow",
-        "can_repay",
-        "can_liquidate",
-        "can_reason",
-        "pool_status",
-        "risk_scope",
-        "liquidation_kind",
-        "available_to_withdraw",
-        "available_to_borrow",
-        "available_to_supply",
-    )
-}
-_TERMS = _OF_SPOKES | _OF_POOL | {SPOKES: pl.String()}
-UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
-
-
-def with_available(projected: pl.DataFrame) -> pl.DataFrame:
-    """Add what can be withdrawn and borrowed at the most (Int128, base units) and whether the pool is backed.
-
-    Whatever gates and spokes say (contracts/pool/src/guards.rs, ops/withdraw.rs, ops/borrow.rs): the cash bounds both.
-    Neither may leave a utilization above the highest, nor a withdrawal debt without any supply; a loan has to leave
-    `LIQUIDATION_BUFFER_BPS` of what is supplied. The protocol's revenue is not for suppliers to withdraw.
-    """
-    names = (
-        "accrued_supplied",
-        "accrued_revenue",
-        "accrued_supply_index",
-        "borrowed",
-        "accrued_borrow_index",
-        "cash",
-        "max_utilization",
-        "asset_decimals",
-    )
-    found = [available(AccruedState(*row)) for row in numbers_of(projected, names).iter_rows()]
-    schema: dict[str, pl.DataType] = {
-        "available_to_withdraw": pl.Int128(),
-        "available_to_borrow": pl.Int128(),
-        "backed": pl.Boolean(),
-    }
-    values = {name: [row[at] for row in found] for at, name in enumerate(schema)}
-    return projected.hstack(exact.frame(values, schema))
-
-
-class AccruedState(NamedTuple):
-    """A hub market at the close time, as it is stored: scaled amounts and indexes in RAY, the cash in base units."""
-
-    supplied: int
-    revenue: int
-    supply_index: int
-    borrowed: int
-    borrow_index: int
-    cash: int
-    max_utilization: int
-    decimals: int
-
-
-def available(pool: AccruedState) -> tuple[int, int, bool]:
-    """The most that can be withdrawn from and borrowed in a hub market, and whether its supply is backed.
-
-    Here the integers have no bound: what is compared on the way may need more than 128 bits where the result does not.
-    """
-    unit = 10 ** (RAY_DECIMALS - pool.decimals)
-    burnt = min(pool.supplied - shares_to_keep(pool), pool.supplied - pool.revenue)
-    claims = pool.supplied * pool.supply_index // RAY // unit
-    buffer = (claims * LIQUIDATION_BUFFER_BPS + BPS // 2) // BPS
-    lent = shares_to_lend(pool) - pool.borrowed
-    owed = -(-pool.borrowed * pool.borrow_index // RAY) // unit
-    return (
-        max(min(pool.cash, burnt * pool.supply_index // RAY // unit), 0),
-        max(min(pool.cash - buffer, lent * pool.borrow_index // RAY // unit), 0),
-        claims - pool.cash <= owed,
-    )
-
-
-def _value(shares: int, index: int) -> int:
-    value: int = (shares * index + RAY // 2) // RAY
-    return value
-
-
-def _fewest(value: int, index: int) -> int:
-    """The fewest shares whose value, half up, is this one or more: shares × index >= (2 × value - 1) × RAY / 2."""
-    shares: int = -(-(2 * value - 1) * (RAY // 2) // max(index, 1))
-    return shares
-
-
-def shares_to_keep(pool: AccruedState) -> int:
-    """The fewest scaled amounts of supply with which a withdrawal passes.
-
-    hu(debt, RAY, value) <= most where 2 × debt × RAY < (2 × most + 1) × value. A highest utilization of RAY or more is
-    none, and debt needs a share.
-    """
-    if pool.borrowed == 0:
-        return 0
-    debt = _value(pool.borrowed, pool.borrow_index)
-    if pool.max_utilization >= RAY or debt == 0:
-        return 1
-    return _fewest(2 * debt * RAY // (2 * pool.max_utilization + 1) + 1, pool.supply_index)
-
-
-def shares_to_lend(pool: AccruedState) -> int:
-    """The most scaled amounts of debt with which a loan passes: the converse; the value of the debt has 128 bits."""
-    most, value = exact.INT128_MAX, _value(pool.supplied, pool.supply_index)
-    if pool.max_utilization < RAY and value != 0:
-        most = min(most, -(-(2 * pool.max_utilization + 1) * value // (2 * RAY)) - 1)
-    return min(_fewest(most + 1, pool.borrow_index) - 1, exact.INT128_MAX)
-
-
-def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """Add who may do what, and at what risk, by the spokes that list the pools; null where not known."""
-    found: dict[str, list[object]] = {name: [] for name in _TERMS}
-    own = (
-        "accrued_supply_index",
-        "accrued_borrow_index",
-        "asset_decimals",
-        "available_to_withdraw",
-        "available_to_borrow",
-        "backed",
-    )
-    rows = zip(
-        projected.select(own).iter_rows(), columns["paused"], columns["hub_active"], columns["spokes"], strict=True
-    )
-    for (supply_index, borrow_index, places, withdrawable, borrowable, backed), paused, active, spokes in rows:
-        row: dict[str, object] = {"available_to_withdraw": withdrawable, "available_to_borrow": borrowable}
-        if isinstance(spokes, tuple) and isinstance(active, bool):
-            enters = active and not paused
-            pool = AccruedPool(supply_index, borrow_index, 10 ** (RAY_DECIMALS - places), borrowable, enters, backed)
-            terms = terms_of(spokes, pool)
-            status = "active" if spokes else "unlisted"
-            row |= {name: terms.get(name) for name in (*_OF_SPOKES, SPOKES)}
-            row |= {
-                "can_supply": terms["can_supply"],
-                "can_borrow": terms["can_borrow"],
-                **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), terms["can_exit"]),
-                "pool_status": "hub_inactive" if not active else status if backed else "insolvent",
-                "risk_scope": "spoke",
-                "liquidation_kind": "range",
-                "available_to_borrow": min(borrowable, terms["room_to_borrow"]),
-                "available_to_supply": terms["room_to_supply"],
-            }
-        else:
-            row["can_reason"] = UNKNOWN_SPOKES
-        for name, values in found.items():
-            values.append(row.get(name))
-    return projected.with_columns(exact.frame(found, _TERMS))
-
-
-def curve_of(state: pl.DataFrame) -> Curve:
-    """The rate curve from the columns that a ``Params`` entry fills, by their names."""
-    return Curve(
-        base=state["base_borrow_rate"],
-        slope1=state["slope1"],
-        slope2=state["slope2"],
-        slope3=state["slope3"],
-        mid=state["mid_utilization"],
-        optimal=state["optimal_utilization"],
-        highest=state["max_borrow_rate"],
-    )
+CURVE = (
+    "base_borrow_rate",
+    "slope1",
+    "slope2",
+    "slope3",
+    "mid_utilization",
+    "optimal_utilization",
+    "max_borrow_rate",
+)
+"""The parameters of the rate curve, all RAY; rates are of a year."""
 
 
 @exact.naming("value of shares")
@@ -352,7 +172,16 @@ def utilization(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
 
 
 @exact.naming("borrow rate")
-def borrow_rate(utilization: pl.Series, curve: Curve) -> pl.Series:
+def borrow_rate(
+    utilization: pl.Series,
+    base: pl.Series,
+    slope1: pl.Series,
+    slope2: pl.Series,
+    slope3: pl.Series,
+    mid: pl.Series,
+    optimal: pl.Series,
+    highest: pl.Series,
+) -> pl.Series:
     """The rate a year that borrowers pay, RAY: three segments over the utilization U, which counts as RAY above it.
 
     U < mid:              base + hu(hu(U, slope1, RAY), RAY, mid)
@@ -363,20 +192,20 @@ def borrow_rate(utilization: pl.Series, curve: Curve) -> pl.Series:
     With optimal = RAY = U the last divides by zero.
     """
     used = exact.clamp(utilization, 0, RAY)
-    first = used < curve.mid
-    third = ~first & (used >= curve.optimal)
+    first = used < mid
+    third = ~first & (used >= optimal)
 
     def of_segment(on_first: exact.Operand, on_second: exact.Operand, on_third: exact.Operand) -> pl.Series:
         return exact.select(first, on_first, exact.select(third, on_third, on_second))
 
-    start = of_segment(0, curve.mid, curve.optimal)
-    end = of_segment(curve.mid, curve.optimal, RAY)
-    slope = of_segment(curve.slope1, curve.slope2, curve.slope3)
-    below = exact.add(of_segment(0, curve.slope1, curve.slope1), of_segment(0, 0, curve.slope2))
+    start = of_segment(0, mid, optimal)
+    end = of_segment(mid, optimal, RAY)
+    slope = of_segment(slope1, slope2, slope3)
+    below = exact.add(of_segment(0, slope1, slope1), of_segment(0, 0, slope2))
     run = exact.multiply_divide_half_up(exact.subtract(used, start), slope, RAY)
     rise = exact.multiply_divide_half_up(run, RAY, exact.subtract(end, start))
-    rate = exact.add(exact.add(curve.base, below), rise)
-    return exact.clamp(rate, exact.INT128_MIN, curve.highest)
+    rate = exact.add(exact.add(base, below), rise)
+    return exact.clamp(rate, exact.INT128_MIN, highest)
 
 
 def _knots(own: Mapping[str, int]) -> Iterator[int]:
@@ -393,20 +222,7 @@ def _knots(own: Mapping[str, int]) -> Iterator[int]:
         start, rate = end, rate + slope
 
 
-RATE_MODEL = RateModel(
-    (
-        "base_borrow_rate",
-        "slope1",
-        "slope2",
-        "slope3",
-        "mid_utilization",
-        "optimal_utilization",
-        "max_borrow_rate",
-    ),
-    RAY,
-    _knots,
-    lambda used, *curve: borrow_rate(used, Curve(*curve)),
-)
+RATE_MODEL = RateModel(CURVE, RAY, _knots, borrow_rate)
 
 
 @exact.naming("supply rate")
@@ -466,7 +282,7 @@ def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Acc
     borrowed, reserve_factor = state["borrowed"], state["reserve_factor"]
     debt = value_of(borrowed, before.borrow_index)
     supply = value_of(before.supplied, before.supply_index)
-    rate = borrow_rate(utilization(debt, supply), curve_of(state))
+    rate = borrow_rate(utilization(debt, supply), *(state[name] for name in CURVE))
     with exact.naming("borrow index"):
         grown = exact.multiply_divide_half_up(before.borrow_index, growth(rate_of_a_millisecond(rate), chunk), RAY)
         borrow_index = exact.select(moves, exact.clamp(grown, 0, HIGHEST_INDEX), before.borrow_index)

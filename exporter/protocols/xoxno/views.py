@@ -15,11 +15,10 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.xoxno.layout import RAY_DECIMALS, hub_asset
+from exporter.protocols.xoxno.layout import RAY, RAY_DECIMALS, hub_asset
 
 POOLS_PER_CALL = 64
 _BULK = "get_bulk_indexes"
-_RAY = 10**RAY_DECIMALS
 
 
 def _half_up(dividend: int, divisor: int) -> int:
@@ -35,7 +34,7 @@ def _amount(scaled: str, index: str, divide: Callable[[int, int], int] = _half_u
 
     def of(row: Row) -> int:
         raw = row["raw"]
-        return divide(divide(raw[scaled] * raw[index], _RAY), 10 ** (RAY_DECIMALS - raw["asset_decimals"]))
+        return divide(divide(raw[scaled] * raw[index], RAY), 10 ** (RAY_DECIMALS - raw["asset_decimals"]))
 
     return of
 

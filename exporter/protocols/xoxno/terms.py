@@ -1,0 +1,237 @@
+"""Who may do what with a hub market, how much of it and at what risk (docs/protocols/xoxno.md, "Spokes").
+
+Here the integers have no bound: what is compared on the way may need more than 128 bits where the result does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import polars as pl
+
+from exporter import exact
+from exporter.protocols.shared_columns import numbers_of
+from exporter.protocols.xoxno.layout import BPS, RAY, RAY_DECIMALS, Spoke
+from exporter.tables import MAX_DECIMAL, SPOKES, TERMS
+
+LIQUIDATION_BUFFER_BPS = 200
+"""Of what is supplied, that a loan has to leave as cash."""
+
+OWN_TERMS = (
+    "can_supply",
+    "can_withdraw",
+    "can_borrow",
+    "can_repay",
+    "can_liquidate",
+    "can_reason",
+    "pool_status",
+    "risk_scope",
+    "liquidation_kind",
+    "available_to_withdraw",
+    "available_to_borrow",
+    "available_to_supply",
+    "collateral_factor_bps",
+    "liquidation_threshold_bps",
+    "liquidation_bonus_bps",
+    "supply_cap",
+    "borrow_cap",
+    "can_be_collateral",
+    "can_be_borrowed",
+)
+"""The columns of `exporter.tables.TERMS` that `with_terms` adds, with `SPOKES`."""
+
+UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
+
+
+class AccruedPool(NamedTuple):
+    """A hub market at the close time, as it is stored: scaled amounts and indexes in RAY, the cash in base units."""
+
+    supplied: int
+    revenue: int
+    supply_index: int
+    borrowed: int
+    borrow_index: int
+    cash: int
+    max_utilization: int
+    decimals: int
+
+    @property
+    def unit(self) -> int:
+        """A base unit in RAY."""
+        unit: int = 10 ** (RAY_DECIMALS - self.decimals)
+        return unit
+
+    @property
+    def claims(self) -> int:
+        """The worth of what is supplied, in base units."""
+        return self.supplied * self.supply_index // RAY // self.unit
+
+    @property
+    def is_backed(self) -> bool:
+        """Whether cash and debt are worth what suppliers are owed: nobody can supply where they are not."""
+        return self.claims - self.cash <= -(-self.borrowed * self.borrow_index // RAY) // self.unit
+
+
+def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    """Add `OWN_TERMS` and `SPOKES`; what hangs on spokes or a hub that could not be read is null."""
+    names = (
+        "accrued_supplied",
+        "accrued_revenue",
+        "accrued_supply_index",
+        "borrowed",
+        "accrued_borrow_index",
+        "cash",
+        "max_utilization",
+        "asset_decimals",
+    )
+    numbers = numbers_of(projected, names).iter_rows()
+    gates = (columns[name] for name in ("paused", "hub_active", "spokes"))
+    found = [_terms(AccruedPool(*row), *allowed) for row, *allowed in zip(numbers, *gates, strict=True)]
+    schema = {name: TERMS[name] for name in OWN_TERMS} | {SPOKES: pl.String()}
+    return projected.with_columns(exact.frame({name: [row.get(name) for row in found] for name in schema}, schema))
+
+
+def _terms(pool: AccruedPool, paused: object, hub_active: object, spokes: object) -> dict[str, object]:
+    withdrawable, borrowable = most_withdrawn(pool), most_borrowed(pool)
+    amounts: dict[str, object] = {"available_to_withdraw": withdrawable, "available_to_borrow": borrowable}
+    if not isinstance(spokes, tuple) or not isinstance(hub_active, bool):
+        return amounts | {"can_reason": UNKNOWN_SPOKES}
+    status = ("active" if spokes else "unlisted") if pool.is_backed else "insolvent"
+    return (
+        amounts
+        | _terms_of_spokes(spokes, pool, borrowable, enters=hub_active and not paused)
+        | {
+            "pool_status": status if hub_active else "hub_inactive",
+            "risk_scope": "spoke",
+            "liquidation_kind": "range",
+        }
+    )
+
+
+def _terms_of_spokes(spokes: Sequence[Spoke], pool: AccruedPool, borrowable: int, *, enters: bool) -> dict[str, object]:
+    """The terms of a pool that these spokes list, and the document's list of them.
+
+    An account belongs to one spoke. A gate is open where some spoke opens it; room and caps are the sums of what the
+    spokes have that may lend or borrow; factors and bonus are together those of the spoke with the highest factor.
+    ``enters``: the controller and the hub let somebody in; each spoke says that, too.
+    """
+    shown: list[dict[str, Any]] = []
+    for spoke in spokes:
+        open_ = enters and not (spoke.deprecated or spoke.paused or spoke.frozen)
+        supplies = open_ and spoke.is_collateralizable and pool.is_backed
+        borrows = open_ and spoke.is_borrowable
+        shown.append(
+            {
+                "spoke": spoke.number,
+                "deprecated": spoke.deprecated,
+                "paused": spoke.paused,
+                "frozen": spoke.frozen,
+                "can_supply": supplies,
+                "can_withdraw": not spoke.paused,
+                "can_borrow": borrows,
+                "can_repay": not spoke.paused,
+                "can_liquidate": not spoke.paused,
+                "can_be_seized": not spoke.no_seize,
+                "available_to_supply": supply_room(spoke, pool) if supplies else 0,
+                "available_to_borrow": min(borrow_room(spoke, pool), borrowable) if borrows else 0,
+                "collateral_factor_bps": spoke.loan_to_value,
+                "liquidation_threshold_bps": spoke.liquidation_threshold,
+                "liquidation_bonus_bps": spoke.liquidation_bonus,
+                "supply_cap": spoke.supply_cap,
+                "borrow_cap": spoke.borrow_cap,
+                "can_be_collateral": spoke.is_collateralizable,
+                "can_be_borrowed": spoke.is_borrowable,
+            }
+        )
+    in_use = [spoke for spoke in spokes if not spoke.deprecated]
+    collateral = [spoke for spoke in in_use if spoke.is_collateralizable]
+    best = max(collateral, key=lambda spoke: spoke.loan_to_value, default=None)
+    lending = [spoke for spoke in in_use if spoke.is_borrowable]
+    exits = not spokes or any(not spoke.paused for spoke in spokes)
+    amounts = ("available_to_supply", "available_to_borrow", "supply_cap", "borrow_cap")
+    listed = [row | {name: str(_bounded(row[name])) for name in amounts} for row in shown]
+    return {
+        "can_supply": any(row["can_supply"] for row in shown),
+        "can_borrow": any(row["can_borrow"] for row in shown),
+        **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), exits),
+        "available_to_supply": _bounded(sum(row["available_to_supply"] for row in shown)),
+        "available_to_borrow": min(borrowable, sum(row["available_to_borrow"] for row in shown)),
+        "collateral_factor_bps": best.loan_to_value if best else 0,
+        "liquidation_threshold_bps": best.liquidation_threshold if best else 0,
+        "liquidation_bonus_bps": best.liquidation_bonus if best else None,
+        "supply_cap": _bounded(sum(spoke.supply_cap for spoke in collateral)),
+        "borrow_cap": _bounded(sum(spoke.borrow_cap for spoke in lending)),
+        "can_be_collateral": bool(collateral),
+        "can_be_borrowed": bool(lending),
+        SPOKES: msgspec.json.encode(listed).decode(),
+    }
+
+
+def _bounded(amount: int) -> int:
+    return min(amount, MAX_DECIMAL)
+
+
+def supply_room(spoke: Spoke, pool: AccruedPool) -> int:
+    """The most that a spoke's cap lets in: the new shares, rounded down, may not be more than are left."""
+    left = _scaled(spoke.supply_cap, pool.unit, pool.supply_index) - spoke.supplied
+    return max(-(-(left + 1) * pool.supply_index // RAY) - 1, 0) // pool.unit if left > 0 else 0
+
+
+def borrow_room(spoke: Spoke, pool: AccruedPool) -> int:
+    """The most that a spoke's cap lets be borrowed: the new shares are rounded up."""
+    left = _scaled(spoke.borrow_cap, pool.unit, pool.borrow_index) - spoke.borrowed
+    return max(left, 0) * pool.borrow_index // RAY // pool.unit
+
+
+def _scaled(cap: int, unit: int, index: int) -> int:
+    return min(cap * unit * RAY // index, exact.INT128_MAX)
+
+
+def most_withdrawn(pool: AccruedPool) -> int:
+    """The most that can be withdrawn, whatever gates say (contracts/pool/src/guards.rs, ops/withdraw.rs).
+
+    The cash bounds it; it may not leave a utilization above the highest, nor debt without any supply. The protocol's
+    revenue is not for suppliers.
+    """
+    burnt = min(pool.supplied - shares_to_keep(pool), pool.supplied - pool.revenue)
+    return max(min(pool.cash, burnt * pool.supply_index // RAY // pool.unit), 0)
+
+
+def most_borrowed(pool: AccruedPool) -> int:
+    """The same of a loan, which has to leave `LIQUIDATION_BUFFER_BPS` of what is supplied as cash (ops/borrow.rs)."""
+    buffer = (pool.claims * LIQUIDATION_BUFFER_BPS + BPS // 2) // BPS
+    lent = shares_to_lend(pool) - pool.borrowed
+    return max(min(pool.cash - buffer, lent * pool.borrow_index // RAY // pool.unit), 0)
+
+
+def _value(shares: int, index: int) -> int:
+    return (shares * index + RAY // 2) // RAY
+
+
+def _fewest(value: int, index: int) -> int:
+    """The fewest shares whose value, half up, is this one or more: shares × index >= (2 × value - 1) × RAY / 2."""
+    return -(-(2 * value - 1) * (RAY // 2) // max(index, 1))
+
+
+def shares_to_keep(pool: AccruedPool) -> int:
+    """The fewest scaled amounts of supply with which a withdrawal passes.
+
+    hu(debt, RAY, value) <= most where 2 × debt × RAY < (2 × most + 1) × value. A highest utilization of RAY or more is
+    none, and debt needs a share.
+    """
+    if pool.borrowed == 0:
+        return 0
+    debt = _value(pool.borrowed, pool.borrow_index)
+    if pool.max_utilization >= RAY or debt == 0:
+        return 1
+    return _fewest(2 * debt * RAY // (2 * pool.max_utilization + 1) + 1, pool.supply_index)
+
+
+def shares_to_lend(pool: AccruedPool) -> int:
+    """The most scaled amounts of debt with which a loan passes: the converse; the value of the debt has 128 bits."""
+    most, value = exact.INT128_MAX, _value(pool.supplied, pool.supply_index)
+    if pool.max_utilization < RAY and value != 0:
+        most = min(most, -(-(2 * pool.max_utilization + 1) * value // (2 * RAY)) - 1)
+    return min(_fewest(most + 1, pool.borrow_index) - 1, exact.INT128_MAX)
