@@ -25,9 +25,9 @@ from tests.jobs import settings_for
 from tests.localnet.recorded import LISTED
 
 WAVES = (
-    "lists: instances, zones, records, Peridot's vaults and XOXNO's hub markets with their tokens",
-    "what these name: pools of zones, reserves of K2 and Alula, rate models, XOXNO's spokes",
-    "the reserves of Blend's pools with their tokens, K2's unlisted tokens, what aTokens have and spokes use",
+    "lists: instances, zones, records, Peridot's vaults and the tokens of XOXNO's hub markets",
+    "what these name: pools of zones, reserves of K2 and Alula, rate models, XOXNO's hub markets and spokes",
+    "the reserves of Blend's pools with their tokens, what K2's reserves name, what aTokens have and spokes use",
 )
 """The waves of keys that each depend on the one before; the protocols share their requests."""
 

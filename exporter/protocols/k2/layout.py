@@ -130,6 +130,11 @@ class ReserveEntry:
     numbers: dict[str, int]
     shown: tuple[Parameter, ...]
 
+    @property
+    def share_tokens(self) -> dict[str, str]:
+        """By the side that has it."""
+        return {"supply": self.a_token, "borrow": self.debt_token}
+
 
 @dataclass(frozen=True, slots=True)
 class TokenState:

@@ -16,15 +16,12 @@ from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPr
 from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
 from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY, TERM_COLUMNS
-from exporter.protocols.k2.rewards import SIDES, Emissions, read_emissions, reward_contract_of, reward_list_key
+from exporter.protocols.k2.rewards import Emissions, read_emissions, reward_contract_of
 from exporter.protocols.shared_columns import TEXTS
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
 """A router has no name; this is what a market is called that the package's lists do not name."""
-
-A_TOKEN, DEBT_TOKEN, RATE_CONTRACT = "a_token", "debt_token", "interest_rate"
-"""Roles of a deployment's contracts that are read along with its reserves."""
 
 ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin of upgrades"}
 """Who decides over a router, by the names in its instance (docs/protocols/k2.md, "Keys")."""
@@ -188,18 +185,11 @@ class _Reader(Collector):
             "borrow_emissions": self.emissions[reserve.debt_token],
         }
 
-    def reward_contracts(self, entries: Entries) -> dict[tuple[str, str], str | None]:
-        """The reward contracts of the reserves' own tokens, by token and side, as far as these were read."""
-        return {
-            (token, side): reward_contract_of(entries[instance_key(token)])
-            for reserve in self.reserves.values()
-            for side, token in zip(SIDES, (reserve.a_token, reserve.debt_token), strict=True)
-            if instance_key(token) in entries
-        }
-
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
         """Read the tokens and the rewards, whose price is known where the reward token is a reserve's."""
-        self.emissions = await read_emissions(view, self.reward_contracts(entries), entries)
+        pairs = [(token, side) for each in self.reserves.values() for side, token in each.share_tokens.items()]
+        named = {pair: reward_contract_of(entries[instance_key(pair[0])]) for pair in pairs}
+        self.emissions = await read_emissions(view, named)
         paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
         assets = (asset for members in self.members.values() for asset in members)
         self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])
@@ -236,8 +226,7 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all K2 markets: routers with their lists, reserves, the contracts that these name, prices.
 
-    The contracts that the package's lists have are read along with the reserves, so that the third wave asks only for
-    what is not on them, for what the aTokens hold and for the lists of rewards; what these name is a fourth. Raises
+    Each wave asks for what the one before names; lists of rewards are a fourth, and what these name a fifth. Raises
     `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
     """
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
@@ -248,11 +237,9 @@ async def read_markets(
         reader.take_router(market, entries)
 
     reserves = [(market, asset) for market in reader.routers for asset in reader.members[market]]
-    guessed = _listed_keys(reader.routers, reader.members, own)
     entries |= await view.read(
         [
             *(key for reserve in reserves for key in (layout.reserve_key(*reserve), layout.debt_ceiling_key(*reserve))),
-            *guessed,
             *(instance_key(asset) for _, asset in reserves),
             *oracle_keys(router.oracle for router in reader.routers.values()),
             *(
@@ -265,12 +252,7 @@ async def read_markets(
     for reserve in reserves:
         reader.take_reserve(*reserve, entries)
 
-    rewards = [
-        reward_list_key(named, token)
-        for (token, _), named in reader.reward_contracts(entries).items()
-        if named is not None
-    ]
-    entries |= await view.read([*reader.keys_of_rest(), *rewards])
+    entries |= await view.read([*reader.keys_of_rest()])
     await reader.take_rewards(view, entries)
     reader.balances = await read_balances(
         view, [(asset, reserve.a_token) for (_, asset), reserve in reader.reserves.items()]
@@ -280,20 +262,3 @@ async def read_markets(
 
     await reader.take_prices(view)
     return reader.reading
-
-
-def _listed_keys(
-    routers: Mapping[str, layout.RouterInstance],
-    members: Mapping[str, tuple[str, ...]],
-    deployments: Sequence[Deployment],
-) -> Iterator[bytes]:
-    """The keys that the reserves of listed routers will name, where everything is as the lists have it."""
-    for deployment in deployments:
-        assets = [asset for market in deployment.markets if market in routers for asset in members[market]]
-        if not assets:
-            continue
-        for role in (A_TOKEN, DEBT_TOKEN):
-            yield from (instance_key(token) for token in deployment.addresses(role))
-        for rate_contract in deployment.addresses(RATE_CONTRACT):
-            for asset in assets:
-                yield from layout.rate_model_keys(rate_contract, asset)

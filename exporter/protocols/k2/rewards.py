@@ -53,37 +53,25 @@ def reward_list_key(contract: str, token: str) -> bytes:
     return variant_key(contract, "RTL", address(token))
 
 
-async def read_emissions(
-    view: LedgerView, asked: Mapping[tuple[str, str], str | None], known: Mapping[bytes, Entry | None]
-) -> Mapping[str, Emissions]:
-    """The rewards of each token's holders, of tokens and sides with their reward contracts. Raises `SourceError`.
-
-    ``known`` has some of the reward lists; what these name is asked for along with the others.
-    """
+async def read_emissions(view: LedgerView, asked: Mapping[tuple[str, str], str | None]) -> Mapping[str, Emissions]:
+    """The rewards of each token's holders, of tokens and sides with their reward contracts. Raises `SourceError`."""
     named = {pair: contract for pair, contract in asked.items() if contract is not None}
     lists = {pair: reward_list_key(contract, pair[0]) for pair, contract in named.items()}
-    keys = {
-        pair: _configurations(contract, *pair, known[lists[pair]])
-        for pair, contract in named.items()
-        if lists[pair] in known
-    }
-    entries = dict(await view.read([*lists.values(), *(key for each in keys.values() for key in each or ())]))
+    entries = dict(await view.read(lists.values()))
     keys = {pair: _configurations(contract, *pair, entries[lists[pair]]) for pair, contract in named.items()}
     entries |= await view.read([key for each in keys.values() for key in each or ()])
     found: dict[str, Emissions] = {token: () for token, _ in asked}
-    for (token, _), each in keys.items():
-        if each is None:
-            found[token] = None
-            continue
-        try:
-            found[token] = tuple(
-                Emission(paid, *configured)
-                for key, paid in each.items()
-                if (configured := _decode(entries[key])) is not None
-            )
-        except DecodeError:
-            found[token] = None
-    return found
+    return found | {token: _emissions(each, entries) for (token, _), each in keys.items()}
+
+
+def _emissions(paid: Mapping[bytes, str] | None, entries: Mapping[bytes, Entry | None]) -> Emissions:
+    if paid is None:
+        return None
+    try:
+        found = [(token, _decode(entries[key])) for key, token in paid.items()]
+    except DecodeError:
+        return None
+    return tuple(Emission(token, *own) for token, own in found if own)
 
 
 def _configurations(contract: str, token: str, side: str, listed: Entry | None) -> dict[bytes, str] | None:

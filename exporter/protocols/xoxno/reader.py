@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,7 +23,7 @@ PROTOCOL = "xoxno"
 POOL = "pool"
 """The role of the contract that holds the hub markets' entries."""
 PRICE_AGGREGATOR = "price_aggregator"
-"""The role of the contract that the controller should name for prices, so that one wave of entries is enough."""
+"""The role of the contract that the controller should name for prices."""
 
 MAX_SPOKE_ASSETS = 4_096
 """How many times a spoke may allow something with a pool; with more none of it is read."""
@@ -44,10 +44,9 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class _Known:
-    """A controller before it is read: its contracts as listed, and its hub markets."""
+    """A controller before it is read: the list that has it, and its hub markets."""
 
-    pool_contract: str | None = None
-    aggregator: str | None = None
+    deployment: Deployment | None = None
     expected: set[layout.HubAsset] = field(default_factory=set)
     """Those that were there once, or that the operator named: their absence is a failure."""
     listed: set[layout.HubAsset] = field(default_factory=set)
@@ -67,8 +66,7 @@ class _Reader(Collector):
         for deployment in deployments:
             for market in deployment.markets:
                 if market in self.known:
-                    self.known[market].pool_contract = deployment.address(POOL)
-                    self.known[market].aggregator = deployment.address(PRICE_AGGREGATOR)
+                    self.known[market].deployment = deployment
             for pool in deployment.pools:
                 if pool.market in self.known:
                     self.take_pool_id(pool.market, pool.pool, Origin.DEPLOYMENT)
@@ -83,16 +81,16 @@ class _Reader(Collector):
             group = known.expected if origin in (Origin.CONFIGURATION, Origin.REMEMBERED) else known.listed
             group.add(layout.hub_asset(pool))
 
-    def keys(self, market: str, contract: str | None, aggregator: str | None) -> list[bytes]:
-        """The keys of a controller's hub markets in a pool contract and of their oracles, the busiest first."""
-        pools = self.known[market].pools
-        keys: list[bytes] = []
-        if contract is not None:
-            keys += [layout.state_key(contract, pool) for pool in pools]
-            keys += [layout.parameters_key(contract, pool) for pool in pools]
-        if aggregator is not None:
-            keys += dict.fromkeys(layout.oracle_key(aggregator, pool.token) for pool in pools)
-        return keys
+    def keys(self, market: str) -> Iterator[bytes]:
+        """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
+        controller, pools = self.controllers[market], self.known[market].pools
+        yield from (layout.state_key(controller.pool, pool) for pool in pools)
+        yield from (layout.parameters_key(controller.pool, pool) for pool in pools)
+        if controller.aggregator is not None:
+            yield from dict.fromkeys(layout.oracle_key(controller.aggregator, pool.token) for pool in pools)
+        yield from self.spoke_keys(market)
+        yield from (instance_key(controller.pool), layout.proposed_owner_key(market))
+        yield from oracle_keys([controller.aggregator])
 
     def take_controller(self, market: str, entries: Entries) -> None:
         """Decode a controller, or say why it is not read."""
@@ -103,19 +101,16 @@ class _Reader(Collector):
             controller = self.controllers[market] = layout.decode_controller(live(entry, "the market's instance"))
             self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, entry, {"Owner": "owner"})
-            known = self.known[market]
-            if known.pool_contract not in (None, controller.pool):
-                self.notice(
-                    f"market {market} keeps its pools in contract {controller.pool}, not in the listed "
-                    f"{known.pool_contract}; they were read where they are"
-                )
             if controller.aggregator is None:
                 self.notice(f"market {market} names no price aggregator, so its pools have no price")
-            elif known.aggregator not in (None, controller.aggregator):
-                self.notice(
-                    f"market {market} takes its prices from contract {controller.aggregator}, not from the listed "
-                    f"{known.aggregator}; the former was asked"
-                )
+            listed = self.known[market].deployment
+            for role, named, does in (
+                (POOL, controller.pool, "keeps its pools in"),
+                (PRICE_AGGREGATOR, controller.aggregator, "takes its prices from"),
+            ):
+                known = listed and listed.address(role)
+                if None not in (known, named) and known != named:
+                    self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
 
     def spoke_numbers(self, market: str) -> range:
         """The numbers of a controller's spokes; none where it does not say them, or has more than can be read."""
@@ -246,36 +241,17 @@ async def read_markets(
     """Read all controllers with their hub markets: three waves of entries, and one of prices.
 
     Nothing on the chain lists the hub markets (docs/protocols/xoxno.md, "Discovery"), so those of the deployments and
-    of the candidates are all there are. They are in the first wave, or in the second where the controller names another
-    pool contract or price aggregator than the list does, or where there is no list. How many spokes there are, the
-    controller says; what these allow is in the second, and what they use in the third. Raises `SourceError` when the
-    source fails; anything wrong with one controller or hub market is in the reading.
+    of the candidates are all there are. The controller says where they are and how many spokes there are; what these
+    allow is in the second wave, and what they use in the third. Raises `SourceError` when the source fails; anything
+    wrong with one controller or hub market is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.known)
-    guessed = [
-        key
-        for market in markets
-        for key in reader.keys(market, reader.known[market].pool_contract, reader.known[market].aggregator)
-    ]
     tokens = dict.fromkeys(pool.token for market in markets for pool in reader.known[market].pools)
-    wanted = [*guessed, *map(instance_key, (*markets, *tokens))]
-    entries = dict(await view.read(wanted))
+    entries = dict(await view.read(map(instance_key, (*markets, *tokens))))
     for market in markets:
         reader.take_controller(market, entries)
-
-    where_they_are = [
-        key
-        for market, controller in reader.controllers.items()
-        for key in (
-            *reader.keys(market, controller.pool, controller.aggregator),
-            *reader.spoke_keys(market),
-            instance_key(controller.pool),
-            layout.proposed_owner_key(market),
-            *oracle_keys([controller.aggregator]),
-        )
-    ]
-    entries |= await view.read(where_they_are)
+    entries |= await view.read([key for market in reader.controllers for key in reader.keys(market)])
     entries |= await view.read(
         [
             layout.spoke_usage_key(market, spoke, pool)
