@@ -10,7 +10,8 @@ from exporter import exact
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.protocols.xoxno.math import RATE_MODEL, RAY
+from exporter.protocols.xoxno.layout import RAY
+from exporter.protocols.xoxno.math import RATE_MODEL
 from tests.localnet.test_player import tables_of
 
 BENDING = sorted(name for name, module in PROTOCOLS.items() if module.rate_model)
