@@ -78,7 +78,7 @@ class TreeChecker:
 
     def add_rendered(self, file: RenderedFile) -> None:
         """Add a file as it comes from its renderer, and hold it against what that says of it."""
-        self.add(file.key, file.data, sha256=file.sha256, written=file.document, links=file.links)
+        self.add(file.key, file.data, sha256=file.sha256, links=file.links)
 
     def add(
         self,
@@ -86,7 +86,6 @@ class TreeChecker:
         data: bytes,
         *,
         sha256: str | None = None,
-        written: msgspec.Struct | None = None,
         links: Sequence[str] | None = None,
     ) -> None:
         """Add a file.
@@ -95,7 +94,6 @@ class TreeChecker:
             key: its key.
             data: its bytes.
             sha256: the digest of the bytes, where it was computed already.
-            written: the document that the bytes must say, where that is known.
             links: where the web page leads inside the tree, where that is known.
         """
         whole = self.whole
@@ -115,7 +113,7 @@ class TreeChecker:
             if links is not None or key.endswith(".html"):
                 follow_links(whole, key, links_of(key, data) if links is None else links)
                 return
-            model = self._read(key, data, sha256, written, *(found or (None, {})))
+            model = self._read(key, data, sha256, *(found or (None, {})))
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.summary.validated += 1
                 whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
@@ -178,7 +176,6 @@ class TreeChecker:
         key: str,
         data: bytes,
         sha256: str,
-        written: msgspec.Struct | None,
         family: Family | None,
         names: Mapping[str, str],
     ) -> str | None:
@@ -196,13 +193,13 @@ class TreeChecker:
             if names["sha256"] != sha256:
                 raise CheckError(f"its content has the digest {sha256}")
         elif key.endswith(".json") and family is not YIELDS:
-            return self._read_document(key, data, written)
+            return self._read_document(key, data)
         elif content_type(key) is None:
             raise CheckError("no file of a tree has such an extension")
         return None
 
-    def _read_document(self, key: str, data: bytes, written: msgspec.Struct | None) -> str:
-        whole, document = self.whole, parse_back(key, data, written)
+    def _read_document(self, key: str, data: bytes) -> str:
+        whole, document = self.whole, parse_back(key, data)
         model = type(document)
         whole.summary.documents[model.__name__] += 1
         if isinstance(document, SystemStatus | HistoryManifest | OpenApiDocument | ProofList | Census):

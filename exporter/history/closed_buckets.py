@@ -82,7 +82,7 @@ class ClosedBuckets:
                     end = begin + self.bucket.seconds * self.bucket.page_buckets
                     self.cursors[place] = cursor, end
                     if self._published(end, time):
-                        yield RenderedFile(self.form.page.key(cursor=cursor), data, FileKind.PAGE, document=document)
+                        yield RenderedFile(self.form.page.key(cursor=cursor), data, FileKind.PAGE)
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.closed = rows.drop("page").sort(*keys, "start")
 

@@ -69,7 +69,7 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import ListingBuilder, RunListing, listed_files
+from exporter.tree.run_listing import RunListing, listed_files
 
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """The starts of keys that the publisher itself writes; a run renders nothing there."""
@@ -138,7 +138,7 @@ class Publication:
         self._documents, self._listings = documents, listings
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
         self._began = now()
-        self._listing = ListingBuilder()
+        self._listed: list[ManifestFile] = []
         self._pages = self._kept = Written()
         self._site: dict[str, ManifestFile] = {}
         self._site_published_at: str | None = None
@@ -154,7 +154,7 @@ class Publication:
             return KeptHistories()
         kept = kept_histories(self._store, self._published.pointer, lengths(self._published.pointer.observed_ledger))
         for file in kept:
-            self._listing.add(file.key, file.kind, file.bytes, file.sha256)
+            self._listed.append(file)
             self._kept += Written(unchanged=1)
         return kept
 
@@ -194,7 +194,7 @@ class Publication:
             CheckError: a file was rendered twice.
         """
         records, summary = _summarize(
-            self._listing.finish(), self._observed_ledger, self._published, self._now(), self._site_published_at
+            RunListing.of(self._listed), self._observed_ledger, self._published, self._now(), self._site_published_at
         )
         if self.history_manifest is not None:
             records.append(render_document(self.history_manifest))
@@ -232,14 +232,17 @@ class Publication:
             _refuse_stray(file)
             kept = self._site.get(file.key)
             if kept is not None and self._store.has(file.key):
-                self._listing.add(kept.key, kept.kind, kept.bytes, kept.sha256)
+                self._listed.append(kept)
                 self._kept += Written(unchanged=1)
                 continue
             if file.kind is FileKind.PAGE:
                 yield file.key, file.data
             else:
                 (self._listings if is_listing(file.key) else self._documents).add(file)
-            self._listing.add(file.key, file.kind.value, len(file.data), file.sha256)
+            self._list(file)
+
+    def _list(self, file: RenderedFile) -> None:
+        self._listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
 
     def _history_file(self) -> Iterator[tuple[str, bytes]]:
         if self._history is None:
@@ -248,7 +251,7 @@ class Publication:
         _refuse_stray(file)
         if (entry.key, entry.bytes, entry.sha256) != (file.key, len(file.data), file.sha256):
             raise CheckError(f"{file.key}: the history's entry does not describe this file")
-        self._listing.add(file.key, file.kind.value, len(file.data), file.sha256)
+        self._list(file)
         yield file.key, file.data
 
 

@@ -40,7 +40,6 @@ class RenderedFile(msgspec.Struct, frozen=True):
         sha256: SHA-256 of the bytes, 64 lowercase hex digits; computed where it is not given.
         replaces: files of its folder that the run leaves out because this one answers for them. What an earlier run
             left there is overwritten with these bytes, until it is swept.
-        document: what the bytes were encoded from, where nobody has read them back yet (`exporter.tree.read_back`).
         links: where a web page leads inside the tree, as paths from its root, where its renderer says so.
     """
 
@@ -49,7 +48,6 @@ class RenderedFile(msgspec.Struct, frozen=True):
     kind: FileKind
     sha256: str = ""
     replaces: tuple[str, ...] = ()
-    document: msgspec.Struct | None = None
     links: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:

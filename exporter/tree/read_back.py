@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from exporter.errors import CheckError
 from exporter.tables import GATES
@@ -99,7 +97,7 @@ _DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMI
 def file_of(document: documents.Document) -> RenderedFile:
     """The file of any document but a page, for a stream that the checker of the tree reads back."""
     key = key_of(document)
-    return RenderedFile(key, documents.encode(document), kind_of(key), document=document)
+    return RenderedFile(key, documents.encode(document), kind_of(key))
 
 
 def render_document(document: documents.Document) -> RenderedFile:
@@ -108,16 +106,16 @@ def render_document(document: documents.Document) -> RenderedFile:
 
 
 def read_back(file: RenderedFile) -> RenderedFile:
-    """The file of a document, once it is seen to say the document it was made from; CheckError when it does not."""
-    parse_back(file.key, file.data, file.document)
-    return replace(file, document=None)
+    """The same file, once `parse_back` finds nothing wrong with it."""
+    parse_back(file.key, file.data)
+    return file
 
 
-def parse_back(key: str, data: bytes, written: Struct | None = None) -> documents.Document:
-    """Decode a file with its model and check it against its key, and against what was written, if that is known.
+def parse_back(key: str, data: bytes) -> documents.Document:
+    """Decode a file with its model and check it against its key.
 
     Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
-    a constraint or are not in canonical form, and for a document that is not the one its key names, or the written one.
+    a constraint or are not in canonical form, and for a document that is not the one its key names.
     """
     found = parse_key(key)
     if found is None or (model := found[0].model) is None:
@@ -128,8 +126,6 @@ def parse_back(key: str, data: bytes, written: Struct | None = None) -> document
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
     if documents.encode(document) != data:
         raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
-    if written is not None and document != written:
-        raise CheckError(f"{key}: reads back as another document than was written")
     wrong = contradiction(document, found[1], data)
     if wrong:
         raise CheckError(f"{key}: {wrong}")

@@ -60,10 +60,25 @@ class RunListing:
     @classmethod
     def of(cls, files: Iterable[ManifestFile]) -> RunListing:
         """List files in any order. Raises `CheckError` for a key that is there twice."""
-        builder = ListingBuilder()
-        for file in files:
-            builder.add(file.key, file.kind, file.bytes, file.sha256)
-        return builder.finish()
+        rows = sorted((file.key, file.kind, file.bytes, bytes.fromhex(file.sha256)) for file in files)
+        for (key, *_), (following, *_) in pairwise(rows):
+            if key == following:
+                raise CheckError(f"{key}: rendered twice in one run")
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_IN_FILE)
+        sink = io.BytesIO()
+        table = pa.Table.from_arrays(
+            [pa.array(own, kind.type) for own, kind in zip(columns, _IN_FILE, strict=True)], schema=_IN_FILE
+        )
+        pq.write_table(
+            table,
+            sink,
+            row_group_size=ROW_GROUP_FILES,
+            compression="zstd",
+            compression_level=3,
+            write_statistics=False,
+            use_dictionary=["kind"],
+        )
+        return cls(sink.getvalue())
 
     @property
     def size(self) -> tuple[int, int]:
@@ -132,35 +147,3 @@ def listing_of(manifest: RunManifest, data: bytes | None) -> RunListing:
     if data is None or hashlib.sha256(data).hexdigest() != manifest.files_sha256:
         raise CheckError(f"{manifest.files_key} does not have the digest that the run's manifest gives for it")
     return RunListing.from_parquet(data)
-
-
-class ListingBuilder:
-    """Makes a `RunListing` of files that come in any order."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, str, int, bytes]] = []
-
-    def add(self, key: str, kind: str, size: int, sha256: str) -> None:
-        self._rows.append((key, kind, size, bytes.fromhex(sha256)))
-
-    def finish(self) -> RunListing:
-        """Give the listing. Raises `CheckError` for a key that was listed twice."""
-        rows = sorted(self._rows)
-        for (key, *_), (following, *_) in pairwise(rows):
-            if key == following:
-                raise CheckError(f"{key}: rendered twice in one run")
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_IN_FILE)
-        sink = io.BytesIO()
-        table = pa.Table.from_arrays(
-            [pa.array(own, kind.type) for own, kind in zip(columns, _IN_FILE, strict=True)], schema=_IN_FILE
-        )
-        pq.write_table(
-            table,
-            sink,
-            row_group_size=ROW_GROUP_FILES,
-            compression="zstd",
-            compression_level=3,
-            write_statistics=False,
-            use_dictionary=["kind"],
-        )
-        return RunListing(sink.getvalue())

@@ -23,7 +23,7 @@ from exporter.tree.documents import (
     page_token,
 )
 from exporter.tree.files import FileKind
-from exporter.tree.read_back import contradiction, file_of, parse_back, read_back, render_document
+from exporter.tree.read_back import contradiction, parse_back, render_document
 from tests.render.rendering import LEDGER, contract, pool, pools_frame, system_status
 
 MARKET, TOKEN, OTHER = contract(1), contract(2), contract(3)
@@ -161,13 +161,3 @@ def test_documents_that_break_a_constraint_are_refused() -> None:
     """A document of our own making is held to its model too."""
     with pytest.raises(CheckError, match=r"v1/system/status.json: .*\$\.manifest_sha256"):
         render_document(system_status(manifest_sha256="abc"))
-
-
-def test_bytes_that_say_another_document_than_was_written_are_refused() -> None:
-    """What was encoded and what it decodes to must be one document."""
-    file = file_of(HISTORY)
-    assert HISTORY == file.document
-    assert HISTORY == parse_back(file.key, file.data, HISTORY)
-
-    with pytest.raises(CheckError, match="reads back as another document than was written"):
-        read_back(replace(file, document=replace(HISTORY, observed_ledger=1)))
