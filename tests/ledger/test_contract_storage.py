@@ -74,15 +74,6 @@ def test_what_has_no_rule_says_so() -> None:
     ]
 
 
-def test_an_entry_of_another_kind_is_not_guessed() -> None:
-    """Where a known layout holds something else, nothing is answered."""
-    stored = Stored()
-    stored.deploy(TOKEN, by_name(METADATA=u32(1)))
-
-    assert "expected map, found u32" in stored.error(TOKEN, "symbol")
-    assert stored.error(TOKEN, "symbol").startswith("not from storage: ")
-
-
 def test_an_answer_is_of_its_ledger() -> None:
     """An answer names the ledger, its source and what it looked at, also with an error."""
     stored = token()

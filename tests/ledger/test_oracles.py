@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, u32, u64, vec
 from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quotes, read_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
@@ -87,13 +87,6 @@ def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, rea
     assert quote.failure.startswith(reason)
 
 
-def test_more_fields_are_ignored() -> None:
-    """A price with fields beyond SEP-40's is a price."""
-    price = struct_map({"price": i128(5), "round": u32(1), "source": symbol("x"), "timestamp": u64(NOW)})
-
-    assert 5 == quote_of(oracle(u32(7), price)).price
-
-
 def test_one_bad_asset_costs_only_itself() -> None:
     """An oracle that traps for one asset, and gives nothing for another, still prices the third."""
     ledger = oracle(u32(7), price_data(3, NOW))
@@ -101,15 +94,6 @@ def test_one_bad_asset_costs_only_itself() -> None:
     quotes, _ = quotes_of(ledger, ("O", "trap"), ("O", "T"), ("O", "void"))
 
     assert [None, 3, None] == [quotes["O", token].price for token in ("trap", "T", "void")]
-
-
-def test_one_bad_oracle_costs_only_itself() -> None:
-    """An oracle without decimals has no prices; another one keeps its own."""
-    ledger = oracle(u32(7), price_data(3, NOW))
-    ledger.set_lastprice("P", "T", price_data(4, NOW))
-    quotes, _ = quotes_of(ledger, ("P", "T"), ("O", "T"))
-
-    assert [None, 3] == [quotes[name, "T"].price for name in ("P", "O")]
 
 
 def test_each_call_once() -> None:

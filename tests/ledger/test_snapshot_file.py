@@ -13,9 +13,9 @@ import pytest
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
-from exporter.ledger.codec import entries, scval
+from exporter.ledger.codec import entries
 from exporter.ledger.codec.entries import is_temporary, seen_at
-from exporter.ledger.codec.scval_encode import address, string, symbol, u64
+from exporter.ledger.codec.scval_encode import address, symbol, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry
 from exporter.protocols import storage_answers
@@ -85,30 +85,6 @@ def test_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
     assert (1095073860, 30104839071593, 1736780875) == (fields["b_rate"], fields["b_supply"], fields["last_time"])
 
 
-def test_the_contracts_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
-    """The instances of a file's contracts come by their address, so that pools are found by their wasm hash."""
-    instances = dict(LedgerSnapshot.load(mainnet_snapshot_path).contract_instances())
-
-    assert 7 == len(instances)
-    assert V1_POOL_WASM == (instances[POOL].wasm_hash or b"").hex()
-    assert scval.STELLAR_ASSET == instances[USDC].executable
-    name = next(value for key, value in instances[POOL].storage or () if key == symbol("Name"))
-    assert string("Fixed XLM-USDC") == name
-
-
-@pytest.mark.parametrize("first", [False, True], ids=["second convention", "first convention"])
-def test_both_conventions_give_the_same_entries(tmp_path: Path, first: bool) -> None:
-    """Numbers may be JSON numbers or decimal strings; the entries are the same bytes."""
-    content = json.dumps(document(item()))
-    if first:
-        content = content.replace(f'"{2**60}"', str(2**60))
-    snapshot = load(tmp_path, content.encode())
-
-    key = entries.data_key(POOL, symbol("a"))
-    data = entries.encode_contract_data(entries.ContractData(POOL, symbol("a"), entries.PERSISTENT, u64(2**60)))
-    assert {key: RawEntry(data, 900, FOREVER)} == snapshot.entries
-
-
 def test_both_forms_of_items_give_the_same_snapshot(tmp_path: Path) -> None:
     """An item without a key of its own is under the key that its entry has; what is unknown in it is named as well."""
     strange = item("strange", 1_200, entries.TEMPORARY)
@@ -153,17 +129,6 @@ def test_states_that_contracts_left_behind(real_data: Path, tmp_path: Path) -> N
     assert wanted == found
 
 
-def test_other_kinds_of_entries_are_counted_unread(tmp_path: Path) -> None:
-    """Whatever is in an entry of a kind that is not kept, it is left out and counted, unknown kinds as well."""
-    settings: list[Any] = [{"config_setting": {"config_setting_id": "x"}}, [{}, None]]
-    unknown = [{"dragon": {"anything": [1, 2]}}, [{"data": None}, 5]]
-
-    snapshot = load(tmp_path, document(item(), settings, settings, unknown))
-
-    assert {"config_setting": 2, "dragon": 1} == snapshot.left_out
-    assert 1 == len(snapshot.entries)
-
-
 def test_contract_code_is_kept(tmp_path: Path) -> None:
     """Contract code is an entry by its hash, with or without the cost inputs before the hash."""
     inputs = {"ext": "v0", "n_instructions": 1, "n_functions": 2, "n_globals": 3, "n_table_entries": 4, "n_types": 5}
@@ -200,17 +165,6 @@ def test_a_value_that_cannot_be_read_costs_its_entry_alone(tmp_path: Path, value
     with pytest.raises(DecodeError, match="unknown kind of value"):
         entries.decode_contract_data(snapshot.entries[key].data)
     assert {key, entries.data_key(POOL, symbol("a"))} == set(snapshot.entries)
-
-
-def test_an_unknown_arm_in_a_key_is_counted(tmp_path: Path) -> None:
-    """Nobody can ask for a key with an unknown arm, so its entry is left out and counted."""
-    strange = item("strange")
-    strange[0]["contract_data"]["key"] = {"u512": "1"}
-
-    snapshot = load(tmp_path, document(item(), strange))
-
-    assert {"contract_data": 1} == snapshot.left_out
-    assert 1 == len(snapshot.entries)
 
 
 def _with(change: Any, *path: Any) -> list[Any]:

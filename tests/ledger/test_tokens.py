@@ -76,14 +76,6 @@ class TestMetadata:
         ledger.replace(token_instance("T", b"USDC", 7))
         assert tokens_of(ledger, "T")[0]["T"].issuer is None
 
-    def test_archived_instance(self) -> None:
-        """The metadata of an archived token is still what it was."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T"))
-        ledger.archive(token_instance("T"))
-
-        assert Token(contract("T"), "USDC", 7, name="A token") == tokens_of(ledger, "T")[0]["T"]
-
     @pytest.mark.parametrize(
         ("content", "expected"),
         [
@@ -101,15 +93,6 @@ class TestMetadata:
         ledger.replace(token_instance("T", content))
 
         assert expected == tokens_of(ledger, "T")[0]["T"].symbol
-
-    def test_each_once(self) -> None:
-        """Tokens named several times are read once, and several tokens in one request."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T"), token_instance("U"))
-        tokens, source = tokens_of(ledger, "T", "U", "T")
-
-        assert {"T", "U"} == set(tokens)
-        assert [("entries", 2, 101)] == source.log
 
 
 class TestFunctions:
@@ -161,21 +144,3 @@ class TestFunctions:
 
         assert f"{why}; symbol() failed: HostError: Error(WasmVm, MissingValue)" == failed.failure
         assert Token(contract("T"), "good", 2) == tokens_of(ledger, "T")[0]["T"]
-
-    def test_no_contract(self) -> None:
-        """Where there is no contract the failure says so."""
-        token = tokens_of(MadeLedger(), "T")[0]["T"]
-
-        assert token.failure is not None
-        assert token.failure.startswith("the ledger has no contract at this token's address; symbol() failed")
-
-    def test_undecodable_instance(self) -> None:
-        """An instance that cannot be decoded costs that token alone its metadata."""
-        ledger = MadeLedger()
-        key, data = token_instance("T")
-        ledger.replace((key, data[:-4]), token_instance("U"))
-        tokens, _ = tokens_of(ledger, "T", "U")
-
-        assert tokens["T"].failure is not None
-        assert tokens["T"].failure.startswith("the bytes end inside")
-        assert Token(contract("U"), "USDC", 7, name="A token") == tokens["U"]

@@ -204,49 +204,21 @@ async def read_late(view: LedgerView, key: bytes) -> Mapping[bytes, Entry | None
     return await view.read([key])
 
 
-class TestProgramsThatAskTwiceAtOnce:
-    """Parts of a program that run together may want the same things: they get the same answers in the end."""
+def test_parts_that_see_two_versions_at_every_ledger() -> None:
+    """A program for which every run sees something new is refused within the bound, never given stale values."""
+    chain = busy_chain(*(f"{number}".encode() for number in range(100)))
+    runs: list[None] = []
 
-    def test_key_that_changes_at_every_ledger(self) -> None:
-        """A program for which every run sees something new is refused within the bound, never given stale values."""
-        chain = busy_chain(*(f"{number}".encode() for number in range(100)))
-        runs: list[None] = []
+    async def program(view: LedgerView) -> list[State]:
+        runs.append(None)  # not what a program may do: it makes each run ask for another key
+        key = f"{len(runs)}".encode()
+        parts = await asyncio.gather(view.read([key]), read_late(view, key))
+        return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
 
-        async def program(view: LedgerView) -> list[State]:
-            runs.append(None)  # not what a program may do: it makes each run ask for another key
-            key = f"{len(runs)}".encode()
-            parts = await asyncio.gather(view.read([key]), read_late(view, key))
-            return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
+    with pytest.raises(NoCommonLedgerError, match="after 5 rounds"):
+        asyncio.run(read_at_one_ledger(LateSource(chain, requests_per_ledger=1), program, ViewLimits(max_rounds=5)))
 
-        with pytest.raises(NoCommonLedgerError, match="after 5 rounds"):
-            asyncio.run(read_at_one_ledger(LateSource(chain, requests_per_ledger=1), program, ViewLimits(max_rounds=5)))
-
-        assert 6 == len(runs)
-
-    def test_last_run_out_of_date(self) -> None:
-        """Also where calls were given up, a run that saw an older version next to a newer one gives no result."""
-        answers = {
-            b"first": [RawEntry(b"old", 90, None), RawEntry(b"new", 103, None)],
-            b"second": [RawEntry(b"old", 90, None), RawEntry(b"new", 103, None)],
-        }
-        ledgers = iter((100, 105, 101, 106))
-
-        class Scripted(LateSource):
-            async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-                found = {key: answers[key].pop(0) for key in keys}
-                answer = EntriesAnswer(next(ledgers), tuple(keys), found, "scripted")
-                await pause(4 * STILL_TURNS)
-                return [answer]
-
-        asked = iter((b"first", b"second"))
-
-        async def program(view: LedgerView) -> list[State]:
-            key = next(asked)
-            parts = await asyncio.gather(view.read([key]), read_late(view, key))
-            return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
-
-        with pytest.raises(NoCommonLedgerError):
-            asyncio.run(read_at_one_ledger(Scripted(Chain()), program, ViewLimits(max_rounds=1)))
+    assert 6 == len(runs)
 
 
 def requests_of(source: ChainSource) -> list[int]:
@@ -272,21 +244,6 @@ class TestPartsTogether:
 
         assert [16] * 6 == asyncio.run(read_at_one_ledger(source, program)).result
         assert [60, 8] == requests_of(source)
-
-    def test_known_keys_wait_for_nothing(self) -> None:
-        """A part whose keys are known goes on at once."""
-        source = ChainSource(quiet_chain(*QUIET))
-
-        async def program(view: LedgerView) -> int:
-            await view.read(QUIET[:5])
-            turns = asyncio.create_task(pause(STILL_TURNS))
-            await view.read(QUIET[:5])
-            waited = turns.done()
-            await turns
-            return int(waited)
-
-        assert 0 == asyncio.run(read_at_one_ledger(source, program)).result
-        assert [5] == requests_of(source)
 
     def test_failure(self) -> None:
         """When the common request fails every part that waits for it gets the error, and the run ends with it."""
@@ -385,32 +342,6 @@ class TestCertificate:
             certificate.footprint_keys,
             certificate.uncertified_calls,
         )
-
-    def test_only_what_the_last_run_used(self) -> None:
-        """Keys of an earlier run of the program, which its last run did not use, bind nothing."""
-        chain = Chain()
-        chain.put(b"list", b"a")
-        chain.put(b"a", b"1")
-        chain.put(b"b", b"1")
-        chain.close_ledger()
-
-        def change(chain: Chain) -> None:
-            if chain.ledger == 102:
-                chain.put(b"list", b"b")
-            chain.put(b"a", f"{chain.ledger}".encode())
-
-        chain.on_close = change
-
-        async def program(view: LedgerView) -> State:
-            listed = (await view.read([b"list"]))[b"list"]
-            assert listed is not None
-            return await states_of([listed.raw.data])(view)
-
-        reading = asyncio.run(read_at_one_ledger(ChainSource(chain, requests_per_ledger=1), program))
-
-        assert {b"b": (b"1", False)} == reading.result
-        assert true_state(chain, reading.result, reading.certificate.ledger) == reading.result
-        assert 2 == reading.certificate.keys
 
     def test_failed_call_binds_no_ledger(self) -> None:
         """A call that trapped at another ledger than the entries were read at is not a reason to read again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import struct
 from pathlib import Path
 
@@ -75,15 +74,6 @@ def test_keys_have_the_bytes_that_the_network_uses(key: bytes, expected: str) ->
     assert expected == base64.b64encode(key).decode()
 
 
-def test_the_hash_of_a_key_is_the_one_that_others_store() -> None:
-    """The SHA-256 of the instance key is the hash that Hubble stores for it (docs/protocols/blend.md, "Keys")."""
-    expected = "6dfb1f5df20340a95d5b308a5804a80dfe551763e536924aff29c8065a8fed91"
-
-    assert expected == hashlib.sha256(entries.instance_key(POOL)).hexdigest()
-    data_key = entries.variant_key(POOL, "ResData", address(USDC))
-    assert hashlib.sha256(data_key).hexdigest().startswith("d161c3d6")
-
-
 @given(addresses, scvals, durabilities)
 def test_data_keys_agree_with_the_sdk(contract: str, key: ScVal, durability: int) -> None:
     """A contract data key of any kind of value has stellar-sdk's bytes, and decodes to its parts."""
@@ -140,20 +130,6 @@ def test_other_entries_are_refused_by_name(data: bytes, message: str) -> None:
         entries.decode_contract_data(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (struct.pack(">I", 7) + bytes(32), "not one of contract data"),
-        (struct.pack(">II32sII", 6, 1, bytes(32), 1, 2), "unknown durability: 2"),
-        (b"\0\0", "end inside a key"),
-    ],
-)
-def test_other_keys_are_refused(data: bytes, message: str) -> None:
-    """What is not a contract data key raises DecodeError."""
-    with pytest.raises(DecodeError, match=message):
-        entries.decode_data_key(data)
-
-
 @given(hashes)
 def test_code_keys_agree_with_the_sdk(wasm_hash: bytes) -> None:
     """A contract code key has stellar-sdk's bytes."""
@@ -161,12 +137,6 @@ def test_code_keys_agree_with_the_sdk(wasm_hash: bytes) -> None:
     expected = xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_CODE, contract_code=key).to_xdr_bytes()
 
     assert expected == entries.code_key(wasm_hash)
-
-
-def test_a_code_key_needs_a_whole_hash() -> None:
-    """A wasm hash of another length is an error."""
-    with pytest.raises(DecodeError, match="32 bytes"):
-        entries.code_key(bytes(31))
 
 
 def _footprint_keys() -> list[xdr.LedgerKey]:
@@ -206,12 +176,6 @@ def test_other_kinds_of_keys_are_not_in_a_footprint(kind: int) -> None:
     """Keys that no footprint holds, and unknown ones, raise DecodeError."""
     with pytest.raises(DecodeError, match=f"kind {kind}"):
         entries.ledger_key_end(struct.pack(">I", kind) + bytes(80), 0)
-
-
-def test_an_unknown_kind_of_asset_in_a_trustline_key_is_an_error() -> None:
-    """A trustline key of a kind of asset that is not known raises DecodeError."""
-    with pytest.raises(DecodeError, match="unknown kind of asset: 9"):
-        entries.ledger_key_end(struct.pack(">II", 1, 0) + bytes(32) + struct.pack(">I", 9) + bytes(80), 0)
 
 
 def test_the_instance_of_an_entry() -> None:

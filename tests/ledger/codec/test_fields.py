@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.fields import Fields, addresses, expect, text_of
-from exporter.ledger.codec.scval import KIND_NAMES, ScVal
+from exporter.ledger.codec.fields import Fields, addresses, text_of
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
 from tests.protocols.made_ledger import account, contract
 
@@ -60,12 +60,6 @@ class TestFields:
         with pytest.raises(DecodeError, match=r"^Pool.inner: field shallow is missing$"):
             inner.u32("shallow")
 
-    def test_order_does_not_matter(self) -> None:
-        """Fields are taken by name, wherever they are in the map."""
-        backwards: ScVal = (scval.MAP, tuple(reversed(STRUCT[1])))
-
-        assert 7 == Fields.of(backwards, "Pool").u32("count")
-
     def test_unknown_fields_are_ignored(self) -> None:
         """A field that nobody asks for, of any kind, costs nothing: an upgrade may add some."""
         pairs = (*STRUCT[1], (symbol("zz_new"), vec(VOID)), (u32(3), VOID), (vec(symbol("Admin")), VOID))
@@ -77,67 +71,6 @@ class TestFields:
         with pytest.raises(DecodeError, match=r"^Pool: field count is listed twice$"):
             Fields(((symbol("count"), u32(1)), (symbol("count"), u32(2))), "Pool")
 
-    @pytest.mark.parametrize("pairs", [None, ()], ids=["no storage", "empty storage"])
-    def test_without_fields(self, pairs: tuple[()] | None) -> None:
-        """A contract without storage has no fields."""
-        fields = Fields(pairs, "instance")
-
-        assert "Name" not in fields
-        assert fields.get("Name") is None
-
-    def test_contains_and_get(self) -> None:
-        """A field can be looked for, and had as the value it is."""
-        fields = Fields.of(STRUCT, "Pool")
-
-        assert "on" in fields
-        assert TRUE == fields.get("on")
-
-    def test_not_a_struct(self) -> None:
-        """A value that is not a map is an error that names the struct."""
-        with pytest.raises(DecodeError, match=r"^Pool: expected map, found u32$"):
-            Fields.of(u32(1), "Pool")
-
-
-class TestAddresses:
-    def test_all_of_them_in_order(self) -> None:
-        """Addresses are given in the order of the ledger, repeated ones and accounts included."""
-        given_ = [contract("a"), account("b"), contract("a")]
-
-        assert tuple(given_) == addresses(vec(*map(address, given_)), "list", most=3)
-
-    def test_other_items_are_named(self) -> None:
-        """An item that is not an address is named by its place."""
-        with pytest.raises(DecodeError, match=r"^list\[1\]: expected address, found u32$"):
-            addresses(vec(address(contract("a")), u32(1)), "list", most=9)
-
-    def test_absent_vector(self) -> None:
-        """An absent vector is not an empty one."""
-        with pytest.raises(DecodeError, match=r"^list: the vector is missing$"):
-            addresses((scval.VEC, None), "list", most=9)
-
-    def test_too_many(self) -> None:
-        """A list longer than its bound is an error that names both numbers."""
-        with pytest.raises(DecodeError, match=r"^list: 3 addresses, more than 2$"):
-            addresses(vec(*[address(contract("a"))] * 3), "list", most=2)
-
-
-@pytest.mark.parametrize("kind", range(len(KIND_NAMES)))
-def test_expect_names_every_kind(kind: int) -> None:
-    """Whatever is in the place of a struct, the error says what it is."""
-    if kind == scval.MAP:
-        assert () == expect((kind, ()), scval.MAP, "it")
-        return
-    with pytest.raises(DecodeError, match=f"^it: expected map, found {KIND_NAMES[kind]}$"):
-        expect((kind, None), scval.MAP, "it")
-
-
-@given(st.text())
-def test_text_is_kept(text: str) -> None:
-    """UTF-8 of any characters is given as it is."""
-    encodable = text.encode("utf-8", "replace")
-
-    assert encodable.decode() == text_of(encodable)
-
 
 @given(st.binary())
 def test_bytes_that_are_no_text(content: bytes) -> None:
@@ -146,3 +79,20 @@ def test_bytes_that_are_no_text(content: bytes) -> None:
 
     assert text.encode("utf-8").decode("utf-8") == text
     assert (b"\xff" in content) <= ("\\xff" in text)
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        (vec(address(contract("a")), u32(1)), r"list\[1\]: expected address, found u32"),
+        ((scval.VEC, None), "list: the vector is missing"),
+        (vec(*[address(contract("a"))] * 3), "list: 3 addresses, more than 2"),
+    ],
+)
+def test_addresses(value: ScVal, wrong: str) -> None:
+    """Addresses are given in the order of the ledger, accounts included; what is not a list of them is named."""
+    given_ = (contract("b"), account("a"))
+
+    assert given_ == addresses(vec(*map(address, given_)), "list", most=2)
+    with pytest.raises(DecodeError, match=f"^{wrong}$"):
+        addresses(value, "list", most=2)

@@ -11,7 +11,7 @@ from stellar_sdk import xdr
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.scval import ContractInstance, ScVal, decode_scval, read_scval
+from exporter.ledger.codec.scval import ContractInstance, ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS, scvals, to_sdk
 
@@ -172,13 +172,6 @@ def test_encoding_a_value_that_nests_too_deeply_is_an_error() -> None:
 
     with pytest.raises(DecodeError, match="nests too deeply"):
         encode_scval(value)
-
-
-def test_reading_inside_other_bytes_gives_the_position_after() -> None:
-    """A value can be read in the middle of bytes; the position after it comes back."""
-    data = b"head" + encode_scval(u32(7)) + b"tail"
-
-    assert (u32(7), 12) == read_scval(data, 4)
 
 
 def test_short_constructors() -> None:

@@ -106,24 +106,6 @@ def test_muxed_contracts_are_those_of_the_standard(muxed: str, contract: str, nu
     assert not strkey.is_contract(muxed)
 
 
-def test_contracts_are_distinguished_from_other_addresses() -> None:
-    """Only C strkeys are contracts."""
-    account = strkey.encode(strkey.ACCOUNT, bytes(32))
-
-    assert strkey.is_contract(USDC)
-    assert StrKey.decode_contract(USDC) == strkey.decode_contract(USDC)
-    assert not strkey.is_contract(account)
-    with pytest.raises(DecodeError, match="begin with C"):
-        strkey.decode_contract(account)
-
-
-@pytest.mark.parametrize(("version", "size"), [(strkey.CONTRACT, 31), (strkey.MUXED_ACCOUNT, 32), (99, 32)])
-def test_payloads_of_another_size_are_not_encoded(version: int, size: int) -> None:
-    """A payload that no strkey of the version can hold is an error."""
-    with pytest.raises(DecodeError):
-        strkey.encode(version, bytes(size))
-
-
 def test_every_known_address_is_a_contract() -> None:
     """The lists of deployments hold contract strkeys only, none of them twice."""
     listed = [

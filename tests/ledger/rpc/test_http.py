@@ -310,21 +310,6 @@ def test_tls_is_spoken_to_https() -> None:
     asyncio.run(serving(plain, ask))
 
 
-def test_an_unreachable_server_is_named() -> None:
-    """A port that nobody listens to is a connection that cannot be made."""
-
-    async def main() -> None:
-        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
-        async with RpcSource([f"http://127.0.0.1:{port}"], PASSPHRASE, limits=RpcLimits(attempts=1)) as source:
-            with pytest.raises(AllEndpointsFailedError, match=rf"127.0.0.1:{port}: cannot connect"):
-                await source.tip()
-
-    asyncio.run(main())
-
-
 # Exceptions ----------------------------------------------------------------------------------------------------
 
 

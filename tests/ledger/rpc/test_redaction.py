@@ -38,11 +38,6 @@ def test_every_part_of_a_url_is_replaced(text: str) -> None:
     assert [] == [each for each in (*SECRETS, "dXNAZXI6") if each.lower() in cleaned.lower()]
 
 
-def test_text_that_is_not_a_url_is_replaced_as_a_whole() -> None:
-    """A text that cannot be parsed as a URL is a secret, too."""
-    assert "no [endpoint] here" == Redactor(["https://[secret/path"]).clean("no https://[secret/path here")
-
-
 def test_innocent_text_stays() -> None:
     """A message that holds no secret is not changed."""
     text = "start ledger (5) must be between the oldest ledger: 7 and the latest ledger: 9"
@@ -62,11 +57,6 @@ def test_innocent_text_stays() -> None:
 def test_words_of_a_path_stay_readable(segment: str, cleaned: str) -> None:
     """A part of a path is a secret by itself if it may be a key: it is long, or has a digit or a capital letter."""
     assert cleaned == Redactor([f"https://a.example/v1/{segment}"]).clean("HostError: Error(Contract, #3)")
-
-
-def test_a_long_part_of_a_path_is_a_secret() -> None:
-    """Twenty letters in a row are no word."""
-    assert "bad [endpoint]" == Redactor(["https://a.example/abcdefghijklmnopqrst"]).clean("bad abcdefghijklmnopqrst")
 
 
 def test_text_becomes_one_printable_line() -> None:
