@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pytest
 
@@ -47,17 +46,6 @@ def labels_of(found: Mapping[str, list[Candidate]]) -> list[tuple[str, bool]]:
     """The Blend candidates by label, and whether they are demanded."""
     by_address = {contract(label): label for label in "ABCDEFG"}
     return [(by_address[item.address], item.demanded) for item in found["blend"]]
-
-
-def test_testnet_s_peridot_is_tried() -> None:
-    """Its controller is on the list with four vaults. After a reset of testnet it is absent, which is not a failure."""
-    found = candidates(Settings(), NETWORKS["testnet"], PROTOCOLS)["peridot"]
-    (listed,) = (item for item in NETWORKS["testnet"].deployments if item.protocol == "peridot")
-
-    assert [("CCBAEMMG4STILW6SYTNCIVG44OF4TQDDCYPU7GS3ZOEKLTC75ONTLCI2", False)] == [
-        (item.address, item.demanded) for item in found
-    ]
-    assert 4 == len(listed.addresses("vault"))
 
 
 LISTED = [("A", False), ("B", False), ("C", False)]
@@ -105,41 +93,6 @@ def test_found_before() -> None:
         (label, item.origin, item.voucher) for label in "AD" for item in named if item.address == contract(label)
     ]
     assert [] == candidates(settings_of(enabled=False), KNOWN, PROTOCOLS, found=found)["blend"]
-
-
-def test_pools_of_one_market() -> None:
-    """Pools that nothing lists are candidates next to their market, each once."""
-    found = [Candidate("blend", contract("A"), Origin.EVENT, pool) for pool in ("1-x", "2-x", "1-x")]
-    named = candidates(settings_of(), KNOWN, PROTOCOLS, found=found)["blend"]
-
-    assert [None, "1-x", "2-x"] == [item.pool for item in named if item.address == contract("A")]
-
-
-@dataclass
-class OtherProtocol:
-    """As much of a protocol as discovery asks for."""
-
-    name: str
-    code: Mapping[bytes, str]
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        return self.code
-
-
-def test_each_protocol_gets_its_own() -> None:
-    """Candidates are divided by protocol; one without any has an empty list."""
-    modules = {
-        "blend": PROTOCOLS["blend"],
-        "other": OtherProtocol("other", {UNKNOWN_CODE: "v9"}),
-        "none": OtherProtocol("none", {}),
-    }
-    instances = [(contract("D"), running(CODE["v1"])), (contract("E"), running(UNKNOWN_CODE))]
-    found = candidates(settings_of("F"), KNOWN, modules, instances)  # type: ignore[arg-type]
-
-    assert {"blend", "other", "none"} == set(found)
-    assert [("F", True), *LISTED, ("D", False)] == labels_of(found)
-    assert [Candidate("other", contract("E"), Origin.SNAPSHOT)] == found["other"]
-    assert [] == found["none"]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -208,15 +161,3 @@ def test_absent() -> None:
     ] == (notices_of(lists("factory")))
     assert [] == notices_of(lists("factory", CODE["v1"]), whole=False)
     assert [] == notices_of(lists("market", CODE["v1"]))
-
-
-def test_cost() -> None:
-    """All contracts of a network are looked at in one request."""
-    source = MadeSource(MadeLedger().chain(), {})
-
-    async def program(view: LedgerView) -> list[Drift]:
-        return await check_lists(view, NETWORKS["mainnet"].deployments)
-
-    asyncio.run(read_at_one_ledger(source, program))
-
-    assert 1 == len(source.log)

@@ -20,14 +20,13 @@ from exporter.discovery.known_markets import Memory
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource
-from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour, Failure
-from exporter.localnet.player import NETWORK, Event, RecordedNetwork
+from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
@@ -35,7 +34,7 @@ from exporter.protocols.base import ProtocolReading
 from exporter.stores.folder import FolderStore
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
-from tests.protocols.made_ledger import account, contract, entry
+from tests.protocols.made_ledger import entry
 
 LOCAL = NETWORKS[NETWORK]
 
@@ -148,43 +147,6 @@ class TestFaults:
         assert 0 == code
         assert [notice for notice in facts["notices"] if "could not be read, a later run tries again" in notice]
         assert new in published_markets(tmp_path)
-
-    def test_garbage_events(self, tmp_path: Path) -> None:
-        """Events of the factory that name nothing, or no pool, cost only a notice."""
-        network = RecordedNetwork()
-        factory = FACTORIES["testnet"]
-        topic = (symbol("deploy"),)
-        events: list[Event] = [
-            (factory, topic, u32(7)),
-            (factory, topic, address(account("somebody"))),
-            (factory, topic, (scval.MAP, None)),
-            (factory, (symbol("other"),), address(contract("not a pool"))),
-            (factory, topic, address(contract("no contract"))),
-        ]
-        network.close(events=events)
-        with running(create_app(network)) as url:
-            code, facts = run(settings_for(tmp_path, url))
-
-        assert 0 == code
-        assert [notice for notice in facts["notices"] if "does not name a market" in notice and "and 2 more" in notice]
-        absent = [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
-        assert [contract("no contract")] == absent
-        assert contract("not a pool") not in json.dumps(facts)
-
-    def test_spam_of_other_contracts(self, tmp_path: Path) -> None:
-        """Ten thousand events of other contracts, of the same topic, are no market, and cost no further request."""
-        network, behaviour = RecordedNetwork(), Behaviour()
-        fake = network.deploy("fake", through_factory=False)
-        spam: list[Event] = [
-            (contract(f"spam {number}"), (symbol("deploy"),), address(fake)) for number in range(10_000)
-        ]
-        network.close(events=spam)
-        with running(create_app(network, behaviour)) as url:
-            code, _ = run(settings_for(tmp_path, url))
-
-        assert 0 == code
-        assert fake not in published_markets(tmp_path)
-        assert 3 == behaviour.counts["getEvents"]  # one that gives the oldest ledger, one page, one for the close time
 
     def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
         """A contract that the factory's event names and its records do not is not read, and said to be left out."""

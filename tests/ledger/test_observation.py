@@ -13,6 +13,7 @@ from exporter.ledger.observation import (
     CallObservation,
     CallResult,
     Entry,
+    KeyObservation,
 )
 from exporter.ledger.source import RawEntry, SimulationAnswer
 from tests.ledger.codec.scval_cases import scvals

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 from collections.abc import Iterator
 
 import pytest
@@ -12,13 +11,8 @@ from hypothesis import strategies as st
 
 from exporter.errors import ArchiveError
 from exporter.past.archive.archive_files import (
-    bucket_name,
-    checkpoint_of,
-    hashed,
     read_whole,
     records,
-    records_name,
-    state_name,
     unpacked,
 )
 from tests.past.archive.simulated_archive import marked
@@ -35,19 +29,6 @@ class OneFile:
     def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
         for at in range(0, len(self.content), self.size):
             yield self.content[at : at + self.size]
-
-
-def test_file_names_follow_the_hexadecimal_of_checkpoint_and_digest() -> None:
-    """Folders are the first three bytes of what the file is named by."""
-    assert "history/00/00/27/history-0000273f.json" == state_name(0x273F)
-    assert "ledger/00/b7/1b/ledger-00b71bff.xdr.gz" == records_name("ledger", 0xB71BFF)
-    digest = bytes(range(32))
-    assert f"bucket/00/01/02/bucket-{digest.hex()}.xdr.gz" == bucket_name(digest)
-
-
-def test_a_checkpoint_ends_with_every_64th_ledger() -> None:
-    """Ledger 64 is the first of the second checkpoint."""
-    assert [63, 63, 127, 127, 10047] == [checkpoint_of(ledger) for ledger in (1, 63, 64, 127, 10000)]
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5), st.integers(1, 40), st.integers(0, 3))
@@ -93,12 +74,3 @@ def test_damaged_record_marks_are_refused(content: bytes, reason: str) -> None:
     """A mark without its highest bit, or of an impossible length, and a record that is cut, are errors."""
     with pytest.raises(ArchiveError, match=f"bucket x: {reason}"):
         list(records([content], "bucket x"))
-
-
-def test_content_is_compared_with_its_digest_at_its_end() -> None:
-    """All pieces are given, and then the digest is compared."""
-    pieces = [b"one", b"two"]
-
-    assert pieces == list(hashed(pieces, hashlib.sha256(b"onetwo").digest(), "x"))
-    with pytest.raises(ArchiveError, match="do not use this copy"):
-        list(hashed(pieces, bytes(32), "x"))

@@ -153,23 +153,6 @@ def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_where_they_hold(
         since.judged(entries_content(PASSPHRASE, 100, 1_700_000_101, before))
 
 
-def test_the_newest_levels_alone_confirm_what_they_hold(case: Case, tmp_path: Path) -> None:
-    """With these alone nothing is said of what may be in the others, and what they hold is compared."""
-    lists = [[live(ONE, u32(10), last_modified=120), time_to_live(ONE, 900), dead(TWO)], [live(FOREIGN, u32(9))]]
-    buckets = [*lists, [], [], [], [], [live(THREE, u32(3)), time_to_live(THREE, 900)]]
-    made = SignedArchive(tmp_path / "archive", buckets, ORGANISATIONS, hot=[[]], version=23)
-    newest = Case(made, make_proof(made.archives(tmp_path), 127, case.trust)[1], case.trust)
-    said = {ONE: value(ONE, 10, 120), TWO: None, THREE: value(THREE, 3), FOREIGN: value(FOREIGN, 9), CODE: None}
-    content = entries_content(PASSPHRASE, 127, CLOSED, said)
-
-    assert {"confirmed": [ONE], "not_looked_up": sorted([TWO, THREE, FOREIGN, CODE])} == newest.judged(
-        content, newest=True
-    )
-    for key, false in ((ONE, value(ONE, 11, 120)), (FOREIGN, value(FOREIGN, 8)), (THREE, value(THREE, 3, 120))):
-        with pytest.raises(RefusedError, match=f"the entry {key.hex()}"):
-            newest.judged(entries_content(PASSPHRASE, 127, CLOSED, {key: false}), newest=True)
-
-
 def test_the_entries_must_be_of_the_same_network_ledger_and_time(case: Case) -> None:
     """What an entries file says of its ledger is compared, too."""
     with pytest.raises(RefusedError, match="the entries are of the network 'another'"):
