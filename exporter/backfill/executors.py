@@ -107,14 +107,8 @@ def run_all(
 ) -> Iterator[tuple[Work, Result]]:
     """Do all work, giving each piece with its result as it is finished, in no promised order.
 
-    Args:
-        start: starts the executor; called again when its workers died.
-        function: what is done; it and the work must be able to travel to a worker.
-        work: taken up as there is room, so it may be a long stream of large pieces.
-        at_once: how many pieces are submitted at a time.
-
-    Raises:
-        WorkerDiedError: workers died `TRIES` times over the same piece.
+    The executor is started again when its workers died. Only ``at_once`` pieces are taken up at a time, so the work may
+    be a long stream of large ones. Raises `WorkerDiedError` where workers died `TRIES` times over the same piece.
     """
     todo = iter(work)
     tries: dict[Future[Result], tuple[Work, int]] = {}

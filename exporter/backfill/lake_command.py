@@ -115,13 +115,8 @@ def run_lake_backfill(
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
         facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
-        tally = result.tally
-        for name, counts in (
-            ("confirmed", tally.confirmed),
-            ("differing", tally.differing),
-            ("untried", tally.untried),
-        ):
-            facts[name] = sum(counts.values())
+        for name in ("confirmed", "differing", "untried"):
+            facts[name] = sum(getattr(result.tally, name).values())
     return _exit_code(result, settings, console)
 
 

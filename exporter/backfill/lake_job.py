@@ -352,23 +352,19 @@ class LakeJob:
     def _work(self, left: Sequence[tuple[str, list[Close]]]) -> Iterator[Segment]:
         """The segments that are left, each with the state that it begins with, cut where the state is not known."""
         wanted = [(name, close) for name, closes in left for close in closes]
-        at = 0
+        known = set[int]()
         for start, until in self._epochs() if wanted else ():
-            while at < len(wanted) and wanted[at][1][0] < start.ledger:
-                self._refuse(wanted[at][1][0])
-                at += 1
-            mine: list[tuple[str, Close]] = []
-            while at < len(wanted) and wanted[at][1][0] < until:  # of the last one nobody knows if another followed
-                mine.append(wanted[at])
-                at += 1
-            if mine:
-                yield from self._work_from(start, mine)
-        for _, (ledger, _, _) in wanted[at:]:
-            self._refuse(ledger)
-
-    def _refuse(self, ledger: int) -> None:
-        gap = max((gap for gap in self.result.gaps if gap.first <= ledger + 1), key=lambda gap: gap.first)
-        self.result.refused[ledger] = f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"
+            # Of the last ledger before a gap nobody knows if another one followed by the time of the boundary.
+            own = [(name, close) for name, close in wanted if start.ledger <= close[0] < until]
+            known |= {ledger for _, (ledger, _, _) in own}
+            if own:
+                yield from self._work_from(start, own)
+        for _, (ledger, _, _) in wanted:
+            if ledger not in known:
+                gap = max((gap for gap in self.result.gaps if gap.first <= ledger + 1), key=lambda gap: gap.first)
+                self.result.refused[ledger] = (
+                    f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"
+                )
 
     def _work_from(self, start: StartState, wanted: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
         plan, watched = self.plan, self._all_watched

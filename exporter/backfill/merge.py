@@ -42,18 +42,12 @@ class MergeResult:
 def merge_into_history(
     store: Store, parts: Sequence[HistoryPart], network: str, *, now: Clock = utc_now
 ) -> MergeResult:
-    """Add files of single ledgers to a history. Ledgers that it has are left as they are.
+    """Add files of single ledgers, ascending, to a history, as a publisher. Those that it has stay as they are.
 
-    Args:
-        store: the output; it is held as by a publisher.
-        parts: the files, ascending by ledger.
-        network: the passphrase of the network that they are of.
-        now: the wall clock, for the retention of what is superseded.
+    ``network`` is the passphrase. The clock is for the retention of what is superseded.
 
-    Raises:
-        LostRaceError: a publisher is at work.
-        StoreError: the history cannot be read, or the store refused a write; the manifest is unchanged.
-        CheckError: the history is of another network.
+    Raises `LostRaceError` while a publisher is at work, `CheckError` for a history of another network, `StoreError`;
+    the manifest is then unchanged.
     """
     result = MergeResult()
     if not parts:
@@ -109,12 +103,7 @@ def merge_into_history(
 
 
 def try_output(store: Store) -> None:
-    """Find out before the work whether its result could be kept.
-
-    Raises:
-        FormatError: the tree is of another format.
-        StoreError: the store cannot be read, or cannot be written.
-    """
+    """Find out before the work whether its result could be kept. Raises `FormatError`, `StoreError`."""
     read_published(store)
     read_history_manifest(store)
     store.try_writing()

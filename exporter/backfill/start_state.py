@@ -67,10 +67,8 @@ def archive_start(
     Each reading of a checkpoint may take ``seconds``. ``trust`` is a file with the organisations to trust; without it
     those that are known for the network are.
 
-    Raises:
-        ArchiveError: the archive cannot be read, or its checkpoint is not proven by signatures.
-        ConfigError: nobody is known to trust, or the archive begins later.
-        NetworkMismatchError: it is another network's.
+    Raises `ArchiveError` where it cannot be read or proven, `ConfigError` where nobody is known to trust or the archive
+    begins later, `NetworkMismatchError`.
     """
     from exporter.past.archive.archive_files import FolderFiles
     from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
@@ -118,9 +116,7 @@ def archive_start(
 def empty_start(lake: Lake) -> StartState:
     """Nothing, before the ledger that brought Soroban to the network: no contract is older.
 
-    Raises:
-        ConfigError: the ledgers begin later, so that the entries before are not known.
-        LakeError: they cannot be read.
+    Raises `ConfigError` where the lake begins later, so that the entries before are not known.
     """
     oldest, newest = lake.span()
     before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: lake.close_of(ledger)[1])

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -53,8 +53,7 @@ class Moment:
 def parse_moment(text: str | None, option: str) -> Moment:
     """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time; None: no end.
 
-    Raises:
-        ConfigError: it is anything else; ``option`` is named.
+    Raises `ConfigError` with the name of the option for anything else.
     """
     if text is None:
         return Moment()
@@ -129,16 +128,8 @@ class Exported:
     files: int
 
 
-class _Writer(Protocol):
-    def write_table(self, table: pa.Table) -> None: ...
-
-
 async def read_manifest(source: TreeSource) -> HistoryManifest:
-    """Read the history's manifest of an open tree.
-
-    Raises:
-        SourceError: there is none, or it cannot be understood.
-    """
+    """The history's manifest of an open tree. Raises `SourceError`."""
     data = await source.get(HISTORY_MANIFEST_KEY, MAX_MANIFEST_BYTES)
     if data is None:
         raise SourceError(f"{source.uri} has no {HISTORY_MANIFEST_KEY}, so no history is published there")
@@ -214,19 +205,12 @@ async def export_history(
 
     Rows are sorted by file, that is by ledger or compacted stretch of ledgers, and inside one as the file has them.
 
-    Args:
-        source: an open tree.
-        selection: which rows.
-        target: the file to write; one that is there is replaced when all is written.
-        form: ``parquet``, ``csv`` or ``arrow``.
-        on_file: is called when a file of the history was taken in.
-        manifest: the history's manifest, when it was read already.
-        raw: in CSV, leave texts as they are that a spreadsheet would run as a formula. Otherwise they get a ``'`` in
-            front, which spreadsheets take for "this is text".
+    The form is ``parquet``, ``csv`` or ``arrow``. A file that is there is replaced when all is written. In CSV, texts
+    that a spreadsheet would run as a formula get a ``'`` in front, which it takes for "this is text", unless ``raw``.
+    ``on_file`` is called after each file of the history.
 
-    Raises:
-        SourceError: a file is missing or not the one that the manifest names.
-        ConfigError: the target cannot be written.
+    Raises `SourceError` for a file that is not the one that the manifest names, `ConfigError` for a target that cannot
+    be written.
     """
     manifest = manifest or await read_manifest(source)
     rows, files = 0, selection.files(manifest.files)
@@ -284,7 +268,7 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _writing(path: Path, form: str) -> Iterator[_Writer]:
+def _writing(path: Path, form: str) -> Iterator[Any]:
     writer: Any
     if form == "parquet":
         writer = pq.ParquetWriter(path, ARROW_SCHEMA, compression="zstd")

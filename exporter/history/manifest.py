@@ -33,7 +33,7 @@ class HistoryPart:
 
 
 def file_reference(key: str) -> str:
-    """Give the relative reference from the manifest to a file; ``/v1/history`` and ``/v1/history.json`` agree on it."""
+    """The relative reference from the manifest to a file, of ``/v1/history`` and ``/v1/history.json`` alike."""
     return f"../{key}"
 
 
@@ -65,9 +65,7 @@ def span_of(folder: str) -> tuple[datetime, datetime]:
 def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManifest:
     """Take a manifest out of its bytes; ``older`` also one of an earlier format, as far as it names the same things.
 
-    Raises:
-        msgspec.DecodeError: it is not a manifest, or contradicts itself.
-        FormatError: it is of another format.
+    Raises `FormatError`, and `msgspec.DecodeError` where it is not a manifest, or contradicts itself.
     """
     if refuse_other_format(HISTORY_MANIFEST_KEY, data, older=older):
         decoded = _of_earlier_format(decode_json(data, dict[str, Any]))
@@ -101,11 +99,9 @@ def _of_earlier_format(manifest: dict[str, Any]) -> HistoryManifest:
 
 
 def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManifest | None:
-    """Read the manifest of the history in the store; None when there is none. ``older``: also of an earlier format.
+    """The manifest of the history in the store; None when there is none. ``older``: also of an earlier format.
 
-    Raises:
-        StoreError: it is there but cannot be understood.
-        FormatError: it is of another format.
+    Raises `FormatError`, and `StoreError` where it cannot be understood.
     """
     stored = store.get(HISTORY_MANIFEST_KEY)
     if stored is None:
@@ -120,11 +116,7 @@ def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManife
 
 
 def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -> bytes:
-    """Give the bytes of a file that a manifest names, from what is under its key.
-
-    Raises:
-        StoreError: nothing does, or another file.
-    """
+    """The bytes of a file that a manifest names, from what is under its key. Raises `StoreError` for anything else."""
     if stored is None:
         raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
     if etag_of(stored.data) != file.sha256:
@@ -152,8 +144,7 @@ def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
 def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:
     """Add the entry of a run's file to a manifest. Doing it again changes nothing.
 
-    Raises:
-        CheckError: the manifest has another file for this ledger.
+    Raises `CheckError` where the manifest has another file for this ledger.
     """
     files = [] if previous is None else previous.files
     for known in files:
@@ -201,13 +192,9 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
 
 
 def refuse_lost_manifest(store: Store, own_key: str) -> None:
-    """Refuse to begin a manifest where a published run must have left one.
+    """Raise `StoreError` where a manifest is missing, and there are history files other than this run's own.
 
-    Call it when a run is published and there is no manifest: beginning a new one would cut the history off
-    without anybody noticing.
-
-    Raises:
-        StoreError: there are history files other than this run's own.
+    Beginning a new one would cut the history off without anybody noticing.
     """
     for info in store.list(HISTORY_PREFIX):
         if info.key != own_key and file_ledgers(info.key) is not None:

@@ -181,11 +181,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> Series:
-    """Load the series as far as it is known and of use for a run at the ledger ``before``; an empty one otherwise.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """The series as far as it is known and of use for a run at the ledger ``before``; an empty one otherwise."""
     state = _decode(store.get(STATE_KEY), _State)
     if state is None or state.version != STATE_VERSION or state.through_ledger >= before:
         return Series()
@@ -205,11 +201,8 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
     """Take in every file of the history that a series does not know, below the ledger ``before``.
 
-    Gives the pages that are complete by then.
-
-    Raises:
-        StoreError: a file that the manifest names is missing, not the one that it names, or of other rows.
-        CheckError: the history's ledgers and times contradict each other.
+    Gives the pages that are complete by then. Raises `StoreError` where a file is missing, is not the one that the
+    manifest names, or has other rows; `CheckError` where ledgers and times contradict each other.
     """
     files = [file for file in _files(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):
@@ -233,11 +226,7 @@ def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
 
 
 def save_series(store: Store, series: Series) -> int:
-    """Keep a series for the next run; gives its size in bytes.
-
-    Raises:
-        StoreError: the store refused it.
-    """
+    """Keep a series for the next run; gives its size in bytes."""
     state = _State(
         STATE_VERSION,
         series.through_ledger,

@@ -33,9 +33,7 @@ def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, i
     The first ledger is the last one at or before the start, so that the first boundary has one. An end that is left out
     is the newest ledger there is; so is a later one.
 
-    Raises:
-        ConfigError: there is no ledger in the range.
-        LakeError: they cannot be read, or cannot be listed though that is needed.
+    Raises `ConfigError` where there is no ledger in the range, `LakeError`.
     """
 
     def time(ledger: int) -> int:

@@ -90,16 +90,10 @@ class Lake:
 
     @classmethod
     def open(cls, uri: str, config: LakeConfig | None = None) -> Lake:
-        """Open a lake by the address of its folder.
+        """Open a lake by its address: a folder, ``s3://bucket/prefix`` or ``https://``.
 
-        Args:
-            uri: a folder, ``s3://bucket/prefix`` (asked anonymously unless AWS credentials are in the environment), or
-                ``https://``.
-            config: what the lake's own ``.config.json`` would say, where it has none.
-
-        Raises:
-            ConfigError: the address is not one of a lake, or there is no usable ``.config.json``.
-            LakeError: it cannot be read.
+        ``config`` is what the lake's own ``.config.json`` would say, where it has none. Raises `ConfigError`,
+        `LakeError`.
         """
         store, label = open_place(uri)
         lake = cls(store, config or LakeConfig("", 1, 1), label)
@@ -121,9 +115,8 @@ class Lake:
         Some are fetched before they are needed: as many of the last one's size as have ``ahead_bytes``, `AHEAD` at the
         most. Only the one that is given is decompressed.
 
-        Raises:
-            MissingLedgerError: an object is not there; ask again from its last ledger + 1 on to go over the gap.
-            LakeError: one cannot be fetched, or is not what its key says.
+        Raises `MissingLedgerError` where an object is not there (ask again from its last ledger + 1 on to go over the
+        gap), `LakeError` where one cannot be fetched or is not what its key says.
         """
         size = self.config.ledgers_per_batch
         starts = iter(range(first - first % size, last + 1, size))

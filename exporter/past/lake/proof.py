@@ -56,12 +56,9 @@ class Tally(msgspec.Struct):
     mismatches: list[Mismatch] = []
 
     def add(self, other: Tally) -> None:
-        for mine, theirs in (
-            (self.confirmed, other.confirmed),
-            (self.differing, other.differing),
-            (self.untried, other.untried),
-        ):
-            for name, count in theirs.items():
+        for which in ("confirmed", "differing", "untried"):
+            mine: dict[str, int] = getattr(self, which)
+            for name, count in getattr(other, which).items():
                 mine[name] = mine.get(name, 0) + count
         self.mismatches = [*self.mismatches, *other.mismatches][:MAX_MISMATCHES]
 

@@ -68,13 +68,9 @@ class ReplayedState:
         *,
         wrong: Mapping[bytes, WronglyArchived] | None = None,
     ) -> None:
-        """Begin with the entries after a ledger.
+        """Begin with the entries after a ledger; ``wrong`` are those of CAP-76.
 
-        Args:
-            entries: with the true last ledger of each entry's life, `ARCHIVED` for one that was evicted, None for one
-                whose life is not known and taken to go on.
-            ledger: the ledger that they are of.
-            wrong: the entries of CAP-76, by key.
+        They have the true last ledger of their lives, `ARCHIVED` when evicted, None when it is taken to go on.
         """
         self.ledger = ledger
         self.protocol = 0
