@@ -66,22 +66,12 @@ class Published:
 class LedgerNotNewerError(NotNewerError):
     """A run's ledger is not above the published one, or below that of a run that was begun.
 
-    Attributes:
-        run_ledger: the ledger of the refused run.
-        published_ledger: the ledger it was compared with.
-        unfinished: True when that is the ledger of a run that was begun but not finished.
+    ``already_published`` says that it is the very one that is published, so there is nothing to do.
     """
 
-    def __init__(self, message: str, *, run_ledger: int, published_ledger: int, unfinished: bool) -> None:
+    def __init__(self, message: str, *, already_published: bool = False) -> None:
         super().__init__(message)
-        self.run_ledger = run_ledger
-        self.published_ledger = published_ledger
-        self.unfinished = unfinished
-
-    @property
-    def already_published(self) -> bool:
-        """Say whether the very ledger of the refused run is the published one: there is nothing to do."""
-        return not self.unfinished and self.run_ledger == self.published_ledger
+        self.already_published = already_published
 
 
 def read_published(store: Store, *, older: bool = False) -> Published | None:
@@ -207,18 +197,13 @@ def refuse_not_newer(
             f"the run's ledger {observed_ledger} is "
             + ("published already" if observed_ledger == current else f"below the published ledger {current}")
             + ". If this lasts, the endpoints lag: use another rpc_url",
-            run_ledger=observed_ledger,
-            published_ledger=current,
-            unfinished=False,
+            already_published=observed_ledger == current,
         )
     if intent is not None and observed_ledger < intent.observed_ledger:
         raise LedgerNotNewerError(
             f"the run's ledger {observed_ledger} is below {intent.observed_ledger}, at which a run began to replace "
             "documents and did not finish; publishing it would take readers back. Run again when the endpoints have "
-            "reached that ledger",
-            run_ledger=observed_ledger,
-            published_ledger=intent.observed_ledger,
-            unfinished=True,
+            "reached that ledger"
         )
 
 

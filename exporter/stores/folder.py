@@ -520,21 +520,10 @@ def _is_there(folder: int, name: str, key: str, data: bytes, *, immutable: bool)
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return False
-    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and _holds(name, folder, data)
+    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and read_file(name, folder) == data
     if immutable and not same:
         raise ImmutableKeyError(immutable_key_message(key))
     return same
-
-
-def _holds(name: str, folder: int, data: bytes) -> bool:
-    """Say whether a regular file of this size has these bytes; a run asks it of most of its documents."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    try:
-        found = os.read(descriptor, len(data) + 1)
-    finally:
-        os.close(descriptor)
-    # Some file systems hand out less than was asked for.
-    return found == data if len(found) >= len(data) else read_file(name, folder) == data
 
 
 def _link(staged: _Staged, folder: int) -> bool:

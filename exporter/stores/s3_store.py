@@ -19,7 +19,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from hashlib import blake2b
 from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 PAGES = "v1/pages/"
 EXPECTED_NEW = (PAGES, "history/")
 """Folders in which a run seldom finds an immutable object of its own. That of the pages has by far the most."""
-
-FOUND_BEFORE_LISTING = 16
-"""After this many objects that were there after all, such a folder is listed."""
 
 _DEPTH = 2
 """Folders with up to this many names are listed one by one; those above without what is below them."""
@@ -65,10 +61,9 @@ class SeenKeys:
 
     A bucket is listed folder by folder when something is first to be written there; where ``every``, all folders of a
     tree at once. So what somebody removed or changed by hand is noticed by the next run. Pages of the assets and
-    Parquet files are not listed beforehand: they carry their ledger, so a run finds none of its own, unless it was
-    begun before.
+    Parquet files are not listed: they carry their ledger, so a run finds none of its own, unless it was begun before.
 
-    An object costs about 150 bytes of memory. All methods may be called by many threads.
+    All methods may be called by many threads.
 
     Args:
         lister: lists a folder.
@@ -80,18 +75,15 @@ class SeenKeys:
     def __init__(self, lister: Lister, confirm: Callable[[], None], *, every: bool, workers: int) -> None:
         self._lister, self._confirm = lister, confirm
         self._every, self._workers = every, workers
-        self._etags: dict[int, int | str | None] = {}  # by a digest of the key; None: there is no such object
+        self._etags: dict[str, str | None] = {}  # None: there is no such object
         self._listed: set[str] = set()
         self._seen: set[str] = set()  # listed for somebody else, and not confirmed yet
-        self._found: dict[str, int] = {}
         self._lock = Lock()
 
     def look(self, key: str, *, immutable: bool) -> None:
         """List the folder of a key, unless that was done, or an immutable object is expected to be new there."""
         folder = folder_of(key)
-        if folder in self._listed:
-            return
-        if immutable and folder.startswith(EXPECTED_NEW) and self._found.get(folder, 0) < FOUND_BEFORE_LISTING:
+        if folder in self._listed or (immutable and folder.startswith(EXPECTED_NEW)):
             return
         with self._lock:
             if folder in self._listed:
@@ -113,26 +105,19 @@ class SeenKeys:
 
     def covers(self, key: str) -> bool:
         """Say whether it is known what is under a key, or that nothing is."""
-        return _digest(key) in self._etags or folder_of(key) in self._listed
+        return key in self._etags or folder_of(key) in self._listed
 
     def etag(self, key: str) -> str | None:
         """The etag of the object under a key; None where there is none or nothing is known."""
-        packed = self._etags.get(_digest(key))
-        return f"{packed:032x}" if isinstance(packed, int) else packed
+        return self._etags.get(key)
 
     def note(self, key: str, etag: str | None) -> None:
         """Note what is under a key; None: nothing."""
-        self._etags[_digest(key)] = None if etag is None else _packed(etag)
+        self._etags[key] = etag
 
     def note_read(self, key: str, etag: str | None) -> None:
         """Note what was read or listed under a key, unless something was written there, which is newer."""
-        self._etags.setdefault(_digest(key), None if etag is None else _packed(etag))
-
-    def note_found(self, key: str) -> None:
-        """Note that an object was there where none was expected."""
-        folder = folder_of(key)
-        with self._lock:
-            self._found[folder] = self._found.get(folder, 0) + 1
+        self._etags.setdefault(key, etag)
 
 
 def folder_of(key: str) -> str:
@@ -154,20 +139,6 @@ _FOLDERS = frozenset(
     if (folder := folder_of(family.template)) != PAGES
 )
 """The folders that a run writes to."""
-
-
-def is_md5(etag: str) -> bool:
-    """Say whether an etag can be the MD5 of the object's bytes; that of a multipart upload cannot."""
-    return _MD5.fullmatch(etag) is not None
-
-
-def _digest(key: str) -> int:
-    # 64 bits: two of a million keys share one with a chance of 3 in 10^8, and then a write is refused, not lost.
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
-
-
-def _packed(etag: str) -> int | str:
-    return int(etag, 16) if is_md5(etag) else etag
 
 
 class S3Store:
@@ -336,8 +307,6 @@ class S3Store:
             return False
         placed = writer.create(key, data)
         self._learn(known, key, data, placed)
-        if not placed.written:
-            known.note_found(key)
         return placed.written
 
     def _put_document(self, writer: Writer, known: SeenKeys, key: str, data: bytes) -> bool:
@@ -376,7 +345,7 @@ class S3Store:
         """Say whether the object with this etag has these bytes."""
         if etag == _md5(data):
             return True
-        if self._digests_are_etags and is_md5(etag):
+        if self._digests_are_etags and _MD5.fullmatch(etag):  # that of a multipart upload is none
             return False
         # Encrypted by KMS or uploaded in parts: the etag says nothing, the digest that was sent with it does.
         described = self._client.head(key)

@@ -166,11 +166,7 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
     with pytest.raises(LedgerNotNewerError, match=f"ledger {ledger} is .*published") as refusal:
         publish(bucket, stream(), status_of, observed_ledger=ledger)
 
-    assert (ledger, 100, ledger == 100) == (
-        refusal.value.run_ledger,
-        refusal.value.published_ledger,
-        refusal.value.already_published,
-    )
+    assert refusal.value.already_published == (ledger == 100)
     assert ([], before) == (rendered, len(bucket.writes()))
     with pytest.raises(LedgerNotNewerError):
         check_newer(bucket, ledger, CLOSED)
@@ -297,7 +293,7 @@ def test_an_unfinished_run_bars_earlier_ledgers() -> None:
     with pytest.raises(LedgerNotNewerError, match="below 110, at which a run began") as refusal:
         publish_run(store, make_run(105))
 
-    assert (True, False) == (refusal.value.unfinished, refusal.value.already_published)
+    assert not refusal.value.already_published
     assert 100 == published_ledger(store)
     publish_run(store, make_run(110))
     assert_whole(store, make_run(110))
