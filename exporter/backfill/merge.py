@@ -130,7 +130,7 @@ def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequ
     holder = next(file for file in manifest.files if file.key == key)
     entries = [part.entry for part in parts]
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])
-    store.put_new(rebuilt.entry.key, rebuilt.data)
+    store.put_new(rebuilt.entry.key, rebuilt.file.data)
     files = [rebuilt.entry if file.key == key else file for file in manifest.files]
     return msgspec.structs.replace(manifest, files=files)
 

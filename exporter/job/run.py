@@ -450,7 +450,6 @@ class Job:
             ) as publication,
         ):
             history = publication.history_manifest
-            assert history is not None  # the run has a Parquet file
             kept = publication.keep(
                 lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
             )

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, StoreError
-from exporter.history.manifest import data_of, file_reference, read_history_manifest
+from exporter.history.manifest import HistoryPart, data_of, file_reference, read_history_manifest
 from exporter.history.parquet import ROW_GROUP_ROWS
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, ORDER
 from exporter.publishing.history_step import replace_history
@@ -35,7 +35,7 @@ from exporter.publishing.published_state import read_published
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
-from exporter.tree.files import FileKind
+from exporter.tree.files import FileKind, RenderedFile
 
 DEFAULT_MONTHS = 2
 """How many whole months stay in a file a day; months before them are compacted to one file each."""
@@ -44,15 +44,7 @@ MAX_MONTH_BYTES = 256 * 2**20
 """The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactedFile:
-    """A compacted file, and its entry for the manifest."""
-
-    data: bytes
-    entry: HistoryFile
-
-
-def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> CompactedFile:
+def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> HistoryPart:
     """Make one file of several, ascending by their first ledger and of one schema version.
 
     Raises:
@@ -80,17 +72,9 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Co
     _check_written(folder, data, parts, stretches, rows)
     digest = hashlib.sha256(data).hexdigest()
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
-    key = f"{folder}{first}-{last}-{digest[:12]}.parquet"
-    entry = HistoryFile(
-        key=key,
-        url=file_reference(key),
-        rows=rows,
-        bytes=len(data),
-        sha256=digest,
-        first_ledger=first,
-        last_ledger=last,
-    )
-    return CompactedFile(data, entry)
+    file = RenderedFile(f"{folder}{first}-{last}-{digest[:12]}.parquet", data, FileKind.HISTORY)
+    entry = HistoryFile(file.key, file_reference(file.key), rows, len(data), digest, first, last)
+    return HistoryPart(file, entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +225,7 @@ def compact_history(
         store: where the history lives; it is held as by a publisher.
         months: see `plan_compaction`.
         most: how many pieces at the most; None does all.
-        now: the wall clock, for the retention of the files that are superseded.
+        now: the wall clock.
 
     Raises:
         LostRaceError: a publisher is at work.
@@ -264,9 +248,9 @@ def compact_history(
 
 
 def _replace(
-    store: Store, manifest: HistoryManifest, piece: Piece, compacted: CompactedFile, now: Clock
+    store: Store, manifest: HistoryManifest, piece: Piece, compacted: HistoryPart, now: Clock
 ) -> HistoryManifest:
-    store.put_new(compacted.entry.key, compacted.data)
+    store.put_new(compacted.file.key, compacted.file.data)
     gone = {file.key for file in piece.files}
     files = [file for file in manifest.files if file.key not in gone]
     files = sorted([*files, compacted.entry], key=lambda file: file.first_ledger)

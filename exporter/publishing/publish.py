@@ -99,11 +99,6 @@ class PublishResult:
     documents: Written
 
     @property
-    def changed(self) -> bool:
-        """Whether anything but the records of the run itself was written."""
-        return bool(self.total.written)
-
-    @property
     def total(self) -> Written:
         return self.pages + self.documents
 
@@ -130,7 +125,7 @@ class Publication:
         listings: Spool,
         published: Published | None,
         observed_ledger: int,
-        history: HistoryPart | None,
+        history: HistoryPart,
         replaced_ledger: int | None,
         now: Clock,
     ) -> None:
@@ -143,7 +138,7 @@ class Publication:
         self._site: dict[str, ManifestFile] = {}
         self._site_published_at: str | None = None
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replaced_ledger)
-        """The history's manifest as it is once this run is published; None where the run has no Parquet file."""
+        """The history's manifest as it is once this run is published."""
 
     def keep(self, lengths: Callable[[int], Collection[str]]) -> KeptHistories:
         """Take over newest documents of histories from the published run, instead of having them in the stream.
@@ -196,8 +191,7 @@ class Publication:
         records, summary = _summarize(
             RunListing.of(self._listed), self._observed_ledger, self._published, self._now(), self._site_published_at
         )
-        if self.history_manifest is not None:
-            records.append(render_document(self.history_manifest))
+        records.append(render_document(self.history_manifest))
         return SealedRun(summary, self._pages, tuple(records))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
@@ -214,11 +208,9 @@ class Publication:
         alone = not run.pages.unchanged and clock_problem(self._began, closed) is None
         note_run(store, run.summary.manifest_key, self._began if alone else None)
         store.put(INTENT_KEY, _intent(run.summary))
-        if self.history_manifest is not None:
-            file = None if self._history is None else self._history.file
-            at_hand = {} if file is None else {file.key: file.data}
-            moment = run.summary.published_at
-            replace_history(store, self.history_manifest, self._withdrawn, moment, at_hand=at_hand)
+        at_hand = {self._history.file.key: self._history.file.data}
+        moment = run.summary.published_at
+        replace_history(store, self.history_manifest, self._withdrawn, moment, at_hand=at_hand)
         replaced = store.put_many(self._documents) + store.put_many(self._listings)
         store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
         _move_pointer(store, pointer.data, self._published)
@@ -245,8 +237,6 @@ class Publication:
         self._listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
 
     def _history_file(self) -> Iterator[tuple[str, bytes]]:
-        if self._history is None:
-            return
         file, entry = self._history.file, self._history.entry
         _refuse_stray(file)
         if (entry.key, entry.bytes, entry.sha256) != (file.key, len(file.data), file.sha256):
@@ -300,7 +290,7 @@ def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -
 def begin_publication(
     store: Store,
     observed_ledger: int,
-    history: HistoryPart | None = None,
+    history: HistoryPart,
     *,
     replaced_ledger: int | None = None,
     now: Clock = utc_now,
@@ -336,11 +326,9 @@ def begin_publication(
 
 
 def _extended_history_manifest(
-    store: Store, published: Published | None, history: HistoryPart | None, replaced_ledger: int | None
-) -> tuple[HistoryManifest | None, list[str]]:
+    store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
+) -> tuple[HistoryManifest, list[str]]:
     """The manifest with this run's file, and the keys of files that it ceases to name."""
-    if history is None:
-        return None, []
     previous = read_history_manifest(store, older=True)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)

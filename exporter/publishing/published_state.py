@@ -42,9 +42,7 @@ _Decoded = TypeVar("_Decoded", bound=Struct)
 
 
 class Pointer(Struct, frozen=True):
-    """The fields of the status document that the publisher needs: which run is the published one, and of which
-    network.
-    """
+    """The fields of the status document that the publisher needs."""
 
     run_id: str
     observed_ledger: _Ledger
@@ -77,9 +75,7 @@ class LedgerNotNewerError(NotNewerError):
 def read_published(store: Store, *, older: bool = False) -> Published | None:
     """Read the pointer; None when nothing was published yet. ``older``: also that of an earlier format.
 
-    Raises:
-        StoreError: there is a pointer that cannot be understood.
-        FormatError: it is of another format.
+    Raises `StoreError` for one that cannot be understood, `FormatError` for one of another format.
     """
     stored = store.get(POINTER_KEY)
     if stored is None:
@@ -92,11 +88,7 @@ def read_published(store: Store, *, older: bool = False) -> Published | None:
 
 
 def read_intent(store: Store) -> Intent | None:
-    """Read the intent; None when no run ever replaced a document.
-
-    Raises:
-        StoreError: there is an intent that cannot be understood.
-    """
+    """Read the intent; None when no run ever replaced a document. Raises `StoreError` where it is not one."""
     stored = store.get(INTENT_KEY)
     return None if stored is None else _decode(INTENT_KEY, stored, Intent)
 
@@ -116,8 +108,7 @@ def manifest_keys(store: Store) -> list[str]:
 def read_listing(store: Store, key: str) -> RunListing | None:
     """Read the listing of a run by the key of its manifest; None when there is no such manifest.
 
-    Raises:
-        StoreError: the manifest or the listing cannot be understood, or the listing is missing.
+    Raises `StoreError` where one of the two cannot be understood, or the listing is missing.
     """
     stored = store.get(key)
     return None if stored is None else _listing_of(store, key, _decode(key, stored, RunManifest))
@@ -129,11 +120,7 @@ def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
 
 
 def read_current_manifest(store: Store, pointer: Pointer) -> RunManifest:
-    """Read the manifest of the run that the pointer names, and check it against the digest there.
-
-    Raises:
-        StoreError: something is missing, has another digest, or cannot be understood.
-    """
+    """Read the manifest of the run that the pointer names. Raises `StoreError` where it is not the one named there."""
     stored = store.get(pointer.manifest_key)
     if stored is None:
         raise StoreError(f"{pointer.manifest_key} is missing, though {POINTER_KEY} names it")
@@ -161,11 +148,7 @@ def published_ledger(published: Published | None, intent: Intent | None) -> int 
 def check_replaced(store: Store, replaced_ledger: int) -> None:
     """Refuse to replace a ledger at which no run was published or begun, or at which none is any more.
 
-    So the flag that names it does nothing when it is left in a script.
-
-    Raises:
-        ConfigError: there is no such run.
-        StoreError: what is published cannot be understood.
+    So the flag that names it does nothing when it is left in a script. Raises `ConfigError`, `StoreError`.
     """
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
@@ -185,9 +168,6 @@ def refuse_not_newer(
     A run must be above the published ledger. It must also not be below the ledger of a run that was begun; the
     very same ledger is allowed there, because it gives the same documents. Where the operator names a ledger,
     ``replaced_ledger``, from which on what is published is wrong (`check_replaced`), any ledger is allowed.
-
-    Raises:
-        LedgerNotNewerError: the run must not be published.
     """
     if replaced_ledger is not None:
         return
@@ -244,11 +224,7 @@ def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_ti
 
 
 def check_network(store: Store, published: Published | None, network: str) -> None:
-    """Ask before anything is read whether the tree is of this network (a passphrase), if there is one.
-
-    Raises:
-        ConfigError: it is of another; one history would hold the numbers of both.
-    """
+    """Refuse a tree of another network (a passphrase): one history would hold the numbers of both."""
     found = None if published is None else published.pointer.network
     if found is not None and found != network:
         held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))

@@ -74,15 +74,10 @@ _KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The keys of the manifests of all runs in a store, by what is due to their readers.
+    """The keys of the manifests of all runs in a store, by what is due to their readers; see `_Record`.
 
-    Attributes:
-        current: the published run.
-        retained: superseded for less than the retention time; their pages stay. Ascending.
-        expired: superseded for longer. Ascending.
-        settled: those of both of which no document is left that a later run did not have.
-        began: when publishing began of runs that found none of their pages there already, in unix seconds.
-        whole: whether every page is to be looked at.
+    ``retained`` are superseded for less than the retention time, so their pages stay; ``expired`` for longer. ``whole``
+    says that every page is to be looked at.
     """
 
     current: str

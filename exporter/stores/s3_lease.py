@@ -76,14 +76,9 @@ class Lease:
         renewing: bool = True,
         free: str | None = None,
     ) -> Lease:
-        """Get hold of a bucket.
+        """Get hold of a bucket; ``renewing=False`` leaves the renewing to the caller.
 
-        Args:
-            client: reaches the bucket.
-            options: say how long the hold lasts without a renewal.
-            clock: measures it.
-            renewing: False leaves the renewing to the caller.
-            free: the etag of a lease that was given back; it need not be read where nobody took it since.
+        ``free`` is the etag of a lease that was given back, which need not be read where nobody took it since.
 
         Raises:
             LostRaceError: at once, when another publisher holds it.
@@ -95,11 +90,7 @@ class Lease:
         return lease
 
     def check(self) -> None:
-        """Pass if a request that begins now ends while the hold lasts.
-
-        Raises:
-            LostRaceError: the hold was lost, or may be lost before the request ends.
-        """
+        """Raise `LostRaceError` where the hold was lost, or may be lost before a request ends that begins now."""
         if self._lost:
             raise LostRaceError(self._lost)
         if self._clock() + self._options.margin_seconds >= self._ends:
@@ -109,8 +100,7 @@ class Lease:
     def confirm(self) -> None:
         """Ask the server whether the lease is ours still, so that what was read before is of our time.
 
-        Raises:
-            LostRaceError: another publisher has taken it.
+        Raises `LostRaceError` where another publisher has taken it.
         """
         with self._renewing:
             described = self._client.head(LEASE_KEY)

@@ -142,15 +142,9 @@ _FOLDERS = frozenset(
 
 
 class S3Store:
-    """A tree of objects below a prefix of a bucket.
+    """A tree of objects below a prefix of a bucket, without slashes at its ends; it may be empty.
 
-    Args:
-        bucket: the name of the bucket.
-        prefix: what all keys begin with in the bucket, without slashes at its ends; may be empty.
-        options: bounds on time, tries and memory.
-        session: a boto3 session with credentials and region; None: that of the environment.
-        endpoint_url: the server; None: that of the environment, or AWS.
-        clock: measures how long the hold lasts.
+    Session (of boto3) and endpoint are those of the environment where none is given. ``clock`` measures the hold.
 
     Raises:
         ConfigError: no bucket can have this name. A bucket that cannot be reached or written to is reported by the

@@ -50,7 +50,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a bulk write: objects written, objects that were there already, and bytes written."""
+    """The result of a bulk write; ``bytes`` are those written."""
 
     written: int = 0
     unchanged: int = 0
@@ -162,11 +162,7 @@ def etag_of(data: bytes) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return the prefix if keys can start with it: empty, a key, or a key and ``/``.
-
-    Raises:
-        StoreError: no key can start with it.
-    """
+    """Return the prefix if keys can start with it: empty, a key, or a key and ``/``."""
     if prefix:
         check_key(prefix.removesuffix("/"))
     return prefix
@@ -190,9 +186,6 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
 
     They come one after the other from a disk, and many at once where each takes a journey. At most twice as many
     objects as the store reads at once are in memory.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     if store.reads_at_once == 1:
         yield from ((key, store.get(key)) for key in keys)
@@ -201,11 +194,7 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
 
 
 def list_many(store: Store, prefixes: Iterable[str]) -> Iterator[ObjectInfo]:
-    """Stream what is listed of several prefixes, in any order; together, where each listing takes a journey.
-
-    Raises:
-        StoreError: the store cannot be listed.
-    """
+    """Stream what is listed of several prefixes, in any order; together, where each listing takes a journey."""
     if store.reads_at_once == 1:
         yield from (info for prefix in prefixes for info in store.list(prefix))
         return
@@ -228,15 +217,7 @@ def in_parallel(
 
     The stream is read as the work goes on: at most twice as many items as workers, and (beyond one item) at most so
     many bytes, were taken from it and not finished. The first error, of the work or of the stream, comes out of it
-    when all work that was begun has ended.
-
-    Args:
-        items: the stream.
-        work: what is done for each item, in a thread.
-        workers: how many threads.
-        size_of: how many bytes an item holds.
-        most_bytes: how many bytes all items together may hold; 0: any number.
-        stop: is set when an error occurred, so that the work can end early.
+    when all work that was begun has ended; ``stop`` is set at once, so that the work can end early.
     """
     finished: SimpleQueue[Future[_R]] = SimpleQueue()
     sizes: dict[Future[_R], int] = {}

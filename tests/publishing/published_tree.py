@@ -167,6 +167,7 @@ def publish(
     now: Clock = utc_now,
 ) -> PublishResult:
     """Publish in one go, as the job does step by step."""
+    history = history or _history(observed_ledger)
     with begin_publication(store, observed_ledger, history, replaced_ledger=replaced_ledger, now=now) as publication:
         publication.write(files)
         run = publication.seal()

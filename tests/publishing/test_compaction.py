@@ -32,6 +32,7 @@ from tests.publishing.published_tree import START, TestClock, make_run, publish_
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
 
 DAY = 86_400
+MONTHS = ["date=2026-08-01/1", "date=2026-08-31/2", "date=2026-09-01/3", "date=2026-09-02/4", "date=2026-11-30/5"]
 FIRST_DAY = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 
 
@@ -110,40 +111,31 @@ def without_terms(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.drop(*TERMS, "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")
 
 
+@pytest.mark.parametrize(
+    ("files", "months", "expected"),
+    [
+        pytest.param(
+            [f"date=2026-11-0{1 + number // 3}/{1 + number}" for number in range(8)],
+            2,
+            [("date=2026-11-01/", [1, 2, 3]), ("date=2026-11-02/", [4, 5, 6])],
+            id="the-newest-day-is-open",
+        ),
+        pytest.param(["date=2026-11-01/1", "date=2026-11-02/2"], 2, [], id="days-of-one-file"),
+        pytest.param(MONTHS, 2, [("month=2026-08/", [1, 2])], id="a-month-before-two-whole-ones"),
+        pytest.param(MONTHS, 1, [("month=2026-08/", [1, 2]), ("month=2026-09/", [3, 4])], id="before-one"),
+        pytest.param(MONTHS, 1200, [], id="never"),
+        pytest.param(["date=2026-01-05/1", "date=2026-11-30/2"], 2, [("month=2026-01/", [1])], id="a-single-day-moves"),
+        pytest.param(["month=2026-01/1-1-0123456789ab", "date=2026-11-30/2"], 2, [], id="done"),
+        pytest.param(["date=2025-11-05/1", "date=2026-01-05/2"], 2, [], id="a-year-ends"),
+        pytest.param(["date=2025-11-05/1", "date=2026-01-05/2"], 1, [("month=2025-11/", [1])], id="the-year-before"),
+    ],
+)
+def test_plan(files: list[str], months: int, expected: list[tuple[str, list[int]]]) -> None:
+    """Closed days are compacted, each by itself, and months with so many whole months between them and the newest."""
+    assert expected == planned(*(entry(f"{key}.parquet", number) for number, key in enumerate(files, 1)), months=months)
+
+
 class TestPlan:
-    def test_the_newest_day_is_open(self) -> None:
-        """Days that the history has left behind are compacted, each by itself; the newest is not."""
-        files = [entry(f"date=2026-11-0{1 + number // 3}/{100 + number}.parquet", 100 + number) for number in range(8)]
-
-        assert [("date=2026-11-01/", [100, 101, 102]), ("date=2026-11-02/", [103, 104, 105])] == planned(*files)
-
-    def test_a_day_of_one_file(self) -> None:
-        """A closed day that has one file stays as it is."""
-        assert [] == planned(entry("date=2026-11-01/1.parquet", 1), entry("date=2026-11-02/2.parquet", 2))
-
-    def test_months(self) -> None:
-        """A month becomes one file when two whole months lie between it and the newest day."""
-        days = ["2026-08-01", "2026-08-31", "2026-09-01", "2026-09-02", "2026-11-30"]
-        files = [entry(f"date={day}/{number + 1}.parquet", number + 1) for number, day in enumerate(days)]
-
-        assert [("month=2026-08/", [1, 2])] == planned(*files)
-        assert [("month=2026-08/", [1, 2]), ("month=2026-09/", [3, 4])] == planned(*files, months=1)
-        assert [] == planned(*files, months=1200)
-
-    def test_a_month_of_one_day(self) -> None:
-        """Of a month long past a single day moves to the month's folder; then there is nothing more to do."""
-        newest = entry("date=2026-11-30/9.parquet", 9)
-
-        assert [("month=2026-01/", [1])] == planned(entry("date=2026-01-05/1.parquet", 1), newest)
-        assert [] == planned(entry("month=2026-01/1-1-0123456789ab.parquet", 1), newest)
-
-    def test_years(self) -> None:
-        """The months before January are those of the year before."""
-        files = [entry("date=2025-11-05/1.parquet", 1), entry("date=2026-01-05/2.parquet", 2)]
-
-        assert [] == planned(*files, months=2)
-        assert [("month=2025-11/", [1])] == planned(*files, months=1)
-
     def test_huge_months(self) -> None:
         """A month whose files are very large together stays a file a day."""
         files = [entry(f"date=2026-01-0{day}/{day}.parquet", day, bytes=200 * 2**20) for day in (1, 2)]

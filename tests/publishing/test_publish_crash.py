@@ -20,7 +20,7 @@ from exporter.publishing.publish import verify
 from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, utc_now
+from exporter.stores.store import utc_now
 from tests.publishing.published_tree import (
     MARKETS,
     MadeRun,
@@ -39,21 +39,6 @@ OLD = make_run(100, {**MARKETS, "CEEE": 1, "CFFF": 2})
 NEW = make_run(101, {"CAAA": 5, "CDDD": 3, "CEEE": 2, "CFFF": 1})
 LATER = make_run(102)
 
-StoreMaker = Callable[[TestClock], Store]
-
-
-@pytest.fixture(params=["memory", pytest.param("folder", marks=pytest.mark.slow)])
-def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreMaker:
-    """Makes an empty store; the folders of one test are different ones."""
-    count = iter(range(10_000))
-
-    def make(clock: TestClock) -> Store:
-        if request.param == "memory":
-            return MemoryStore(clock=clock)
-        return FolderStore(tmp_path / str(next(count)), durable=False)
-
-    return make
-
 
 def operations_of(run: MadeRun) -> int:
     """How many operations it takes to publish a run after the old one."""
@@ -71,17 +56,17 @@ def current_part(tree: dict[str, object]) -> dict[str, object]:
     }
 
 
-def test_killed_at_any_operation(make_store: StoreMaker) -> None:
+def test_killed_at_any_operation() -> None:
     """Killed before or after any operation, the old run is whole; published again, the run leaves no trace of it."""
     clock = TestClock()
-    undisturbed = make_store(clock)
+    undisturbed = MemoryStore(clock=clock)
     publish_run(undisturbed, OLD, clock)
     publish_run(undisturbed, NEW, clock)
     deaths = [(position, after) for position in range(operations_of(NEW)) for after in (False, True)]
     outlived = []
 
     for position, after in deaths:
-        store = make_store(clock)
+        store = MemoryStore(clock=clock)
         publish_run(store, OLD, clock)
         bucket = BucketSimulator(store)
         bucket.die_at(position, after=after)
@@ -158,14 +143,14 @@ def test_sweep_killed_at_any_operation() -> None:
     assert [trees[-1]] * len(trees) == trees
 
 
-def test_disk_full_at_any_write(make_store: StoreMaker) -> None:
+def test_disk_full_at_any_write() -> None:
     """When the store refuses a write and all after it, the old run stays whole; with room again, the run succeeds."""
     clock = TestClock()
-    undisturbed = make_store(clock)
+    undisturbed = MemoryStore(clock=clock)
     publish_run(undisturbed, OLD, clock)
     publish_run(undisturbed, NEW, clock)
     for position in range(operations_of(NEW)):
-        store = make_store(clock)
+        store = MemoryStore(clock=clock)
         publish_run(store, OLD, clock)
         bucket = BucketSimulator(store)
         bucket.fail_from(position, StoreError("disk full"))
