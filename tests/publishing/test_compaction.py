@@ -131,7 +131,7 @@ def without_terms(frame: pl.DataFrame) -> pl.DataFrame:
     ],
 )
 def test_plan(files: list[str], months: int, expected: list[tuple[str, list[int]]]) -> None:
-    """Closed days are compacted, each by itself, and months with so many whole months between them and the newest."""
+    """Closed days are compacted, each by itself, and months with that many whole months between them and the newest."""
     assert expected == planned(*(entry(f"{key}.parquet", number) for number, key in enumerate(files, 1)), months=months)
 
 
