@@ -38,7 +38,7 @@ from tests.protocols.world import Change, World, account, answer, contract, dema
 
 WAVES = {
     "alula": [2, 12],
-    "blend": [14, 54],
+    "blend": [16, 54],
     "k2": [3, 17, 18],
     "peridot": [160, 37],
     "slender": [1, 7],

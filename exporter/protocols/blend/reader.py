@@ -232,30 +232,23 @@ async def read_pools(
     reader, records = _Reader(candidates), Records(deployments)
     ordered = sorted(candidates, key=lambda item: item.demanded)
     named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
-    # The records come first: absent and archived ones are known at single ledgers, and one request is one ledger.
-    wanted = [*records.keys_for(named.values()), *records.own_keys(), *_keys_of_markets(named)]
-    entries = dict(await view.read(wanted, kept=map(plan_key, named)))
+    # The records come first: archived ones are known at single ledgers, and one request is one ledger.
+    wanted = [*records.keys_of(named), *records.own_keys(), *_keys_of_markets(named)]
+    entries = dict(await view.read(wanted, kept=[*records.keys_of(named), *map(plan_key, named)]))
     learned = records.take_own(entries, reader.notice)
     reader.reading.contracts = {(label, FACTORY): factory for label, factory in learned.items()}
 
-    zones = {candidate.address: candidate for candidate in records.in_zones()}
-    more = [candidate for market, candidate in zones.items() if market not in named]
-    unsure = [
-        candidate
-        for market, candidate in named.items()
-        if entries[instance_key(market)] is not None and records.voucher(market, entries) is None
-    ]
-    wanted = [*records.keys_for(more), *records.keys_for(unsure, everywhere=True)]
-    wanted += [instance_key(factory) for factory in records.factories.values()]
+    listed = sorted(records.zones.keys() - named)
+    named |= {market: Candidate(NAME, market, Origin.LISTED) for market in listed}
+    wanted = [instance_key(factory) for factory in records.factories.values()]
     wanted += [instance_key(backstop) for backstop in _backstops_named(named, entries)]
-    listed = sorted(candidate.address for candidate in more)
-    entries |= await view.read([*wanted, *_keys_of_markets(listed)], kept=map(plan_key, listed))
+    kept = [*records.keys_of(named), *map(plan_key, listed)]
+    entries |= await view.read([*records.keys_of(named), *wanted, *_keys_of_markets(listed)], kept)
     records.check_factories(entries, reader.notice)
-    named |= {candidate.address: candidate for candidate in more}
     for market in sorted(named):
         reader.take_market(named[market], entries, records)
     reader.report_unconfirmed()
-    missing = sorted(zones.keys() & {item.market for item in reader.reading.absent})
+    missing = sorted(records.zones.keys() & {item.market for item in reader.reading.absent})
     if missing:
         reader.notice(
             f"reward zones list {pluralize(len(missing), 'market')} without a contract: {_shown(missing)}; not read"
@@ -304,7 +297,7 @@ def _backstops_named(markets: Iterable[str], entries: Entries) -> list[str]:
     """The backstops that markets name and that were not asked for yet."""
     found: dict[str, None] = {}
     for market in markets:
-        entry = entries[instance_key(market)]
+        entry = entries.get(instance_key(market))
         try:
             backstop = None if entry is None else layout.decode_instance(entry).backstop
         except DecodeError:  # said when the market is taken

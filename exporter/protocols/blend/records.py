@@ -109,15 +109,13 @@ class Records:
 
     def __init__(self, deployments: Sequence[Deployment]) -> None:
         self._deployments = deployments
-        self._listed_by = {market: item.label for item in deployments for market in item.markets}
         self.factories: dict[str, str] = {}
         """By the label of the deployment."""
         for item in deployments:
             if (factory := item.address(FACTORY)) is not None:
                 self.factories[item.label] = factory
-        self._asked: dict[str, dict[str, None]] = {}
-        self.zones: dict[str, str] = {}
-        """Markets in reward zones, with the label of the zone's deployment."""
+        self.zones: dict[str, None] = {}
+        """Markets in reward zones."""
         self.zones_of: dict[str, tuple[str, ...]] = {}
         """The reward zones that could be read, by the address of the backstop."""
 
@@ -127,32 +125,9 @@ class Records:
         keys = [reward_zone_key(backstop) for backstop in backstops]
         return keys + [instance_key(contract) for contract in (*backstops, *self.factories.values())]
 
-    def keys_for(self, markets: Iterable[Candidate], everywhere: bool = False) -> list[bytes]:
-        """The keys of the records of markets, as far as they were not asked for yet.
-
-        Only the factory that should have the record is asked where that is known, since every key without an entry
-        narrows down the ledgers the run can be of; all of them are with ``everywhere``.
-        """
-        keys = []
-        for market in markets:
-            asked = self._asked.setdefault(market.address, {})
-            for factory in self._all() if everywhere else self._expected(market):
-                if factory not in asked:
-                    asked[factory] = None
-                    keys.append(record_key(factory, market.address))
-        return keys
-
-    def _all(self) -> list[str]:
-        return list(dict.fromkeys(self.factories.values()))
-
-    def _expected(self, market: Candidate) -> list[str]:
-        every = self._all()
-        if market.voucher in every:
-            return [market.voucher]
-        if market.address in self._listed_by:
-            factory = self.factories.get(self._listed_by[market.address])
-            return [] if factory is None else [factory]
-        return every
+    def keys_of(self, markets: Iterable[str]) -> list[bytes]:
+        """The keys of the records that the factories may have of markets, which nothing removes once they exist."""
+        return [record_key(factory, market) for market in markets for factory in dict.fromkeys(self.factories.values())]
 
     def take_own(self, entries: Entries, notice: Notice) -> dict[str, str]:
         """Take in what backstops and factories say; gives the factories that no list has, by label."""
@@ -160,7 +135,7 @@ class Records:
         for item in self._deployments:
             if item.backstop is None:
                 continue
-            self._take_zone(item, item.backstop, entries, notice)
+            self._take_zone(item.backstop, entries, notice)
             entry = entries[instance_key(item.backstop)]
             if entry is None:
                 continue
@@ -180,7 +155,7 @@ class Records:
                 learned[item.label] = factory
         return learned
 
-    def _take_zone(self, item: Deployment, backstop: str, entries: Entries, notice: Notice) -> None:
+    def _take_zone(self, backstop: str, entries: Entries, notice: Notice) -> None:
         try:
             zone = decode_reward_zone(entries[reward_zone_key(backstop)])
         except DecodeError as error:
@@ -189,20 +164,13 @@ class Records:
         self.zones_of[backstop] = zone
         for market in zone:
             if market.startswith("C"):
-                self.zones.setdefault(market, item.label)
+                self.zones[market] = None
         strangers = [market for market in zone if not market.startswith("C")]
         if strangers:
             notice(
                 f"the reward zone of backstop {backstop} lists {strangers[0]}"
                 f"{f' and {len(strangers) - 1} more' if strangers[1:] else ''}, not contracts; ignored"
             )
-
-    def in_zones(self) -> list[Candidate]:
-        """The markets of the reward zones, with the factory that should have deployed each."""
-        return [
-            Candidate("blend", market, Origin.LISTED, voucher=self.factories.get(label))
-            for market, label in self.zones.items()
-        ]
 
     def check_factories(self, entries: Entries, notice: Notice) -> None:
         """Compare what the factories deploy, and for which backstop, with what is known."""
@@ -228,10 +196,10 @@ class Records:
                 )
 
     def voucher(self, market: str, entries: Entries) -> str | None:
-        """The factory that has a record of a market; None where none that was asked has."""
-        asked = self._asked.get(market, {})
-        return next((factory for factory in asked if is_record(entries.get(record_key(factory, market)))), None)
+        """The factory that has a record of a market; None where none has."""
+        factories = self.factories.values()
+        return next((factory for factory in factories if is_record(entries.get(record_key(factory, market)))), None)
 
     def any_factory_read(self, entries: Entries) -> bool:
         """Whether there is any factory in what was read: a file of some contracts may have none."""
-        return any(entries.get(instance_key(factory)) is not None for factory in self._all())
+        return any(entries.get(instance_key(factory)) is not None for factory in self.factories.values())
