@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from exporter.config import Settings, load
 from exporter.console import Console, Silence
@@ -49,6 +52,21 @@ def direct(network: RecordedNetwork) -> OpenSource:
     return OpenSource(DirectSource(network), NETWORKS[NETWORK], [], "direct", None)
 
 
+@dataclass(frozen=True)
+class Direct:
+    """A network as the source of a run without discovery, without a server between."""
+
+    network: RecordedNetwork
+    live: ClassVar[bool] = True
+
+    def check(self, settings: Settings) -> None:
+        pass
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: object = None) -> AsyncIterator[OpenSource]:
+        yield direct(self.network)
+
+
 def read_tables(opened: OpenSource) -> Tables:
     """All that a run without discovery of events reads of a source."""
 
@@ -83,12 +101,18 @@ def run(
     report: RunReport | None = None,
     snapshot: Path | None = None,
     archive: FromArchive | None = None,
+    network: RecordedNetwork | None = None,
     **options: Any,
 ) -> tuple[int, dict[str, Any]]:
-    """One run, into the settings' output unless a store is given; gives its exit code and the facts of its report."""
+    """One run, into the settings' output unless a store is given; gives its exit code and the facts of its report.
+
+    It reads one of snapshot, archive and network, else the RPCs of the settings.
+    """
     report = report or RunReport(None)
     console = Silence() if said is None else Console("text", said)
     store = store or open_store(settings.output.uri)
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(snapshot))
+    if network is not None:
+        source = Direct(network)
     done = execute(settings, store, RunLog(console, report), source, now=lambda: now, **options)
     return done.exit_code, report.facts

@@ -11,8 +11,6 @@ import pytest
 from exporter.errors import StoreError
 from exporter.job.lost_prices import KEY, LostPrices, load_missed
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.jobs import run, settings_for
@@ -29,8 +27,7 @@ def run_on(store: Store, day: int, *, stale: bool, **flags: Any) -> tuple[int, d
     network = RecordedNetwork(start_ledger=4_999 + 100 * day, start_time=time - since, close_seconds=since)
     network.close()
     said = io.StringIO()
-    with running(create_app(network)) as url:
-        code, facts = run(settings_for(None, url, **only("slender"), **flags), store, said=said)
+    code, facts = run(settings_for(**only("slender"), **flags), store, said=said, network=network)
     return code, facts, said.getvalue()
 
 

@@ -12,8 +12,6 @@ import duckdb
 import pytest
 
 from exporter.check.published_tree import check_files
-from exporter.config import Settings
-from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunReport
 from exporter.localnet.behaviour import Behaviour
@@ -27,10 +25,8 @@ from tests.localnet.recorded import only
 from tests.s3.wire_bucket import WireBucket
 from tests.stores.bucket_simulator import BucketSimulator, Call
 
-
-def three_pools(out: Path, url: str, **flags: Any) -> Settings:
-    """Settings of a run over Slender's pools alone: it takes a third of the time."""
-    return settings_for(out, url, **only("slender"), **flags)
+SLENDER = only("slender")
+"""Flags of a run over three pools alone, which takes a third of the time."""
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:
@@ -125,56 +121,41 @@ class TestEmbeddedNetwork:
         assert ["live/.exporter.lease", "live/v1/system/status"] == heads
 
     @pytest.mark.parametrize("dry_run", [False, True])
-    def test_an_invalid_output_costs_no_reading(self, tmp_path: Path, dry_run: bool) -> None:
-        """The output is tried first: where it refuses, the network was not asked for anything."""
-        (tmp_path / "out").write_text("a file")
+    @pytest.mark.parametrize(
+        ("key", "said"),
+        [
+            ("", "Not a directory|cannot write into"),
+            *((f"v1/{name}.json", "nested too deep") for name in ("system/status", "system/intent", "history")),
+        ],
+    )
+    def test_an_output_that_cannot_be_used_costs_no_reading(
+        self, tmp_path: Path, key: str, said: str, dry_run: bool
+    ) -> None:
+        """The output is tried first: where it refuses, or cannot be understood, the network is not asked."""
+        path = tmp_path / "out" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b'{"x":' + b"[" * 200_000)
         report = RunReport(None)
-        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
-        with pytest.raises(StoreError, match="Not a directory" if dry_run else f"cannot write into {tmp_path}/out"):
-            run(settings, report=report, dry_run=dry_run)
+        with pytest.raises(StoreError, match=said):
+            run(settings_for(tmp_path / "out", "http://127.0.0.1:9"), report=report, dry_run=dry_run)
 
         assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
     @pytest.mark.parametrize("dry_run", [False, True])
-    @pytest.mark.parametrize("key", ["v1/system/status.json", "v1/system/intent.json", "v1/history.json"])
-    def test_a_tree_that_cannot_be_carried_on_costs_no_reading(self, tmp_path: Path, key: str, dry_run: bool) -> None:
-        """Output that cannot be understood is reported before the network is asked."""
-        (tmp_path / "out" / key).parent.mkdir(parents=True)
-        (tmp_path / "out" / key).write_bytes(b'{"x":' + b"[" * 200_000)
-        report = RunReport(None)
-        settings = settings_for(tmp_path / "out", "http://127.0.0.1:9")
-        with pytest.raises(StoreError, match=f"{key}.*nested too deep"):
-            run(settings, report=report, dry_run=dry_run)
-
-        assert ["output"] == [step["step"] for step in report.facts["steps"]]
-
-    @pytest.mark.parametrize("dry_run", [False, True])
-    def test_refuses_what_is_not_newer(self, tmp_path: Path, dry_run: bool) -> None:
-        """A second run at an earlier ledger ends with exit code 3, before it computes, and changes no byte."""
-        with running(create_app(RecordedNetwork(start_ledger=5_000))) as url:
-            run(three_pools(tmp_path / "out", url))
-        before = tree_of(tmp_path / "out")
-        report = RunReport(None)
-        with (
-            running(create_app(RecordedNetwork(start_ledger=4_999))) as url,
-            pytest.raises(NotNewerError) as caught,
-        ):
-            run(three_pools(tmp_path / "out", url), report=report, dry_run=dry_run)
+    def test_a_run_that_must_not_publish(self, tmp_path: Path, dry_run: bool) -> None:
+        """At an earlier ledger it ends with 3, at the published one with 0, before it computes; no byte changes."""
+        settings = settings_for(tmp_path / "out", **SLENDER)
+        published = RecordedNetwork(start_ledger=5_000)
+        run(settings, network=published)
+        before, report = tree_of(tmp_path / "out"), RunReport(None)
+        with pytest.raises(NotNewerError) as caught:
+            run(settings, network=RecordedNetwork(start_ledger=4_999), report=report, dry_run=dry_run)
+        code, facts = run(settings, network=published, dry_run=dry_run)
 
         assert 3 == caught.value.exit_code
         assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
-        assert before == tree_of(tmp_path / "out")
-
-    def test_nothing_to_do(self, tmp_path: Path) -> None:
-        """A second run at the published ledger ends with exit code 0, before it computes, and changes no byte."""
-        with running(create_app(RecordedNetwork())) as url:
-            run(three_pools(tmp_path / "out", url))
-            before = tree_of(tmp_path / "out")
-            for dry_run in (False, True):
-                code, facts = run(three_pools(tmp_path / "out", url), dry_run=dry_run)
-                assert (0, True) == (code, facts["nothing_to_do"])
-                assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
-
+        assert (0, True) == (code, facts["nothing_to_do"])
+        assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
         assert before == tree_of(tmp_path / "out")
 
     def test_notices_of_a_run_that_publishes_nothing(self, tmp_path: Path) -> None:
@@ -203,49 +184,45 @@ class TestEmbeddedNetwork:
 
     def test_a_damaged_status_document(self, tmp_path: Path) -> None:
         """The message says to remove that one file; the next run then leaves the tree of a run that lost nothing."""
-        damaged, control, network = tmp_path / "damaged", tmp_path / "control", RecordedNetwork(close_seconds=400)
-        with running(create_app(network)) as url:
-            for _ in range(2):
-                for out in (damaged, control):
-                    run(three_pools(out, url))
-                network.advance()
-            (damaged / "v1/system/status.json").write_bytes(b"{")
-            with pytest.raises(
-                StoreError, match=r"v1/system/status\.json cannot be understood .* Remove this one file"
-            ):
-                run(three_pools(damaged, url))
-            (damaged / "v1/system/status.json").unlink()
-            for out in (damaged, control):
-                assert 0 == run(three_pools(out, url))[0]
+        network = RecordedNetwork(close_seconds=400)
+        damaged, control = (settings_for(tmp_path / name, **SLENDER) for name in ("damaged", "control"))
+        pointer = tmp_path / "damaged/v1/system/status.json"
+        for _ in range(2):
+            for settings in (damaged, control):
+                run(settings, network=network)
+            network.advance()
+        pointer.write_bytes(b"{")
+        with pytest.raises(StoreError, match=r"v1/system/status\.json cannot be understood .* Remove this one file"):
+            run(damaged, network=network)
+        pointer.unlink()
+        for settings in (damaged, control):
+            assert 0 == run(settings, network=network)[0]
 
-        found, wanted = tree_of(damaged), tree_of(control)
+        found, wanted = tree_of(tmp_path / "damaged"), tree_of(tmp_path / "control")
         assert wanted.keys() == found.keys()
         assert ["v1/system/status.json"] == [key for key in wanted if wanted[key] != found[key]]
         statuses = [json.loads(tree["v1/system/status.json"]) for tree in (found, wanted)]
         assert statuses[0] | {"previous_run_id": statuses[1]["previous_run_id"]} == statuses[1]
-        assert check_files(str(damaged)).files
 
     def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
         """It is refused with exit code 3; once published, --replace-ledger gives the tree back, whole."""
-        out, far = tmp_path / "out", 1_005_000
-        time = 1_764_000_000
-        with running(create_app(RecordedNetwork(start_ledger=5_000, start_time=time))) as url:
-            run(three_pools(out, url))
-        with running(create_app(RecordedNetwork(start_ledger=far, start_time=time + 6))) as url:
-            with pytest.raises(SourceError, match="no network is that fast"):
-                run(three_pools(out, url))
-            run(three_pools(tmp_path / "begun there", url))
-        with running(create_app(RecordedNetwork(start_ledger=5_001, start_time=time + 5))) as url:
-            assert 0 == run(three_pools(out, url))[0]
-            behind = three_pools(tmp_path / "begun there", url)
-            with pytest.raises(NotNewerError):
-                run(behind)
-            with pytest.raises(ConfigError, match=str(far)):
-                run(behind, replaced_ledger=far + 1)
-            assert 0 == run(behind, replaced_ledger=far, dry_run=True)[0]
-            assert 0 == run(behind, replaced_ledger=far)[0]
-            with pytest.raises(ConfigError, match="5001"):
-                run(behind, replaced_ledger=far)
+        here, there = (settings_for(tmp_path / name, **SLENDER) for name in ("out", "begun there"))
+        far, time = 1_005_000, 1_764_000_000
+        run(here, network=RecordedNetwork(start_ledger=5_000, start_time=time))
+        beyond = RecordedNetwork(start_ledger=far, start_time=time + 6)
+        with pytest.raises(SourceError, match="no network is that fast"):
+            run(here, network=beyond)
+        run(there, network=beyond)
+        network = RecordedNetwork(start_ledger=5_001, start_time=time + 5)
+        assert 0 == run(here, network=network)[0]
+        with pytest.raises(NotNewerError):
+            run(there, network=network)
+        with pytest.raises(ConfigError, match=str(far)):
+            run(there, network=network, replaced_ledger=far + 1)
+        for dry_run in (True, False):
+            assert 0 == run(there, network=network, replaced_ledger=far, dry_run=dry_run)[0]
+        with pytest.raises(ConfigError, match="5001"):
+            run(there, network=network, replaced_ledger=far)
 
         tree = tmp_path / "begun there"
         assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
@@ -253,21 +230,17 @@ class TestEmbeddedNetwork:
 
     def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
         """A dry run does all the work and leaves no file; over a published tree it changes no byte."""
-        network = RecordedNetwork()
-        with running(create_app(network)) as url:
-            code, facts = run(three_pools(tmp_path / "out", url), dry_run=True)
+        network, settings = RecordedNetwork(), settings_for(tmp_path / "out", **SLENDER)
+        first = run(settings, network=network, dry_run=True)
+        assert not (tmp_path / "out").exists()
+        _, real = run(settings, network=network)
+        before = tree_of(tmp_path / "out")
+        network.advance()
+        for code, facts in (first, run(settings, network=network, dry_run=True)):
             assert (0, False) == (code, facts["published"])
-            assert not (tmp_path / "out").exists()
-            run(three_pools(tmp_path / "out", url))
-            before = tree_of(tmp_path / "out")
-            network.advance()
-            code, facts = run(three_pools(tmp_path / "out", url), dry_run=True)
-            network.advance()
-            _, real = run(three_pools(tmp_path / "real", url))
+            assert real["checked"]["files"].keys() == facts["checked"]["files"].keys()
 
-        assert (0, False) == (code, facts["published"])
         assert before == tree_of(tmp_path / "out")
-        assert real["checked"]["files"].keys() == facts["checked"]["files"].keys()
 
     def test_unread_pools(self, tmp_path: Path) -> None:
         """Archived and missing reserves are named, the others published, and the exit code is 7 unless allowed."""
@@ -307,28 +280,19 @@ class TestEmbeddedNetwork:
     @pytest.mark.parametrize("dry_run", [False, True])
     def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
         """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
-        network = RecordedNetwork()
-        with running(create_app(network)) as url:
-            assert 0 == run(three_pools(tmp_path / "out", url))[0]
-        before = tree_of(tmp_path / "out")
-        network.advance()
-        network.passphrase = NETWORKS["mainnet"].passphrase
-        behaviour = Behaviour()
-        with (
-            running(create_app(network, behaviour)) as url,
-            pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "),
-        ):
-            run(three_pools(tmp_path / "out", url, network__name="mainnet"), dry_run=dry_run)
+        run(settings_for(tmp_path, **SLENDER), network=RecordedNetwork())
+        before, report = tree_of(tmp_path), RunReport(None)
+        other = settings_for(tmp_path, "http://127.0.0.1:9", network__name="mainnet", **SLENDER)
+        with pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "):
+            run(other, dry_run=dry_run, report=report)
 
-        assert before == tree_of(tmp_path / "out")
-        assert not behaviour.calls
+        assert before == tree_of(tmp_path)
+        assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
     def test_nothing_found(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""
-        with running(create_app(RecordedNetwork())) as url:
-            settings = settings_for(tmp_path / "out", url, discovery__enabled=False)
-            with pytest.raises(CheckError, match="no market was read"):
-                run(settings)
+        with pytest.raises(CheckError, match="no market was read"):
+            run(settings_for(tmp_path / "out", discovery__enabled=False), network=RecordedNetwork())
 
         assert not (tmp_path / "out").exists()
 
@@ -342,8 +306,7 @@ class TestAlula:
         (pool, *_) = (item for item in network.pools if item.protocol == "alula")
         index, now = network.prices.tokens.index(pool.token), network.prices.updated
         network.close({[*price_entries([0] * (index + 1), now)][index][0]: None})
-        with running(create_app(network)) as url:
-            code, _ = run(settings_for(tmp_path, url))
+        code, _ = run(settings_for(tmp_path, **only("alula")), network=network)
 
         status = json.loads((tmp_path / "v1" / "system" / "status.json").read_bytes())
         markets = [json.loads(path.read_bytes()) for path in (tmp_path / "v1" / "markets").glob("*.json")]
