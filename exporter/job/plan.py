@@ -75,9 +75,6 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
             yield f"  and it is of another network ({printable(pointer.network)}): name another output"
     sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
     yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
-    yield "  v1/assets/<market>/<pool> and its history in buckets, v1/markets, v1/tokens, v1/protocol/summary"
-    yield "  v1/protocols, v1/openapi.json, and pages for people: index.html, markets, pools, tokens"
-    yield "  v1/markets/<market>, v1/history and one Parquet file, v1/system/status last"
     if settings.history.compact:
         months = settings.history.months
         yield f"  makes one file of each closed day of the history, and of each month before the last {months}"

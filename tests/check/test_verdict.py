@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -43,40 +42,24 @@ def exporter(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["check", *arguments])
 
 
-def test_good_tree(tree: Path) -> None:
-    """Exit code 0, and on standard output how much was looked at."""
-    result = exporter(str(tree))
+def test_a_tree(tree: Path) -> None:
+    """Exit code 0 with how much was looked at, or 4 with key and fault; as JSON the counts, and each fault apart."""
+    good, sample = exporter(str(tree)), exporter(str(tree), "--log-format", "json", "--sample", "2")
+    (tree / "v1" / "assets" / "limit" / "1.json").unlink()
+    bad, as_json = exporter(str(tree)), exporter(str(tree), "--log-format", "json")
+    counts = json.loads(sample.stdout)
+    faults = [json.loads(line) for line in as_json.stdout.splitlines()]
 
-    assert 0 == result.exit_code, result.output
-    assert "the tree passes its checks" in result.stdout
-    assert "3 pools of" in result.stdout
-    assert "links followed" in result.stdout
-
-
-def test_json(tree: Path) -> None:
-    """With --log-format json the answer is a JSON object with the counts, and each fault one of its own."""
-    good = exporter(str(tree), "--log-format", "json", "--sample", "2")
-    (tree / "v1" / "markets.json").write_bytes(b"{}")
-    bad = exporter(str(tree), "--log-format", "json")
-
-    counts = json.loads(good.stdout)
-    faults = [json.loads(line) for line in bad.stdout.splitlines()]
+    assert (0, 0, 4, 4) == tuple(result.exit_code for result in (good, sample, bad, as_json)), good.output
+    for said in ("the tree passes its checks", "3 pools of", "links followed"):
+        assert said in good.stdout
     assert ("checked", False) == (counts["event"], counts["complete"])
     assert counts["files"]["document"] > 0
+    assert "v1/assets/limit/1.json: is missing, though the run's manifest lists it" in bad.stdout
+    assert "the tree fails its checks" in bad.stderr
     assert {"fault"} == {fault["event"] for fault in faults}
-    assert "v1/markets.json" in {fault["key"] for fault in faults}
-    assert 4 == json.loads(bad.stderr)["exit_code"]
-
-
-def test_bad_tree(tree: Path) -> None:
-    """Exit code 4, with the key and the fault on standard output."""
-    (tree / "v1" / "assets" / "limit" / "1.json").unlink()
-
-    result = exporter(str(tree))
-
-    assert 4 == result.exit_code
-    assert "v1/assets/limit/1.json: is missing, though the run's manifest lists it" in result.stdout
-    assert "the tree fails its checks" in result.stderr
+    assert "v1/assets/limit/1.json" in {fault["key"] for fault in faults}
+    assert 4 == json.loads(as_json.stderr)["exit_code"]
 
 
 @pytest.mark.parametrize(
@@ -126,28 +109,17 @@ def test_on_chain(rpc: str) -> None:
     assert 4 == bad.stdout.count("the contract says 7")
 
 
-def leave_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the renderer drop a document."""
+def test_a_bad_tree_is_not_published(rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
     render = run.render
-    monkeypatch.setattr(run, "render", lambda *given: (file for file in render(*given) if file.key != key))
+    left = ("data.html",)
+    monkeypatch.setattr(run, "render", lambda *given: (file for file in render(*given) if file.key not in left))
+    with pytest.raises(CheckError, match=r"links to /data\.html, but data\.html is not there") as caught:
+        jobs.run(jobs.settings_for(tmp_path, rpc), now=utc_now())
 
-
-class TestRun:
-    """A run whose tree fails is not published."""
-
-    def run(self, url: str, out: Path) -> dict[str, Any]:
-        """One run; gives its report."""
-        return jobs.run(jobs.settings_for(out, url), now=utc_now())[1]
-
-    def test_bad_tree_is_not_published(self, rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
-        leave_out("data.html", monkeypatch)
-        with pytest.raises(CheckError, match=r"links to /data\.html, but data\.html is not there") as caught:
-            self.run(rpc, tmp_path)
-
-        kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
-        assert 4 == caught.value.exit_code
-        kinds -= {("state", "known-markets.memory")}  # what discovery learned is kept, whatever becomes of the run
-        assert {("v1", "pages"), ("v1", "evidence"), ("history", "pools")} == {
-            kind for kind in kinds if not kind[0].startswith(".")
-        }
+    kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
+    assert 4 == caught.value.exit_code
+    kinds -= {("state", "known-markets.memory")}  # what discovery learned is kept, whatever becomes of the run
+    assert {("v1", "pages"), ("v1", "evidence"), ("history", "pools")} == {
+        kind for kind in kinds if not kind[0].startswith(".")
+    }

@@ -100,6 +100,7 @@ def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
         on_chain(settings_for(network__name="mainnet"), mainnet_snapshot_path)
 
 
+@pytest.mark.slow
 def test_ledgers_that_close_faster_than_the_calls() -> None:
     """Where time runs out before all calls are of one ledger, it ends, and what holds is compared."""
     rarely = {"network__read_deadline_seconds": 6.0, "network__max_rounds": 100}

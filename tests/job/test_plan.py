@@ -61,52 +61,31 @@ def test_settings_are_printed_as_they_are_written(tmp_path: Path) -> None:
     assert [{"protocol": "blend", "address": contract("A")}] == tomllib.loads("\n".join(written))["markets"]
 
 
-def test_nothing_remembered(tmp_path: Path) -> None:
-    """Of an output without a memory it says that nothing is remembered, and makes none."""
-    lines = plan(tmp_path)
-
-    assert (
-        "remembered from earlier runs: 0 markets, and 0 pools that nothing on the chain lists; 0 more were named by "
-        "events and never read"
-    ) in lines
-    assert f"blend: {listed('blend')} known markets, 0 named in [[markets]]" in lines
-    assert [] == list(tmp_path.iterdir())
-
-
 def test_where_more_is_looked_for(tmp_path: Path) -> None:
-    """Zones, events and pools that no contract lists are printed, unless only the operator's own markets are read."""
+    """Events and pools that no contract lists are printed, unless only the operator's own markets are read."""
     more = ["blend: more from events that its contracts publish", "xoxno: 31 known pools that no contract lists"]
 
     assert set(more) <= set(plan(tmp_path))
     assert set(more).isdisjoint(plan(tmp_path, discovery__enabled=False))
+    assert [] == list(tmp_path.iterdir())
 
 
-def test_remembered(tmp_path: Path) -> None:
-    """What earlier runs found is counted by what it is, and is among the markets that a run would read."""
-    remember(
-        tmp_path,
-        MAINNET.passphrase,
-        known("A"),
-        known("B"),
-        known("C", confirmed=False),
-        known("X", "xoxno"),
-        known("X", "xoxno", "9-x"),
-    )
+def test_what_earlier_runs_found(tmp_path: Path) -> None:
+    """What earlier runs found on this network is counted by what it is, and is among the markets of a run."""
+    remember(tmp_path, NETWORKS["testnet"].passphrase, known("A"))
+    nothing = plan(tmp_path)
+    markets = known("A"), known("B"), known("C", confirmed=False), known("X", "xoxno"), known("X", "xoxno", "9-x")
+    remember(tmp_path, MAINNET.passphrase, *markets)
     lines = plan(tmp_path)
 
+    assert any(line.startswith("remembered from earlier runs: 0 markets, and 0 pools") for line in nothing)
+    assert f"blend: {listed('blend')} known markets, 0 named in [[markets]]" in nothing
     assert (
         "remembered from earlier runs: 3 markets, and 1 pool that nothing on the chain lists; 1 more were named by "
         "events and never read"
     ) in lines
     assert f"blend: {listed('blend') + 3} known markets, 0 named in [[markets]]" in lines
     assert f"xoxno: {listed('xoxno') + 1} known markets, 0 named in [[markets]]" in lines
-
-
-def test_other_network_and_discovery_off(tmp_path: Path) -> None:
-    """What is remembered of another network does not count; with discovery off nothing remembered is read at all."""
-    remember(tmp_path, NETWORKS["testnet"].passphrase, known("A"))
-
-    assert any(line.startswith("remembered from earlier runs: 0 markets") for line in plan(tmp_path))
     assert not any("remembered" in line for line in plan(tmp_path, discovery__enabled=False))
 
 
@@ -116,4 +95,4 @@ def test_memory_that_cannot_be_read(tmp_path: Path) -> None:
     lines = plan(tmp_path)
 
     assert any(line.startswith(f"{MEMORY_KEY} cannot be read") for line in lines)
-    assert "v1/markets/<market>, v1/history and one Parquet file, v1/system/status last" in lines
+    assert "nothing is published there yet" in lines

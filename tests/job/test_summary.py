@@ -49,15 +49,6 @@ def test_a_good_run(tmp_path: Path) -> None:
     assert ["### Unpriced: 1", "", "- `M P stale`"] == lines[-3:]
 
 
-def test_a_killed_run(tmp_path: Path) -> None:
-    """A report that was never finished says so, and a missing one is not a crash."""
-    path = tmp_path / "report.json"
-    RunReport(path, command="run")
-
-    assert "stopped from outside" in render_summary(json.loads(path.read_text()), 1)
-    assert "left no report" in render_summary(None, 1)
-
-
 def test_long_lists_are_cut(tmp_path: Path) -> None:
     """Of a thousand unread pools some are named and the rest are counted, so that the page is not refused."""
     unread = [{"market": "M" * 5000, "pool": str(number), "reason": "x"} for number in range(1000)]
@@ -73,24 +64,14 @@ HOSTILE = "`<img src=x>` | [a](https://e.example) @everyone ![](x) <!-- \u202e \
 @given(text=st.text() | st.just(HOSTILE) | st.text(alphabet="`|<>[]()!@#\n\\ a"))
 def test_nothing_from_outside_becomes_markup(text: str) -> None:
     """Whatever a market calls itself is one span of code: no line, cell or span of its own."""
-    row = {"market": text, "pool": text, "reason": text, "detail": text}
-    report = {
-        "complete": True,
-        "message": text,
-        "network": text,
-        "unread": [row],
-        "notices": [text],
-        "steps": [{"step": text}],
-    }
-    plain = {
-        "complete": True,
-        "message": "m",
-        "network": "m",
-        "unread": [{"market": "m"}],
-        "notices": ["m"],
-        "steps": [{"step": "m"}],
-    }
-    summary = render_summary(report, 7)
+
+    def report(said: str, *names: str) -> dict[str, Any]:
+        row = dict.fromkeys(names, said)
+        steps = [{"step": said}]
+        return {"complete": True, "message": said, "network": said, "unread": [row], "notices": [said], "steps": steps}
+
+    summary = render_summary(report(text, "market", "pool", "reason", "detail"), 7)
+    plain = report("m", "market")
 
     assert len(summary.splitlines()) <= len(render_summary(plain, 7).splitlines())
     for line in summary.splitlines():
@@ -120,5 +101,9 @@ def test_the_command(tmp_path: Path) -> None:
         [*command, str(tmp_path / "report.json"), "0"], capture_output=True, text=True, timeout=60, check=False
     )
 
+    RunReport(tmp_path / "killed.json", command="run")
+
     assert (0, True) == (good.returncode, good.stdout.startswith("## Exit code 0"))
+    assert "stopped from outside" in render_summary(json.loads((tmp_path / "killed.json").read_text()), 1)
+    assert "left no report" in render_summary(None, 1)
     assert 2 == main(["report.json"])
