@@ -17,7 +17,7 @@ from exporter.tree.documents import (
     SystemStatus,
     TotalsHistory,
 )
-from exporter.tree.families import BUCKET_PAGE, POINTER_KEY, RECENT, RUN, TOTALS_PAGE, kind_of, page_key
+from exporter.tree.families import BUCKET_PAGE, PAGE, POINTER_KEY, RECENT, RUN, TOTALS_PAGE, kind_of
 from exporter.tree.files import FileKind
 from exporter.tree.pools import AssetDetail
 
@@ -72,7 +72,7 @@ def _judge_detail(whole: Whole, key: str, detail: AssetDetail) -> Iterator[str]:
 
 
 def _judge_page(whole: Whole, key: str, page: AssetsPage) -> Iterator[str]:
-    if page.next_cursor is not None and not whole.there(target := page_key(page.next_cursor)):
+    if page.next_cursor is not None and not whole.there(target := PAGE.key(cursor=page.next_cursor)):
         whole.links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
     return iter(())
 

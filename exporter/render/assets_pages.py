@@ -21,7 +21,7 @@ import polars as pl
 from exporter.errors import CheckError
 from exporter.tables import document_fields
 from exporter.tree.documents import encode, token_of
-from exporter.tree.families import EMPTY_PAGE_KEY, assets_folder, page_key
+from exporter.tree.families import EMPTY_PAGE_KEY, PAGE, assets_folder
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import PoolSnapshot
 from exporter.tree.routes import checked_page_sizes
@@ -139,7 +139,7 @@ def _render_listing(
             if page.start == 0:
                 heads[size] = page
             if page.start or (size == default_size and own and not listing.narrow):
-                yield RenderedFile(page_key(page.token), page.data, FileKind.PAGE, page.sha256)
+                yield RenderedFile(PAGE.key(cursor=page.token), page.data, FileKind.PAGE, page.sha256)
     index = heads[default_size]
     left_out: list[str] = []
     # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.

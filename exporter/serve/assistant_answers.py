@@ -23,14 +23,14 @@ from exporter.stores.tree_sources import TreeSource
 from exporter.tables import POOLS
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import (
+    ASSET,
     BUCKET_PAGE,
     CHANGES,
+    HISTORY,
     LATEST_PARQUET,
     MARKET,
     POINTER_KEY,
     TOTALS_PAGE,
-    asset_key,
-    history_key,
     totals_key,
 )
 from exporter.tree.format import refuse_other_format
@@ -241,7 +241,7 @@ class Answers:
             pool: the pool's id in the market, as `find_pools` gives it, or its token's address or symbol.
         """
         row = _one(await self._pools(), market, pool)
-        detail = await self._document(asset_key(row["market"], row["pool"]))
+        detail = await self._document(ASSET.key(market=row["market"], pool=row["pool"]))
         facts = {name: detail[name] for name in OF_DOCUMENTS if name in detail}
         return {"observed_ledger": row["observed_ledger"], "pool": _row(row)} | facts
 
@@ -274,7 +274,10 @@ class Answers:
             if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
                 row = _one(await self._pools(), market, pool)
                 market, pool = row["market"], row["pool"]
-            key, facts = history_key(market, pool, bucket), {"market": market, "pool": pool, "bucket": bucket}
+            key, facts = (
+                HISTORY.key(market=market, pool=pool, bucket=bucket),
+                {"market": market, "pool": pool, "bucket": bucket},
+            )
         else:
             if bucket != "1d":
                 raise ConfigError("histories of totals have buckets of a day; ask for one pool to have shorter ones")

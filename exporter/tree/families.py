@@ -667,13 +667,6 @@ EMPTY_PAGE_KEY = EMPTY_PAGE.template
 HISTORY_PREFIX = "history/pools/"
 """The start of the keys of all Parquet files."""
 
-_LISTINGS = {
-    ("{market}" in family.template, "{token}" in family.template): family.template.removesuffix("/index.json")
-    for family in FAMILIES
-    if family.model is documents.AssetsPage and family.template.endswith("/index.json")
-}
-
-
 REMEMBERED_KEYS = 1024
 """A key is asked about several times while its file is rendered, read back, checked and listed."""
 
@@ -764,22 +757,7 @@ def is_listing(key: str) -> bool:
 
 def assets_folder(market: str | None, token: str | None) -> str:
     """The folder that holds the first pages of a filter, without a slash at its end."""
-    return _LISTINGS[market is not None, token is not None].format(market=market, token=token)
-
-
-def page_key(cursor: str) -> str:
-    """The key of the page that a cursor names."""
-    return PAGE.key(cursor=cursor)
-
-
-def asset_key(market: str, pool: str) -> str:
-    """The key of a pool's detail."""
-    return ASSET.key(market=market, pool=pool)
-
-
-def history_key(market: str, pool: str, bucket: str) -> str:
-    """The key of the newest document of a pool's history in buckets of one length."""
-    return HISTORY.key(market=market, pool=pool, bucket=bucket)
+    return "v1/assets" + (f"/market/{market}" if market else "") + (f"/token/{token}" if token else "")
 
 
 def totals_key(scope: str, name: str) -> str:
@@ -795,8 +773,3 @@ def pools_key(protocol: str | None, *, only_open: bool) -> str:
 def pools_of_key(market: str | None, token: str | None) -> str:
     """The key of the first page of a market's pools in flat rows, or of a token's."""
     return POOLS_OF_TOKEN.key(token=token) if market is None else POOLS_OF_MARKET.key(market=market)
-
-
-def token_key(address: str) -> str:
-    """The key of a token's document."""
-    return TOKEN.key(address=address)

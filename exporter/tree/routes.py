@@ -96,7 +96,7 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return Served((f"v1/{kind}/{address}.json",), missing)
         case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
             return _invalid_pool(market, pool) or Served(
-                (families.asset_key(market, pool),), unknown_pool(market, pool)
+                (families.ASSET.key(market=market, pool=pool),), unknown_pool(market, pool)
             )
         case ["v1", "assets", market, pool, "history"] if market not in _FILTER_FOLDERS:
             return _invalid_pool(market, pool) or _route_history(
@@ -168,7 +168,11 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
         # A cursor fixes the run, the filter and the size, so other parameters are ignored.
-        return Served((families.page_key(cursor),), unknown_cursor()) if _CURSOR.fullmatch(cursor) else unknown_cursor()
+        return (
+            Served((families.PAGE.key(cursor=cursor),), unknown_cursor())
+            if _CURSOR.fullmatch(cursor)
+            else unknown_cursor()
+        )
     if refused := _unsupported(parameters, "assets"):
         return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))

@@ -35,7 +35,7 @@ from exporter.render.site.charts import (
     curve,
     table,
 )
-from exporter.render.site.pool_values import PoolShape, pool_shape, pool_values
+from exporter.render.site.pool_values import SECTIONS, pool_values
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
     Best,
@@ -97,7 +97,7 @@ class _Site:
     pools: pl.DataFrame = field(init=False)
     titles: dict[str, str] = field(init=False)
     frames: dict[tuple[str, str, str], Markup] = field(default_factory=dict)
-    pool_pieces: dict[PoolShape, Pieces] = field(default_factory=dict)
+    pool_pieces: dict[tuple[bool, ...], Pieces] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         tables = self.facts.tables
@@ -281,9 +281,9 @@ class _Site:
                     (item for item in queued.get(place[0], ()) if item.pool in (None, place[1])), tables.close_time
                 ),
             )
-            key, shape = f"pools/{place[0]}/{place[1]}.html", pool_shape(row, values)
+            key, shape = f"pools/{place[0]}/{place[1]}.html", tuple(bool(values[name]) for name in SECTIONS)
             if shape not in self.pool_pieces:
-                context = self._context(key) | {"has": shape}
+                context = self._context(key) | {"has": dict(zip(SECTIONS, shape, strict=True))}
                 self.pool_pieces[shape] = Pieces("pool", values, context)
             data, links = self.pool_pieces[shape].page(values)
             yield RenderedFile(key, data, FileKind.DOCUMENT, links=links)

@@ -8,45 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
 from exporter.protocols.base import Parameter
 from exporter.render.site import cells, pool_terms, text
 
-
-class PoolShape(NamedTuple):
-    """The sections of a pool's page."""
-
-    price: bool
-    price_time: bool
-    oracle: bool
-    own_pool: bool
-    code: bool
-    app: bool
-    charts: bool
-    parameters: bool
-    spokes: bool
-    curve: bool
-    pending: bool
-
-
-def pool_shape(row: Mapping[str, Any], values: Mapping[str, str]) -> PoolShape:
-    """The shape of the page with these values, of a pool with this row of the pools frame."""
-    return PoolShape(
-        price=row["oracle_price_usd"] is not None,
-        price_time=bool(values["price_time"]),
-        oracle=bool(row["oracle"]),
-        own_pool=row["pool"] != row["token_address"],
-        code=bool(row["wasm_hash"]),
-        app=bool(values["app"]),
-        charts=bool(values["table"]),
-        parameters=bool(values["parameters"]),
-        spokes=bool(values["spokes"]),
-        curve=bool(values["curve"]),
-        pending=bool(values["pending"]),
-    )
+SECTIONS = (
+    *("price", "price_time", "oracle", "own_pool", "wasm_hash", "app"),
+    *("table", "parameters", "spokes", "curve", "pending"),
+)
+"""The values of which a page may have none: which it has is its shape."""
 
 
 def pool_values(
@@ -81,6 +54,7 @@ def pool_values(
         "market": row["market"],
         "pool": row["pool"],
         "token": row["token_address"],
+        "own_pool": "" if row["pool"] == row["token_address"] else row["pool"],
         "short_symbol": text.cut(symbol, 14) + labels,
         "short_market": text.cut(market),
         "protocol": text.words(row["protocol"]),

@@ -18,7 +18,6 @@ from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import EXAMPLE_BASE, snippet_text, snippets, static_files
 from exporter.render.site.text import NO_PRICE
 from exporter.tree.documents import PoolsPage
-from exporter.tree.families import token_key
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import MISSING_PAGE
 from tests.render.rendering import contract
@@ -349,7 +348,7 @@ def test_public_networks_know_the_native_asset() -> None:
     site = site_of(tables_of([pool_row(0, 0, symbol="native")]), network=NETWORKS["mainnet"].passphrase)
 
     assert ">native</bdi>" in site["tokens.html"]
-    assert token_key(contract(10_000)) in site[f"tokens/{contract(10_000)}.html"]
+    assert f"v1/tokens/{contract(10_000)}.json" in site[f"tokens/{contract(10_000)}.html"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from exporter.config import Settings
 from exporter.render.run_documents import render_errors
 from exporter.serve.preview import bind, make_server
-from exporter.tree.families import asset_key, history_key, token_key, totals_key
+from exporter.tree.families import ASSET, HISTORY, TOKEN, totals_key
 from tests.render.rendering import write
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
 from tests.serve.edge.targets import HttpTarget, NodeProcess
@@ -26,9 +26,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "v1" / "out.json").unlink()
     write(folder, render_errors())
     for key in (
-        asset_key(BIG, COMMON),
-        token_key(COMMON),
-        *(history_key(BIG, COMMON, bucket) for bucket in ("1d", "1h")),
+        ASSET.key(market=BIG, pool=COMMON),
+        TOKEN.key(address=COMMON),
+        *(HISTORY.key(market=BIG, pool=COMMON, bucket=bucket) for bucket in ("1d", "1h")),
         *(
             totals_key(scope, name)
             for scope, name in (("market", BIG), ("token", COMMON), ("protocol", "blend"), ("network", "network"))
