@@ -14,10 +14,9 @@ from exporter.localnet.answers import Answer, Simulation
 from exporter.localnet.chain import LedgerState
 from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
-from exporter.protocols.alula import math
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
-from tests.protocols.judged import frame_of
+from tests.protocols.judged import computed
 
 ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
@@ -95,13 +94,13 @@ def _data(chain: LedgerState, ledger: int, key: bytes) -> ContractData:
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
-    found = math.project(frame_of([_numbers(pool)], math.POOL_COLUMNS)).row(0, named=True)
+    found = computed("alula", [_numbers(pool)], 0).row(0, named=True)
     yields = {f"{side}_bps": u32(found[f"{side}_apy_bps"]) for side in ("borrow", "supply")}
     return struct_map(
         {
             "apy": struct_map(yields),
-            "d_token_rate_ceil_bps": i128(found["d_token_rate_bps"]),
-            "j_token_rate_floor_bps": i128(found["j_token_rate_bps"]),
+            "d_token_rate_ceil_bps": i128(found["borrow_index"]),
+            "j_token_rate_floor_bps": i128(found["supply_index"]),
             "oracle_asset_price": i128(_numbers(price)["price"]),
             "pool": pool,
             "total_supply": i128(found["total_supplied"]),

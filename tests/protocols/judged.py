@@ -8,7 +8,11 @@ from typing import Any, overload
 import polars as pl
 
 from exporter import exact
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.alula import reader as alula
+from exporter.protocols.peridot import reader as peridot
 from exporter.protocols.shared_columns import TEXTS
+from exporter.protocols.slender import reader as slender
 
 
 @overload
@@ -57,6 +61,18 @@ def projected(
         return frame.row(0, named=True)
 
     return computed
+
+
+RAW = {"alula": alula.COLUMNS, "peridot": peridot.COLUMNS, "slender": slender.COLUMNS}
+_TEXTS = {*TEXTS, "reward_token", "s_token", "supply_reward_reason", "borrow_reward_reason"}
+
+
+def computed(protocol: str, rows: Sequence[Mapping[str, Any]], time: int) -> pl.DataFrame:
+    """What is published of pools; numbers that are not given are 0."""
+    columns: dict[str, list[object]] = {
+        name: [row.get(name, "" if name in _TEXTS else 0) for row in rows] for name in RAW[protocol]
+    }
+    return PROTOCOLS[protocol].project(at(columns, time))
 
 
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")

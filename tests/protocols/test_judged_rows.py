@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,17 @@ from exporter.protocols.peridot import math as peridot
 from exporter.protocols.slender import math as slender
 from exporter.protocols.xoxno import math as xoxno
 from exporter.protocols.xoxno.layout import Spoke
-from tests.protocols.judged import at, frame_of, published
+from tests.protocols.judged import RAW, at, computed, frame_of, published
 
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(Path(__file__).with_name("judged_rows.json").read_text())
-PROJECTS: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], tuple[str, ...], int]] = {
-    "alula": (alula.project, alula.POOL_COLUMNS, 1_800_000_000),
-    "blend": (blend.project, ("generation", *blend.RESERVE_COLUMNS), 1_790_000_000),
-    "peridot": (peridot.project, peridot.VAULT_COLUMNS, 1_800_000_000),
-    "slender": (slender.project, slender.RESERVE_COLUMNS, 1_800_000_000),
-    "xoxno": (xoxno.project, xoxno.POOL_COLUMNS, 1_800_000_000),
+NOW = 1_800_000_000
+PROJECTS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    **{name: partial(lambda name, rows: computed(name, rows.rows(named=True), NOW), name) for name in RAW},
+    "blend": lambda rows: blend.project(at(rows, 1_790_000_000)),
+    "xoxno": lambda rows: xoxno.project(at(rows, NOW)),
 }
-"""By protocol: what computes pools, from which columns, and the close time of the rows."""
+"""By protocol: what computes pools, at the close time of the rows."""
 
 
 def rows_of(protocol: str, part: str) -> list[Row]:
@@ -43,10 +43,9 @@ def rows_of(protocol: str, part: str) -> list[Row]:
 @pytest.mark.parametrize("protocol", PROJECTS)
 def test_pools(protocol: str) -> None:
     """Every number is the other computation's, and exactly those pools are set aside that it refuses."""
-    project, columns, time = PROJECTS[protocol]
     rows = rows_of(protocol, "rows")
-    frame = frame_of([row["row"] for row in rows], columns)
-    found, failures = exact.set_aside_failures(frame, lambda kept: project(at(kept, time)))
+    frame = frame_of([row["row"] for row in rows], list(rows[0]["row"]))
+    found, failures = exact.set_aside_failures(frame, PROJECTS[protocol])
     expected = [row["expected"] for row in rows if row["expected"] is not None]
 
     assert {place for place, row in enumerate(rows) if row["expected"] is None} == set(failures)
@@ -76,7 +75,7 @@ def test_amounts(protocol: str) -> None:
     rows = rows_of(protocol, "amounts")
     for row in rows:
         project, pool = TERMS[protocol](row)
-        found = published(project, pool, 1_800_000_000)
+        found = published(project, pool, NOW)
         assert row["available"] == {name: found[f"available_to_{name}"] for name in row["available"]}, row
 
     assert len(rows) > 10

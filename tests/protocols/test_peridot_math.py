@@ -8,7 +8,7 @@ import pytest
 from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
-from tests.protocols.judged import at, columnar, frame_of
+from tests.protocols.judged import columnar, computed, frame_of
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -39,15 +39,16 @@ PLAIN: Vault = {
 }
 
 
-def computed(*vaults: Vault) -> tuple[pl.DataFrame, dict[int, ExactError]]:
+def set_aside(*vaults: Vault) -> tuple[pl.DataFrame, dict[int, ExactError]]:
     """What is computed of some vaults, and the errors of those that have no numbers."""
-    return exact.set_aside_failures(frame_of(vaults, math.VAULT_COLUMNS), lambda kept: math.project(at(kept, NOW)))
+    return exact.set_aside_failures(
+        frame_of(vaults, math.VAULT_COLUMNS), lambda kept: computed("peridot", kept.rows(named=True), NOW)
+    )
 
 
-def projected(vault: Vault, now: int = NOW) -> dict[str, int]:
+def projected(vault: Vault) -> dict[str, int]:
     """What is computed of one vault."""
-    row: dict[str, int] = math.project(at(frame_of([vault], math.VAULT_COLUMNS), now)).row(0, named=True)
-    return row
+    return computed("peridot", [vault], NOW).row(0, named=True)
 
 
 def test_whole_vault() -> None:
@@ -64,12 +65,12 @@ def test_whole_vault() -> None:
         "stored_supply_apr": 22_987,  # floor(336021 × floor(80483 × 0.85 = 68410.55) / 10^6)
         "borrow_apy_bps": 804,
         "supply_apy_bps": 229,
-        "borrowed": 5_001_102_506,
-        "supplied": 14_880_937_131,  # 14,880,000,000 + 1,102,506 - 165,375
-        "set_aside": 120_165_375,
+        "total_borrowed": 5_001_102_506,
+        "total_supplied": 14_880_937_131,  # 14,880,000,000 + 1,102,506 - 165,375
+        "backstop_credit": 120_165_375,
         "utilization_bps": 3_360,
         "supply_index": 14_880_937 * 10**12,
-        "accrued_borrow_index": 1_250_275_626_500_000_000,
+        "borrow_index": 1_250_275_626_500_000_000,
     }
     assert expected == {name: row[name] for name in expected}
 
@@ -89,7 +90,7 @@ def test_more_set_aside_than_there_is() -> None:
     nothing = aside | {"receipt_supply": 0}
 
     assert (10**6, 70_000, 0) == tuple(
-        projected(nothing)[name] for name in ("stored_utilization", "stored_borrow_apr", "supplied")
+        projected(nothing)[name] for name in ("stored_utilization", "stored_borrow_apr", "total_supplied")
     )
     with pytest.raises(ExactOverflowError, match="more is set aside than there is"):
         projected(nothing | {"fixed_rate": -1})
@@ -136,7 +137,7 @@ def test_after_the_accrual_the_quote_is_known() -> None:
 def test_code_that_is_not_known() -> None:
     """A vault of which nothing says how it counts has numbers if in both directions give the same, and else none."""
     alike = BOOSTED | {"boost_rule": 2, "boost_quoted": 900 * 10**7, "boost_cached_at": NOW}
-    found, failures = computed(alike, BOOSTED | {"boost_rule": 2}, PLAIN)
+    found, failures = set_aside(alike, BOOSTED | {"boost_rule": 2}, PLAIN)
 
     assert [500 * 10**6 // 1388, 336_021] == found["stored_utilization"].to_list()
     assert [1] == list(failures)
@@ -146,7 +147,7 @@ def test_code_that_is_not_known() -> None:
 def test_rate_that_the_contract_refuses() -> None:
     """Above 1000 percent a year the contract does not accrue: such a vault has no numbers, the others keep theirs."""
     now = PLAIN | {"last_update_time": NOW}
-    found, failures = computed(PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517})
+    found, failures = set_aside(PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517})
 
     assert [1] == list(failures)
     assert "1000 percent" in str(failures[1])

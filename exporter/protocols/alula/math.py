@@ -49,7 +49,7 @@ POOL_COLUMNS = (
     "kink2_ur_bps",
     "max_apr_bps",
 )
-"""The raw columns that `project` reads."""
+"""The raw columns that the numbers follow from; none is negative, and the take rate is at most BPS."""
 
 _CURVE = POOL_COLUMNS[-6:]
 
@@ -62,46 +62,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
     Nothing accrues here, so the accrued rates are the stored ones: those that the contract's own view computes from
     the stored totals and modifier, not the snapshot of the last accrual that the Pool entry holds next to them.
-    Indexes are the contract's share rates. Raises `ExactError` with the positions of the pools for which the
-    contract's math has no result.
-    """
-    numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)
-    pools = project(raw_rows(columns, numbers, *FARM_COLUMNS))
-    return shared_columns(
-        pools,
-        "alula",
-        VERSION,
-        last_accrual_time="last_accrual_timestamp",
-        supply_index="j_token_rate_bps",
-        borrow_index="d_token_rate_bps",
-        index_decimals=BPS_DECIMALS,
-        stored_supply_apr="supply_apr_bps",
-        stored_borrow_apr="borrow_apr_bps",
-        accrued_supply_apr="supply_apr_bps",
-        accrued_borrow_apr="borrow_apr_bps",
-        apr_decimals=BPS_DECIMALS,
-        stored_utilization="utilization_ceil_bps",
-        accrued_utilization="utilization_ceil_bps",
-        utilization_decimals=BPS_DECIMALS,
-        rate_modifier="interest_rate_modifier_bps",
-        rate_modifier_decimals=BPS_DECIMALS,
-        backstop_credit="take_rate_fees_sum",
-        **terms(pools, available_adjusted(pools["total_available"], pools["take_rate_fees_sum"])),
-    )
-
-
-def project(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add what is published of the pools.
-
-    Args:
-        frame: a row a pool, with POOL_COLUMNS (Int128 or smaller integers), all without nulls and none negative, and
-            a take rate of at most BPS. Other columns are kept as they are.
-
-    Returns:
-        The frame with these columns added: `total_supplied` (Int128, base units), `utilization_bps` (Int64, rounded
-        down: the published one), `utilization_ceil_bps`, `borrow_apr_bps`, `supply_apr_bps` (Int128: what the
-        contract computes its yields from), `borrow_apy_bps`, `supply_apy_bps` (Int64), `j_token_rate_bps` and
-        `d_token_rate_bps` (Int128).
+    Indexes are the contract's share rates.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
@@ -109,22 +70,39 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             utilization of 100 percent (validated against in the newest contract only).
         ValueError: for a null.
     """
-    state = numbers_of(frame, POOL_COLUMNS)
+    numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)
+    raw = raw_rows(columns, numbers, *FARM_COLUMNS)
+    state = numbers_of(raw, POOL_COLUMNS)
     borrowed = state["total_borrowed"]
-    supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
+    available = available_adjusted(state["total_available"], state["take_rate_fees_sum"])
+    supplied = total_supply(available, borrowed)
     used = utilization(borrowed, supplied)
     modified = borrow_apr(kinked_apr(used, *(state[name] for name in _CURVE)), state["interest_rate_modifier_bps"])
     earned = supply_apr(modified, used, state["take_rate_bps"])
-    return frame.with_columns(
-        supplied.alias("total_supplied"),
-        utilization_bps(borrowed, supplied).alias("utilization_bps"),
-        used.alias("utilization_ceil_bps"),
-        modified.alias("borrow_apr_bps"),
-        earned.alias("supply_apr_bps"),
-        apy_bps(modified).alias("borrow_apy_bps"),
-        apy_bps(earned).alias("supply_apy_bps"),
-        j_token_rate_bps(supplied, state["total_j_tokens"]).alias("j_token_rate_bps"),
-        d_token_rate_bps(borrowed, state["total_d_tokens"]).alias("d_token_rate_bps"),
+    return shared_columns(
+        raw,
+        "alula",
+        VERSION,
+        total_supplied=supplied,
+        utilization_bps=utilization_bps(borrowed, supplied),
+        supply_apy_bps=apy_bps(earned),
+        borrow_apy_bps=apy_bps(modified),
+        last_accrual_time="last_accrual_timestamp",
+        supply_index=j_token_rate_bps(supplied, state["total_j_tokens"]),
+        borrow_index=d_token_rate_bps(borrowed, state["total_d_tokens"]),
+        index_decimals=BPS_DECIMALS,
+        stored_supply_apr=earned,
+        stored_borrow_apr=modified,
+        accrued_supply_apr=earned,
+        accrued_borrow_apr=modified,
+        apr_decimals=BPS_DECIMALS,
+        stored_utilization=used,
+        accrued_utilization=used,
+        utilization_decimals=BPS_DECIMALS,
+        rate_modifier="interest_rate_modifier_bps",
+        rate_modifier_decimals=BPS_DECIMALS,
+        backstop_credit="take_rate_fees_sum",
+        **terms(raw, available, supplied, used),
     )
 
 

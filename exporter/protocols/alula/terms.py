@@ -40,10 +40,10 @@ _DEPOSIT, _BORROW, _EVERYTHING = 1, 2, 15
 _REVISION = "whether one can leave a frozen market depends on the contract's revision, and which one runs is not known"
 
 
-def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
-    """The columns of `exporter.tables.TERMS`, of pools as `exporter.protocols.alula.math.project` gives them.
+def terms(pools: pl.DataFrame, available: pl.Series, supplied: pl.Series, used: pl.Series) -> dict[str, Given]:
+    """The columns of `exporter.tables.TERMS`, of raw pools.
 
-    ``available`` is what the pools have, without the fees that are not paid out yet.
+    ``available`` is what they have without the fees that are not paid out yet, ``used`` their utilization, rounded up.
     """
     status = pl.col("market_status")
     known = status.is_in([*STATUS_NAMES.values()])
@@ -76,7 +76,7 @@ def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
         .then(pl.lit("the pool's entry does not have all that its operations hang on"))
     )
     # floor(supply × (limit - U) / 10000), 0 where the utilization U is above the limit; at most the available.
-    room = _left(pools["utilization_ratio_limit_bps"], pools["utilization_ceil_bps"])
+    room = _left(pools["utilization_ratio_limit_bps"], used)
     return {
         "can_supply": gate(status.is_in(["active", "borrow_frozen"]) & on(_DEPOSIT) & unlocked),
         "can_withdraw": leaving.then(unlocked),
@@ -86,8 +86,8 @@ def terms(pools: pl.DataFrame, available: pl.Series) -> dict[str, Given]:
         "can_reason": reason,
         "pool_status": pl.when(flags.is_not_null() & unlocked.is_not_null()).then(pool_status),
         "available_to_withdraw": available,
-        "available_to_borrow": exact.clamp(_share(pools["total_supplied"], room), 0, available),
-        "available_to_supply": _capped(_left(pools["supply_limit"], pools["total_supplied"])),
+        "available_to_borrow": exact.clamp(_share(supplied, room), 0, available),
+        "available_to_supply": _capped(_left(pools["supply_limit"], supplied)),
         "risk_scope": pl.lit("reserve"),
         "collateral_factor_bps": _published("open_ltv_bps"),
         "liquidation_threshold_bps": _published("close_ltv_bps"),

@@ -17,6 +17,7 @@ from exporter.exact import failure
 from exporter.protocols.curves import RateModel
 from exporter.protocols.peridot.layout import PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.tables import PROTOCOL_COLUMNS
 from exporter.tree.values import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000
@@ -56,7 +57,7 @@ VAULT_COLUMNS = (
     "boost_cached",
     "boost_cached_at",
 )
-"""The raw columns that `project` reads.
+"""The raw columns that the numbers follow from; all but ``net_cash`` and ``fixed_rate`` are at least 0.
 
 ``net_cash`` is what the vault counts as its cash, with what is boosted, less reserves and admin fees: it may be
 negative. The rate takes other cash: ``live_cash``, what the vault has of the token, and what counts of the boosted. Of
@@ -96,23 +97,14 @@ class Accrued(NamedTuple):
     boost_cached: pl.Series
 
 
-_RATES = ("stored_utilization", "stored_borrow_apr", "accrued_utilization", "accrued_borrow_apr", "borrowed")
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given, at the close time.
 
-
-def project(frame: pl.DataFrame) -> pl.DataFrame:
-    """Accrue to the close time, as the contract would at its next operation, and add what is published of the vaults.
-
-    Args:
-        frame: a row a vault, with VAULT_COLUMNS and `close_time` (unix
-            seconds; Int128 or smaller integers) without nulls; all but ``net_cash`` and
-            ``fixed_rate`` are at least 0, and the two factors at most 10^6. Other columns are kept as they are.
-
-    Returns:
-        The frame with these columns added: `stored_utilization`, `stored_borrow_apr`, `stored_supply_apr`,
-        `accrued_utilization`, `accrued_borrow_apr`, `accrued_supply_apr` (Int128, 6 decimals), `supplied`,
-        `borrowed`, `set_aside` (Int128, base units, accrued; what is set aside are reserves and admin fees),
-        `supply_index`, `accrued_borrow_index` (Int128, 18 decimals), `utilization_bps`, `supply_apy_bps` and
-        `borrow_apy_bps` (Int64).
+    They are as the contract has them at its next operation. There is no rate modifier and no plain collateral: the one
+    is 1, the other 0. What is set aside for the protocol, reserves and admin fees, is the backstop's credit.
+    Amounts are the most that can be withdrawn, borrowed and supplied, whatever the gates say: what suppliers own and is
+    not lent, and what the vault has with what is boosted, bound what goes out. A loan fails where it takes the borrowed
+    principal above its cap, a deposit where it takes what suppliers own above its.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a rate is above 1000
@@ -122,19 +114,21 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             owned: the contract has no exchange rate for them and refuses every operation.
         ValueError: for a null.
     """
-    unknown = frame["boost_rule"] == BoostRule.UNKNOWN
-    if unknown.any():
-        either, other = (
-            project(
-                frame.with_columns(pl.when(unknown).then(int(rule)).otherwise(pl.col("boost_rule")).alias("boost_rule"))
-            )
-            for rule in (BoostRule.QUOTED, BoostRule.CACHED)
-        )
-        rows = sorted({row for name in _RATES for row in (either[name] != other[name]).arg_true()})
-        if rows:
-            raise failure("one rate: its code is not known, and may count boosted cash in two ways that differ", rows)
-        return either
-    state = numbers_of(frame, (*VAULT_COLUMNS, "close_time"))
+    raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS), "reward_token")
+    unknown = raw["boost_rule"] == BoostRule.UNKNOWN
+    quoted, cached = (
+        _projected(raw.with_columns(boost_rule=exact.select(unknown, int(rule), raw["boost_rule"])))
+        for rule in (BoostRule.QUOTED, BoostRule.CACHED)
+    )
+    rows = sorted({row for name in PROTOCOL_COLUMNS for row in quoted[name].ne_missing(cached[name]).arg_true()})
+    if rows:
+        raise failure("one rate: its code is not known, and may count boosted cash in two ways that differ", rows)
+    return quoted
+
+
+def _projected(raw: pl.DataFrame) -> pl.DataFrame:
+    """The same where the rule of boosted cash is known."""
+    state = numbers_of(raw, (*VAULT_COLUMNS, "close_time"))
     accrued = accrue(state)
     kept = exact.clamp(exact.add(state["reserve_factor"], state["admin_fee"]), 0, SCALE)
     stored_aside = exact.add(state["total_reserves"], state["total_admin_fees"])
@@ -146,51 +140,40 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
     later_boosted, _ = boosted_cash(state, accrued.borrowed, aside, accrued.boost_cached)
     accrued_used, accrued_rate = _rate(state, accrued.borrowed, aside, later_boosted)
     earned = supply_rate(accrued.rate, lent_share(state["total_borrowed"], owned), kept)
-    accrued_earned = supply_rate(accrued_rate, lent_share(accrued.borrowed, supplied), kept)
     exchange = exchange_rate(supplied, state["receipt_supply"], state["initial_exchange_rate"])
-    return frame.with_columns(
-        accrued.used.alias("stored_utilization"),
-        accrued.rate.alias("stored_borrow_apr"),
-        earned.alias("stored_supply_apr"),
-        accrued_used.alias("accrued_utilization"),
-        accrued_rate.alias("accrued_borrow_apr"),
-        accrued_earned.alias("accrued_supply_apr"),
-        supplied.alias("supplied"),
-        accrued.borrowed.alias("borrowed"),
-        aside.alias("set_aside"),
-        exact.multiply(exchange, _SCALES_TO_INDEX).alias("supply_index"),
-        accrued.borrow_index.alias("accrued_borrow_index"),
-        utilization_bps(accrued.borrowed, supplied).alias("utilization_bps"),
-        simple_yield_bps(earned).alias("supply_apy_bps"),
-        simple_yield_bps(accrued.rate).alias("borrow_apy_bps"),
-    )
-
-
-def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given.
-
-    There is no rate modifier and no plain collateral: the one is 1, the other 0. What is set aside for the protocol,
-    reserves and admin fees, is the backstop's credit. Raises `ExactError` with the positions of the vaults for
-    which the contract's math has no result.
-    """
-    raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS), "reward_token")
+    supply_cap, borrow_cap = (raw.select(cap).to_series() for cap in _capped.values())
+    free = exact.subtract(supplied, accrued.borrowed)
+    principal = exact.select(raw["borrow_principal"].is_null(), accrued.borrowed, raw["borrow_principal"])
     return shared_columns(
-        with_available(project(raw)),
+        raw,
         "peridot",
         VERSION,
-        total_supplied="supplied",
-        total_borrowed="borrowed",
+        total_supplied=supplied,
+        total_borrowed=accrued.borrowed,
         total_collateral=0,  # receipt tokens are the collateral, and supplied
         last_accrual_time="last_update_time",
-        borrow_index="accrued_borrow_index",
+        utilization_bps=utilization_bps(accrued.borrowed, supplied),
+        supply_apy_bps=simple_yield_bps(earned),
+        borrow_apy_bps=simple_yield_bps(accrued.rate),
+        supply_index=exact.multiply(exchange, _SCALES_TO_INDEX),
+        borrow_index=accrued.borrow_index,
         index_decimals=18,
+        stored_supply_apr=earned,
+        stored_borrow_apr=accrued.rate,
+        accrued_supply_apr=supply_rate(accrued_rate, lent_share(accrued.borrowed, supplied), kept),
+        accrued_borrow_apr=accrued_rate,
         apr_decimals=6,
+        stored_utilization=accrued.used,
+        accrued_utilization=accrued_used,
         utilization_decimals=6,
         rate_modifier=1,
         rate_modifier_decimals=0,
-        backstop_credit="set_aside",
+        backstop_credit=aside,
         share_token="pool",  # the vault itself
         share_supply="receipt_supply",
+        available_to_withdraw=within(raw["payable"], free),
+        available_to_borrow=within(raw["payable"], free, exact.subtract(borrow_cap, principal)),
+        available_to_supply=within(exact.subtract(supply_cap, supplied)),
         **_TERMS,
     )
 
@@ -221,7 +204,6 @@ _TERMS: dict[str, Given] = {
     .when(pl.all_horizontal(*_open.values()))
     .then(pl.lit("active"))
     .otherwise(pl.lit("partly_paused")),
-    **{name: name for name in ("available_to_withdraw", "available_to_borrow", "available_to_supply")},
     "risk_scope": pl.lit("reserve"),
     "collateral_factor_bps": _factor,
     "liquidation_threshold_bps": _factor,
@@ -247,25 +229,8 @@ _TERMS: dict[str, Given] = {
 """Who may do what, and at what risk (docs/protocols/peridot.md, "Statuses" and "Risk")."""
 
 
-def with_available(projected: pl.DataFrame) -> pl.DataFrame:
-    """Add how much can be withdrawn, borrowed and supplied at the most (Int128, base units), whatever the gates say.
-
-    What suppliers own and is not lent, and what the vault has with what is boosted, bound what goes out. A loan fails
-    where it takes the borrowed principal above its cap, a deposit where it takes what suppliers own above its.
-    """
-    supplied, borrowed = projected["supplied"], projected["borrowed"]
-    supply_cap, borrow_cap = (projected.select(cap).to_series() for cap in _capped.values())
-    free = exact.subtract(supplied, borrowed)
-    principal = exact.select(projected["borrow_principal"].is_null(), borrowed, projected["borrow_principal"])
-    return projected.with_columns(
-        within(projected["payable"], free).alias("available_to_withdraw"),
-        within(projected["payable"], free, exact.subtract(borrow_cap, principal)).alias("available_to_borrow"),
-        within(exact.subtract(supply_cap, supplied)).alias("available_to_supply"),
-    )
-
-
 def accrue(state: pl.DataFrame) -> Accrued:
-    """Bring vaults to their `close_time`, as their next operation would. Takes and raises what `project` does."""
+    """Bring vaults to their `close_time`, as their next operation would; the state is of `VAULT_COLUMNS`."""
     borrowed = state["total_borrowed"]
     aside = exact.add(state["total_reserves"], state["total_admin_fees"])
     boosted, cached = boosted_cash(state, borrowed, aside, state["boost_cached"])

@@ -41,87 +41,72 @@ RESERVE_COLUMNS = (
     "cash",
     "fees",
 )
-"""The raw columns that `project` reads."""
+"""The raw columns that the numbers follow from; none is negative."""
 
 TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)
-"""Those that `with_terms` also reads."""
+"""Those that say what can be done, and at what risk."""
 
 
-def project(frame: pl.DataFrame) -> pl.DataFrame:
-    """Bring the coefficients to the close time, and add what is published of the reserves.
+def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given, at the close time.
 
-    Args:
-        frame: a row a reserve, with RESERVE_COLUMNS and `close_time` (unix
-            seconds; Int128 or smaller integers), without nulls and none negative.
-            Other columns are kept as they are.
-
-    Returns:
-        The frame with these columns added: `collat_coeff`, `debt_coeff`, `stored_utilization`,
-        `accrued_utilization`, `stored_supply_apr`, `accrued_supply_apr` (Int128, 9 decimals), `supplied`, `borrowed`
-        (Int128, base units), `utilization_bps`, `supply_apy_bps` and `borrow_apy_bps` (Int64).
+    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees are
+    as the backstop's credit. Amounts are the most that can be withdrawn, borrowed and supplied, whatever the gates say:
+    the cash bounds withdrawals and loans. A loan fails, too, where the debt's shares are above the utilization cap of
+    the supply's; a deposit where what the stored lenders' rate makes of the debt, the cash and the amount are together
+    above the liquidity cap.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
         ValueError: for a null.
     """
-    state = numbers_of(frame, (*RESERVE_COLUMNS, "close_time"))
+    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "s_token")
+    state = numbers_of(raw, (*RESERVE_COLUMNS, "util_cap", "liquidity_cap", "close_time"))
+    cash, s_supply, debt_supply = (state[name] for name in ("cash", "s_supply", "debt_supply"))
     elapsed = elapsed_seconds(state["last_update_timestamp"], state["window"], state["close_time"])
     lender = accrued_rate(state["lender_ar"], state["lender_ir"], elapsed)
     debt_coeff = accrued_rate(state["borrower_ar"], state["borrower_ir"], elapsed)
 
     def of_lenders(accrued: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
-        lent = lent_out(accrued, state["debt_supply"])
-        owned = exact.add(state["cash"], lent)
+        lent = lent_out(accrued, debt_supply)
+        owned = exact.add(cash, lent)
         return owned, share(lent, owned, ONE), share(lent, owned, state["lender_ir"])
 
-    _, stored_used, stored_apr = of_lenders(state["lender_ar"])
+    stored_owned, stored_used, stored_apr = of_lenders(state["lender_ar"])
     owned, accrued_used, accrued_apr = of_lenders(lender)
-    collat_coeff = collateral_coefficient(owned, state["s_supply"])
-    supplied = exact.select(state["s_supply"] != 0, owned, 0)  # without shares nobody owns what lies there
-    borrowed = _times(debt_coeff, state["debt_supply"])
-    return frame.with_columns(
-        collat_coeff.alias("collat_coeff"),
-        debt_coeff.alias("debt_coeff"),
-        stored_used.alias("stored_utilization"),
-        accrued_used.alias("accrued_utilization"),
-        stored_apr.alias("stored_supply_apr"),
-        accrued_apr.alias("accrued_supply_apr"),
-        supplied.alias("supplied"),
-        borrowed.alias("borrowed"),
-        utilization_bps(borrowed, supplied).alias("utilization_bps"),
-        simple_yield_bps(stored_apr).alias("supply_apy_bps"),
-        simple_yield_bps(state["borrower_ir"]).alias("borrow_apy_bps"),
-    )
-
-
-def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
-
-    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees are
-    as the backstop's credit. Raises `ExactError` with the positions of the reserves for which the contract's math has
-    no result.
-    """
-    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "s_token")
+    supplied = exact.select(s_supply != 0, owned, 0)  # without shares nobody owns what lies there
+    borrowed = _times(debt_coeff, debt_supply)
+    by_shares = borrowable(s_supply, debt_supply, debt_coeff, state["util_cap"])
     return shared_columns(
-        with_available(project(raw)),
+        raw,
         "slender",
         VERSION,
-        total_supplied="supplied",
-        total_borrowed="borrowed",
+        total_supplied=supplied,
+        total_borrowed=borrowed,
         total_collateral=0,  # collateral is supplied, and is in that total
         last_accrual_time="last_update_timestamp",
-        supply_index="collat_coeff",
-        borrow_index="debt_coeff",
+        utilization_bps=utilization_bps(borrowed, supplied),
+        supply_apy_bps=simple_yield_bps(stored_apr),
+        borrow_apy_bps=simple_yield_bps(state["borrower_ir"]),
+        supply_index=collateral_coefficient(owned, s_supply),
+        borrow_index=debt_coeff,
         index_decimals=DECIMALS,
+        stored_supply_apr=stored_apr,
         stored_borrow_apr="borrower_ir",
+        accrued_supply_apr=accrued_apr,
         accrued_borrow_apr="borrower_ir",
         apr_decimals=DECIMALS,
+        stored_utilization=stored_used,
+        accrued_utilization=accrued_used,
         utilization_decimals=DECIMALS,
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit="fees",
         share_token="s_token",
         share_supply="s_supply",
+        available_to_withdraw=within(cash, supplied),
+        available_to_borrow=within(cash, by_shares),
+        available_to_supply=within(exact.subtract(state["liquidity_cap"], stored_owned)),
         **_TERMS,
         **NO_REWARDS,
     )
@@ -143,9 +128,6 @@ _TERMS: dict[str, Given] = {
     .when(~_lends)
     .then(pl.lit("borrowing_disabled"))
     .otherwise(pl.lit("active")),
-    "available_to_withdraw": "available_to_withdraw",
-    "available_to_borrow": "available_to_borrow",
-    "available_to_supply": "available_to_supply",
     "risk_scope": pl.lit("reserve"),
     "collateral_factor_bps": pl.col("discount") * (10_000 - pl.col("initial_health")).clip(0) // 10_000,
     "liquidation_threshold_bps": "discount",
@@ -158,26 +140,6 @@ _TERMS: dict[str, Given] = {
     "can_be_borrowed": _lends,
 }
 """Who may do what, and at what risk (docs/protocols/slender.md, "Statuses" and "Risk and liquidity")."""
-
-
-def with_available(projected: pl.DataFrame) -> pl.DataFrame:
-    """Add how much can be withdrawn, borrowed and supplied at the most (Int128, base units), whatever the gates say.
-
-    The cash bounds withdrawals and loans. A loan fails, too, where the debt's shares are above the utilization cap of
-    the supply's; a deposit where what the stored lenders' rate makes of the debt, the cash and the amount are together
-    above the liquidity cap.
-    """
-    state = numbers_of(
-        projected,
-        ("cash", "supplied", "s_supply", "debt_supply", "debt_coeff", "lender_ar", "util_cap", "liquidity_cap"),
-    )
-    by_shares = borrowable(state["s_supply"], state["debt_supply"], state["debt_coeff"], state["util_cap"])
-    counted = exact.add(state["cash"], lent_out(state["lender_ar"], state["debt_supply"]))
-    return projected.with_columns(
-        within(state["cash"], state["supplied"]).alias("available_to_withdraw"),
-        within(state["cash"], by_shares).alias("available_to_borrow"),
-        within(exact.subtract(state["liquidity_cap"], counted)).alias("available_to_supply"),
-    )
 
 
 @exact.at_most(exact.INT128_MAX)
