@@ -10,7 +10,7 @@ from exporter.backfill.lake_job import LakeJob, LakePlan
 from exporter.backfill.start_state import archive_start, empty_start
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import ArchiveFileMissingError, ConfigError, NetworkMismatchError
+from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import u32
@@ -59,16 +59,6 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
     assert "valid" in set(rows["price_reason"])
 
 
-def test_a_lake_that_begins_later_needs_a_start(tmp_path: Path) -> None:
-    """Where contracts were there before the lake begins, nothing is assumed of them."""
-    network = RecordedNetwork()
-    with LakeWriter(network.chain, network.passphrase, tmp_path):
-        network.advance()
-
-    with pytest.raises(ConfigError, match="give --archive URI"):
-        empty_start(Lake.open(str(tmp_path)))
-
-
 def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
     """The state is that of the newest checkpoint at or before the ledger; a later one can be had from it."""
     folder = real_data / "archive-testnet"
@@ -106,9 +96,3 @@ def test_a_start_that_nobody_signed(tmp_path: Path) -> None:
         archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
     with pytest.raises(ConfigError, match="no organisations are known to trust"):
         archive_start(str(made.archive.folder), 130, PASSPHRASE)
-
-
-def test_an_archive_that_is_not_there(tmp_path: Path) -> None:
-    """A path that is not a folder is named."""
-    with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
-        archive_start(str(tmp_path / "none"), 1_000, TESTNET)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, PARTS, aggregate, observations_of
-from tests.history.bucket_judge import LENGTHS, PAGE_BUCKETS, SPANS, buckets_of, iso, span_of, start_of
+from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, aggregate, observations_of
+from tests.history.bucket_judge import LENGTHS, PAGE_BUCKETS, SPANS, buckets_of, span_of, start_of
 from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, frame_of, observe, places
 
@@ -73,35 +73,6 @@ def test_one_bucket_of_any_numbers(rows: list[tuple[int, int, int, tuple[int, in
     for name in set(expected) - {"start_time", "end_time"}:
         found = str(row[name]) if BUCKETS_FRAME[name] == pl.Int128 and row[name] is not None else row[name]
         assert expected[name] == found, name
-
-
-@pytest.mark.parametrize("name", list(LENGTHS))
-def test_many_pools_and_buckets(name: str) -> None:
-    """Whatever the length, every bucket of every pool is what plain Python makes of the same observations."""
-    random = Random(name)
-    observed = [
-        item
-        for number in range(60)
-        for item in observe(random, places(2, 2), number + 1, MONDAY + number * LENGTHS[name] // 5)
-    ]
-    frames = [
-        frame_of([item for item in observed if item.ledger == ledger], ledger, time)
-        for ledger, time in sorted({(item.ledger, item.time) for item in observed})
-    ]
-    shuffled = observations_of(pl.concat(frames)).sample(fraction=1, shuffle=True, seed=1)
-    made = aggregate(shuffled, BY_NAME[name])
-
-    assert BUCKETS_FRAME | PARTS == dict(made.schema)
-    expected = [
-        (*place, row["start_time"], row["total_supplied"], row["supply_apy_bps"], row["oracle_price_usd"])
-        for place, rows in buckets_of(observed, LENGTHS[name]).items()
-        for row in rows
-    ]
-    columns = ("market", "pool", "start", "total_supplied", "supply_apy_bps", "oracle_price_usd")
-    assert expected == [
-        (market, pool, iso(start), str(supplied), bps, price)
-        for market, pool, start, supplied, bps, price in made.select(columns).iter_rows()
-    ]
 
 
 def test_yields_of_real_accruals(real_data: Path) -> None:

@@ -67,43 +67,27 @@ def test_every_format_is_exact(store: FolderStore, tmp_path: Path, ending: str) 
         assert expected.equals(read.sort("market", "pool", "observed_ledger"))
 
 
-@pytest.mark.parametrize(
-    ("symbol", "harmless"),
-    [
-        ('=HYPERLINK("http://evil.example","USDC")', '\'=HYPERLINK("http://evil.example","USDC")'),
-        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
-        ("+1", "'+1"),
-        ("-1", "'-1"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("  =1+1", "'  =1+1"),
-        ("\t=1+1", "'\t=1+1"),
-        ("\r\n=1+1", "'\r\n=1+1"),
-        ("\uff1d1+1", "'\uff1d1+1"),
-        ("USD-C", "USD-C"),
-        ("a=b", "a=b"),
-        ("'=", "'="),
-        ("", ""),
-    ],
-)
-def test_a_spreadsheet_runs_no_cell(tmp_path: Path, symbol: str, harmless: str) -> None:
+def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
     """In CSV a text that would be a formula is marked as text; --raw, and the other formats, leave it as it is."""
+    formulas = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "  =1+1", "\t=1+1", "\r\n=1+1", "\uff1d1+1"]
+    symbols = [*formulas, "USD-C", "a=b", "'=", ""]
     store = FolderStore(tmp_path / "tree")
-    frame = pools_frame([{"symbol": symbol, "total_supplied": -5}, {}])
+    frame = pools_frame([{"symbol": symbol, "total_supplied": -5} for symbol in symbols])
     part = render_history(frame, observed_ledger=LEDGER, ledger_close_time=CLOSE_TIME, network="made")
     store.put_new(part.file.key, part.file.data)
     store.put(HISTORY_MANIFEST_KEY, render_document(extend_history(None, part.entry)).data)
-    found = {}
-    for name, flags in (("a.csv", ()), ("b.csv", ("--raw",)), ("c.parquet", ())):
-        result = run("export", store.uri, "--out", str(tmp_path / name), *flags)
-        assert 0 == result.exit_code, result.output
-        if name.endswith(".csv"):
-            with (tmp_path / name).open(newline="") as file:
-                found[name] = next(csv.DictReader(file))
-        else:
-            found[name] = pl.read_parquet(tmp_path / name).row(0, named=True)
 
-    assert [harmless, symbol, symbol] == [row["symbol"] for row in found.values()]
-    assert "-5" == found["a.csv"]["total_supplied"]  # a number, not a text
+    def exported(name: str, *flags: str) -> list[dict[str, str]]:
+        assert 0 == run("export", store.uri, "--out", str(tmp_path / name), *flags).exit_code
+        with (tmp_path / name).open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    marked = exported("a.csv")
+    assert [f"'{symbol}" for symbol in formulas] + symbols[len(formulas) :] == [row["symbol"] for row in marked]
+    assert {"-5"} == {row["total_supplied"] for row in marked}  # a number, not a text
+    assert symbols == [row["symbol"] for row in exported("b.csv", "--raw")]
+    assert 0 == run("export", store.uri, "--out", str(tmp_path / "c.parquet")).exit_code
+    assert symbols == pl.read_parquet(tmp_path / "c.parquet")["symbol"].to_list()
 
 
 def test_a_part(store: FolderStore, tmp_path: Path) -> None:

@@ -88,28 +88,6 @@ def test_periods_equal_a_plain_recomputation(hours: int) -> None:
         assert all(period.observed_count for period in periods)
 
 
-def test_by_hand() -> None:
-    """Two days of one rate and a day of another: the mean is the mean of 24 hours, the change what was before them."""
-    observed = [
-        replace(
-            SAMPLE,
-            ledger=LEDGER + hour,
-            time=MONDAY + hour * 3600,
-            supply_apy_bps=100 if hour < 48 else 201,
-            borrow_apy_bps=7,
-            utilization_bps=5000 - hour,
-            tvl_usd_cents=10**30 + hour,
-            price=(1, 0),
-        )
-        for hour in range(73)
-    ]
-    [[day, week, month]] = made(observed).values()
-
-    assert AssetPeriod("24h", 24, 201, 7, 5000 - 60 + 0, str(10**30 + 59), 101, 0, -25, "25") == day
-    for name, period in (("7d", week), ("30d", month)):
-        assert AssetPeriod(name, 0, *[None] * 8) == period
-
-
 def test_a_history_that_does_not_reach_says_null() -> None:
     """A pool that was first seen within the period, or not for a quarter of it before, has no numbers of it."""
     hours = {"new": range(23, 26), "long ago": [*range(-20, -7), *range(1, 26)], "just": [-1, *range(1, 26)]}

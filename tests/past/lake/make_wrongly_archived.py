@@ -33,15 +33,9 @@ def packed(source: Path) -> bytes:
             rows.append((int(row["evicted_ledger_seq"]), archived, correct))
     rows.sort(key=lambda row: (row[0], key_of_entry(row[1])))
     schema = pa.schema([("evicted", pa.uint32()), ("archived", pa.binary()), ("correct", pa.binary())])
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=schema.names).cast(schema)
     target = io.BytesIO()
-    pq.write_table(
-        pa.Table.from_arrays(columns, schema=schema),
-        target,
-        compression="zstd",
-        compression_level=19,
-        use_dictionary=False,
-    )
+    pq.write_table(table, target, compression="zstd", compression_level=19, use_dictionary=False)
     return target.getvalue()
 
 

@@ -181,12 +181,7 @@ def test_a_lake_without_configuration(tmp_path: Path) -> None:
         Lake.open(str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match="ftp:// is not an address of a lake"):
         Lake.open("ftp://example.org/lake")
-    for bad in (
-        b"{",
-        b"[]",
-        b'{"networkPassphrase": "x", "ledgersPerBatch": 0, "batchesPerPartition": 1}',
-        b"[" * 10_000,
-    ):
+    for bad in (b"{", b'{"networkPassphrase": "x", "ledgersPerBatch": 0, "batchesPerPartition": 1}', b"[" * 10_000):
         with pytest.raises(ConfigError, match=r"\.config\.json cannot be used"):
             decode_config(bad, "a lake")
     given = LakeConfig("made", 1, 10)

@@ -28,7 +28,6 @@ from exporter.protocols.peridot import math as peridot
 from exporter.protocols.peridot.math import accrue as accrue_peridot
 from exporter.protocols.xoxno import math as xoxno
 from exporter.protocols.xoxno.math import accrue as accrue_xoxno
-from tests.protocols.test_peridot_real import accruals, read_snapshots
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 V2_CODE = "a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"
@@ -185,32 +184,6 @@ def test_an_operation_with_a_fee_does_not_refute_the_math() -> None:
     assert [] == tally_of(shares, 900).mismatches
     assert {"xoxno"} == protocols_of(tally_of(shares, 900).confirmed)
     assert ["revenue"] == [item.field for item in tally_of(1, 0).mismatches]
-
-
-@pytest.mark.slow
-def test_the_accruals_of_real_vaults(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Peridot's own tests left in the ledger confirms the math; the year of another contract does not.
-
-    Revisions that count what suppliers have earned as cash, which are not read, differ.
-    """
-    found = list(accruals(read_snapshots(real_data)))
-    plain = sum(accrual.agrees(accrual.projected(0)) for accrual in found)
-
-    def tried() -> tuple[int, int]:
-        total = Tally()
-        for accrual in found:
-            now = {key: entry.raw for key, entry in accrual.snapshot.entries.items() if entry is not None}
-            before = {key: RawEntry(data, 0, None) for key, data in accrual.entries_before().items()}
-            prover = Prover(now | before)
-            changes = [Change(UPDATED, key, bytes(4) + now[key].data + bytes(4)) for key in before if key in now]
-            prover.follow(LedgerChanges(1, accrual.vault.numbers["last_update_time"], 22, list(enumerate(changes))))
-            total.add(prover.finish())
-        return sum(total.confirmed.values()), sum(total.differing.values())
-
-    assert (plain, len(found) - plain) == tried()
-    monkeypatch.setattr(peridot, "SECONDS_PER_YEAR", 31_556_926)
-    confirmed, differing = tried()
-    assert differing > 3 * confirmed  # in some there is too little interest to show it
 
 
 def test_the_accruals_of_a_real_pool(real_data: Path) -> None:
