@@ -8,6 +8,7 @@ from functools import cache
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, decode_contract_data
 from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import VOID, encode_scval
 from exporter.localnet.recording import shipped
 
 
@@ -15,6 +16,11 @@ def name_of(key: ScVal) -> str:
     """The symbol that is a key, or that starts it."""
     kind, content = key
     return name_of(content[0]) if kind == scval.VEC and content else str(content)
+
+
+def decode_data_key(key: bytes) -> ContractData:
+    """The parts of the LedgerKey of contract data, with no value."""
+    return decode_contract_data(key[:4] + bytes(4) + key[4:] + encode_scval(VOID))
 
 
 @cache

@@ -8,13 +8,14 @@ to live: ``live_until`` is always 4294967295, and what was archived and evicted 
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 from exporter.errors import DecodeError, SnapshotFileError
 from exporter.ledger.codec import xdr_json
@@ -32,8 +33,8 @@ _KEY_FIELDS = {"contract_data": ("contract", "key", "durability"), "contract_cod
 
 _ENTRY_FIELDS = {"last_modified_ledger_seq", "data", "ext"}
 _UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
-_HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_U32 = 2**32 - 1
+Ledger: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_U32)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class LedgerSnapshot:
     def of(cls, content: bytes, name: str) -> LedgerSnapshot:
         """Take a file's content apart. Raises `SnapshotFileError` that names the file and what is wrong with it."""
         try:
-            return _snapshot(_document(content))
+            return _snapshot(content)
         except SnapshotFileError as error:
             raise SnapshotFileError(f"ledger snapshot file {name}: {error}") from None
 
@@ -105,46 +106,32 @@ def read_snapshot_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return content
 
 
-def _document(content: bytes) -> dict[str, xdr_json.Json]:
+class _File(Struct):
+    """A file; numbers of 64 bits are decimal strings in the second convention."""
+
+    protocol_version: Ledger
+    sequence_number: Ledger
+    timestamp: Annotated[int, Meta(ge=0, le=LATEST_CLOSE_TIME)]
+    network_id: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    ledger_entries: list[Any]
+
+
+def _snapshot(content: bytes) -> LedgerSnapshot:
     try:
-        document = json.loads(content, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        # Not strict: digits in a string are a number. Items are converted as they are read.
+        file = msgspec.convert(msgspec.json.decode(content), _File, strict=False)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:120]
-        raise SnapshotFileError(f"it is not JSON: {reason}") from None
-    if not isinstance(document, dict):
-        raise SnapshotFileError(f"expected a JSON object, got {_shown(document)}")
-    return document
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("an object has the same field twice")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _snapshot(document: dict[str, xdr_json.Json]) -> LedgerSnapshot:
-    ledger = _header(document, "sequence_number")
-    close_time = _header(document, "timestamp")
-    network_id = _header_field(document, "network_id")
-    if not isinstance(network_id, str) or not _HASH.fullmatch(network_id):
-        raise SnapshotFileError(f"network_id: expected 64 lowercase hex digits, got {_shown(network_id)}")
-    listed = _header_field(document, "ledger_entries")
-    if not isinstance(listed, list):
-        raise SnapshotFileError(f"ledger_entries: expected an array, got {_shown(listed)}")
-    if close_time == 0:
+        raise SnapshotFileError(f"it is not one: {str(error)[:200]}") from None
+    if file.timestamp == 0:
         raise SnapshotFileError(
             "timestamp is 0, as some releases of the tool (v23) wrote it; interest accrues to the ledger's close time: "
             "set it to the unix seconds at which the ledger closed"
         )
+    ledger = file.sequence_number
     found: dict[bytes, RawEntry] = {}
     left_out: Counter[str] = Counter()
     unreadable: dict[bytes, str] = {}
-    for index, item in enumerate(listed):
+    for index, item in enumerate(file.ledger_entries):
         try:
             kind, key, entry, unknown = _entry(item, f"ledger_entries[{index}]", ledger)
         except DecodeError as error:
@@ -157,24 +144,9 @@ def _snapshot(document: dict[str, xdr_json.Json]) -> LedgerSnapshot:
         found[key] = entry
         if unknown is not None:
             unreadable[key] = unknown
-    protocol_version = _header(document, "protocol_version")
-    return LedgerSnapshot(protocol_version, ledger, close_time, network_id, found, dict(left_out), unreadable)
-
-
-def _header_field(document: dict[str, xdr_json.Json], name: str) -> xdr_json.Json:
-    if name not in document:
-        raise SnapshotFileError(f"the field {name!r} is missing; is this a ledger snapshot file?")
-    return document[name]
-
-
-def _header(document: dict[str, xdr_json.Json], name: str) -> int:
-    number = _header_field(document, name)
-    if isinstance(number, str) and re.fullmatch("[0-9]{1,20}", number):  # 64-bit numbers, in the second convention
-        number = int(number)
-    most = LATEST_CLOSE_TIME if name == "timestamp" else _MAX_U32
-    if type(number) is not int or not 0 <= number <= most:
-        raise SnapshotFileError(f"{name}: expected a whole number up to {most}, got {_shown(number)}")
-    return number
+    return LedgerSnapshot(
+        file.protocol_version, ledger, file.timestamp, file.network_id, found, dict(left_out), unreadable
+    )
 
 
 def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:

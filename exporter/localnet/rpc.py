@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import CONTRACT_CODE, CONTRACT_DATA, TTL, decode_data_key
+from exporter.ledger.codec.entries import CONTRACT_CODE, CONTRACT_DATA, TTL, ledger_key_end
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.events import ContractEvent
@@ -235,10 +235,8 @@ def _check_key(key: bytes) -> None:
     kind = int.from_bytes(key[:4], "big")
     if len(key) > _MAX_KEY_BYTES:
         raise DecodeError("the key is too long")
-    if kind == CONTRACT_DATA:
-        decode_data_key(key)
-    elif kind in (CONTRACT_CODE, TTL):
-        if len(key) != 36:
+    if kind in (CONTRACT_DATA, CONTRACT_CODE, TTL):
+        if ledger_key_end(key, 0) != len(key):
             raise DecodeError("the key has not the length of its kind")
     else:
         from stellar_sdk import xdr

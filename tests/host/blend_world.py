@@ -21,7 +21,6 @@ from exporter.ledger.codec.entries import (
     ContractData,
     data_key,
     decode_contract_data,
-    decode_data_key,
     encode_contract_data,
     instance_key,
     instance_of,
@@ -33,6 +32,7 @@ from exporter.ledger.codec.xdr_json import xdr_from_json
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
+from tests.entries import decode_data_key
 from tests.host.blend_judge import Sample
 from tests.host.machine import LedgerInfo, Machine, Outcome
 from tests.past.archive.archive_snapshot import snapshot_of

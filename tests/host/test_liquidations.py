@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import decode_contract_data, decode_data_key
+from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.fields import Fields
 from exporter.past.lake.close_meta import decode_event
 from exporter.protocols.base import Liquidation
 from exporter.protocols.blend.liquidations import KINDS, liquidations_in
+from tests.entries import decode_data_key
 from tests.host.blend_world import POOL, USERS, Player, World
 from tests.host.machine import Outcome
 

@@ -16,7 +16,7 @@ from exporter import exact
 from exporter.deployments import deployments_of
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import CONTRACT_DATA, decode_data_key
+from exporter.ledger.codec.entries import CONTRACT_DATA
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
@@ -29,6 +29,7 @@ from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.tables import GATES, POOLS, TERMS
+from tests.entries import decode_data_key
 
 Place = tuple[str, str]
 """Market and pool."""

@@ -20,7 +20,6 @@ from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
     ContractData,
     decode_contract_data,
-    decode_data_key,
     encode_contract_data,
     instance_key,
     is_instance_key,
@@ -34,7 +33,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from tests.entries import name_of
+from tests.entries import decode_data_key, name_of
 from tests.localnet.recorded import LISTED
 from tests.protocols.one_entry import OneChanged, Source
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, xdr_walk
-from exporter.ledger.codec.scval import ContractInstance, ScVal, read_address, read_scval, read_value
+from exporter.ledger.codec.scval import ContractInstance, ScVal, read_address, read_value
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol
 from exporter.ledger.source import RawEntry
 
@@ -44,14 +44,6 @@ ENTRY_NAMES: Final = (
     "config setting",
     "ttl",
 )
-
-
-class ContractDataKey(NamedTuple):
-    """The parts of a contract data key: ``contract`` is a strkey, ``durability`` TEMPORARY or PERSISTENT."""
-
-    contract: str
-    key: ScVal
-    durability: int
 
 
 class ContractData(NamedTuple):
@@ -149,36 +141,11 @@ def encode_contract_data(entry: ContractData) -> bytes:
     return head + struct.pack(">I", entry.durability) + encode_scval(entry.value)
 
 
-def decode_data_key(data: bytes) -> ContractDataKey:
-    """Decode the LedgerKey XDR of a contract data entry. Raises `DecodeError` for any other bytes."""
-    key, end = _read_data_key(data, 0)
-    if end != len(data):
-        raise DecodeError(f"{len(data) - end} bytes follow the key")
-    return key
-
-
-def _read_data_key(data: bytes, position: int) -> tuple[ContractDataKey, int]:
-    try:
-        (kind,) = struct.unpack_from(">I", data, position)
-        if kind != CONTRACT_DATA:
-            raise DecodeError("the key is not one of contract data")
-        contract, position = read_address(data, position + 4)
-        key, position = read_scval(data, position)
-        (durability,) = struct.unpack_from(">I", data, position)
-    except struct.error:
-        raise DecodeError("the bytes end inside a key") from None
-    if durability > PERSISTENT:
-        raise DecodeError(f"unknown durability: {durability}")
-    return ContractDataKey(contract, key, durability), position + 4
-
-
 def ledger_key_end(data: bytes, position: int) -> int:
     """Where the LedgerKey that begins at ``position`` ends, for the kinds that a footprint can hold."""
     try:
         (kind,) = _word(data, position)
-        if kind == CONTRACT_DATA:
-            return _read_data_key(data, position)[1]
-        if kind not in (ACCOUNT, TRUSTLINE, CONTRACT_CODE, TTL):
+        if kind not in (ACCOUNT, TRUSTLINE, CONTRACT_DATA, CONTRACT_CODE, TTL):
             raise DecodeError(f"a footprint cannot hold a key of kind {kind}")
         end = xdr_walk.ledger_key(data, position)
     except struct.error:

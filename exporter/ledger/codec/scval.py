@@ -112,8 +112,6 @@ class ContractInstance(NamedTuple):
 
 
 _u32 = struct.Struct(">I").unpack_from
-_two_u32 = struct.Struct(">II").unpack_from
-_i128 = struct.Struct(">qQ").unpack_from
 _Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
 
 _symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked once
@@ -132,22 +130,20 @@ def is_symbol(text: str) -> bool:
 
 def decode_scval(data: bytes) -> ScVal:
     """Decode the XDR of exactly one ScVal. Raises `DecodeError` on anything else."""
-    value, end = read_scval(data, 0)
+    try:
+        value, end = read_value(data, 0)
+    except struct.error:
+        raise DecodeError("the bytes end inside a value") from None
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes follow the value")
     return value
 
 
-def read_scval(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
-    """Decode the ScVal that begins at ``position``; gives it and the position after it."""
-    try:
-        return read_value(data, position, depth)
-    except struct.error:
-        raise DecodeError("the bytes end inside a value") from None
-
-
 def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
-    """As `read_scval`, but where the bytes end too early it raises `struct.error`, for a caller to say inside what."""
+    """Decode the ScVal at ``position``; gives it and the position after it.
+
+    Where the bytes end too early it raises `struct.error`, for a caller to say inside what.
+    """
     (kind,) = _u32(data, position)
     if kind >= len(_READERS):
         raise DecodeError(f"unknown kind of value: {kind}")
@@ -251,14 +247,8 @@ def _read_vec(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
         return (VEC, None), position + 4
     position += 8
     items = []
-    depth += 1
-    readers = _READERS
-    kinds = len(readers)
     for _ in range(count):
-        (kind,) = _u32(data, position)
-        if kind >= kinds:
-            raise DecodeError(f"unknown kind of value: {kind}")
-        item, position = readers[kind](data, position + 4, depth)
+        item, position = read_value(data, position, depth + 1)
         items.append(item)
     return (VEC, tuple(items)), position
 
@@ -269,30 +259,9 @@ def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScV
         return None, position + 4
     position += 8
     pairs: list[tuple[ScVal, ScVal]] = []
-    depth += 1
-    # Maps from symbols, to amounts above all, are most of what contracts store: this loop spares them the calls.
-    readers = _READERS
-    kinds = len(readers)
     for _ in range(count):
-        kind, length = _two_u32(data, position)
-        end = position + 8 + (length + 3 & ~3)
-        known = _symbols.get(data[position + 4 : end]) if kind == SYMBOL else None
-        key: ScVal
-        if known is not None:
-            key, position = known, end
-        elif kind < kinds:
-            key, position = readers[kind](data, position + 4, depth)
-        else:
-            raise DecodeError(f"unknown kind of value: {kind}")
-        (kind,) = _u32(data, position)
-        if kind == I128:
-            high, low = _i128(data, position + 4)
-            pairs.append((key, (I128, high << 64 | low)))
-            position += 20
-            continue
-        if kind >= kinds:
-            raise DecodeError(f"unknown kind of value: {kind}")
-        value, position = readers[kind](data, position + 4, depth)
+        key, position = read_value(data, position, depth + 1)
+        value, position = read_value(data, position, depth + 1)
         pairs.append((key, value))
     return tuple(pairs), position
 

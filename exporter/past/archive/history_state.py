@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 from exporter.errors import ArchiveError
 
@@ -18,8 +18,6 @@ EMPTY_BUCKET: Final = bytes(32)
 MAX_STATE_BYTES: Final = 1 << 20
 HOT_ARCHIVE_PROTOCOL: Final = 23
 """From this protocol on the bucket list's hash in a header covers the hot archive too."""
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,37 +60,37 @@ class HistoryState:
         return hashlib.sha256(self.live.hash() + self.hot.hash()).digest()
 
 
+class _Level(Struct):
+    """A level of a bucket list; its "next" is a merge under way, and no part of the state."""
+
+    curr: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    snap: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+_Levels: TypeAlias = Annotated[list[_Level], Meta(min_length=LEVELS, max_length=LEVELS)]
+
+
+class _StateFile(Struct, rename="camel"):
+    version: Literal[1, 2]
+    current_ledger: Annotated[int, Meta(ge=1, le=2**32 - 1)]
+    current_buckets: _Levels
+    hot_archive_buckets: _Levels | None = None
+    network_passphrase: str | None = None
+
+
 def decode_history_state(content: bytes, what: str) -> HistoryState:
     """Take a state file apart, version 1 or 2. Raises `ArchiveError` that begins with ``what``."""
     try:
-        document = json.loads(content)
+        found = msgspec.json.decode(content, type=_StateFile)
     except (ValueError, RecursionError) as error:
-        raise ArchiveError(f"{what}: it is not JSON: {str(error)[:120]}") from None
-    if not isinstance(document, dict):
-        raise ArchiveError(f"{what}: expected a JSON object")
-    version = document.get("version")
-    if version not in (1, 2) or isinstance(version, bool):
-        raise ArchiveError(f"{what}: version {str(version)[:40]} of the file is unknown; 1 and 2 are read")
-    ledger = document.get("currentLedger")
-    if type(ledger) is not int or not 0 < ledger < 2**32:
-        raise ArchiveError(f"{what}: currentLedger {str(ledger)[:40]} is not a ledger")
-    passphrase = document.get("networkPassphrase")
-    if passphrase is not None and not isinstance(passphrase, str):
-        raise ArchiveError(f"{what}: networkPassphrase is not text")
-    hot = _bucket_list(document.get("hotArchiveBuckets"), f"{what}: hotArchiveBuckets") if version == 2 else None
-    return HistoryState(
-        ledger, _bucket_list(document.get("currentBuckets"), f"{what}: currentBuckets"), hot, passphrase
-    )
+        raise ArchiveError(f"{what}: {str(error)[:200]}") from None
+    hot = None
+    if found.version == 2:
+        if found.hot_archive_buckets is None:
+            raise ArchiveError(f"{what}: hotArchiveBuckets is missing")
+        hot = _bucket_list(found.hot_archive_buckets)
+    return HistoryState(found.current_ledger, _bucket_list(found.current_buckets), hot, found.network_passphrase)
 
 
-def _bucket_list(levels: Any, what: str) -> BucketList:
-    if not isinstance(levels, Sequence) or isinstance(levels, str) or len(levels) != LEVELS:
-        raise ArchiveError(f"{what}: expected {LEVELS} levels")
-    digests = []
-    for at, level in enumerate(levels):
-        for name in ("curr", "snap"):  # "next" is a merge under way, and no part of the state
-            digest = level.get(name) if isinstance(level, dict) else None
-            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-                raise ArchiveError(f"{what}[{at}].{name}: expected 64 lowercase hex digits")
-            digests.append(bytes.fromhex(digest))
-    return BucketList(tuple(digests))
+def _bucket_list(levels: list[_Level]) -> BucketList:
+    return BucketList(tuple(bytes.fromhex(digest) for level in levels for digest in (level.curr, level.snap)))

@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.ledger.codec.entries import ContractData, decode_data_key, encode_contract_data, ttl_key
+from exporter.ledger.codec.entries import ContractData, encode_contract_data, ttl_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.past.archive.archive_files import bucket_name, records_name, state_name
 from exporter.past.archive.bucket_entries import DEAD, LIVE
+from tests.entries import decode_data_key
 
 PASSPHRASE = "a simulated network"
 META = b"\xff\xff\xff\xff" + struct.pack(">II", 22, 0)
 
 
 def live(key: bytes, value: ScVal, last_modified: int = 7, kind: bytes = LIVE) -> bytes:
-    contract, data_key, durability = decode_data_key(key)
+    contract, data_key, durability, _ = decode_data_key(key)
     data = encode_contract_data(ContractData(contract, data_key, durability, value))
     return kind + struct.pack(">I", last_modified) + data + bytes(4)
 

@@ -24,13 +24,13 @@ def test_buckets_are_given_newest_first() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 3}, "version 3 of the file is unknown; 1 and 2 are read"),
-        ({"version": True}, "version True of the file is unknown"),
-        ({"currentLedger": "63"}, "currentLedger 63 is not a ledger"),
-        ({"currentBuckets": GOOD["currentBuckets"][1:]}, "currentBuckets: expected 11 levels"),
-        ({"version": 2}, "hotArchiveBuckets: expected 11 levels"),
-        ({"networkPassphrase": 1}, "networkPassphrase is not text"),
-        ({"currentBuckets": [{"curr": "XX"}] * 11}, r"currentBuckets\[0\].curr: expected 64 lowercase hex digits"),
+        ({"version": 3}, r"Invalid enum value 3 - at `\$.version`"),
+        ({"version": True}, r"Expected `int`, got `bool` - at `\$.version`"),
+        ({"currentLedger": "63"}, r"Expected `int`, got `str` - at `\$.currentLedger`"),
+        ({"currentBuckets": GOOD["currentBuckets"][1:]}, r"Expected `array` of length >= 11 - at `\$.currentBuckets`"),
+        ({"version": 2}, "hotArchiveBuckets is missing"),
+        ({"networkPassphrase": 1}, r"Expected `str \| null`, got `int` - at `\$.networkPassphrase`"),
+        ({"currentBuckets": [{"curr": "XX", "snap": ""}] * 11}, r"Expected `str` matching regex .*currentBuckets"),
     ],
 )
 def test_a_malformed_state_file_is_refused(changes: dict[str, Any], reason: str) -> None:
