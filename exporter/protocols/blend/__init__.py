@@ -13,7 +13,7 @@ from typing import ClassVar
 from exporter.deployments import FACTORY, Deployment
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.protocols.base import Candidate, Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.blend import aggregator_rule, first_aggregator_rule, reader
+from exporter.protocols.blend import aggregator_rule, reader
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.liquidations import liquidations_in
@@ -63,7 +63,7 @@ class Blend(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
     accrual = RULE
-    storage_rules = (aggregator_rule, first_aggregator_rule)
+    storage_rules = (aggregator_rule,)
     needs_record = True
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)

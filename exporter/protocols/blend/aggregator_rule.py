@@ -1,7 +1,9 @@
-"""Blend's oracle aggregator: the newest price of an upstream oracle within a maximum age, checked against an older one.
+"""Blend's oracle aggregator, in two layouts (docs/oracles.md, "Blend's oracle aggregator").
 
-Two layouts: the one of 2025, with everything in its instance, and the one of 2024, whose entries are persistent and
-which passes the upstream's last price through (docs/oracles.md, "Blend's oracle aggregator").
+The one of 2025 has everything in its instance, and gives the newest price of an upstream oracle within a maximum age,
+checked against an older one. The one of 2024 has persistent entries, and passes the upstream's last price through. A
+build of early 2025 keeps the entries of 2024 but looks further back where the upstream gives no last price; entries
+cannot distinguish the two, so that such a case has no answer.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from typing import Final
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, symbol, u64, vec
 from exporter.ledger.storage_rules.host import (
     BUDGET,
     PANIC,
     Call,
     Contract,
+    NotFromStorageError,
     StorageHost,
     TrapError,
     items,
@@ -32,18 +35,25 @@ from exporter.ledger.storage_rules.host import (
 
 ASSET_NOT_FOUND: Final = "Error(Contract, #105)"
 ORACLE_NOT_FOUND: Final = "Error(Contract, #107)"
+ASSET_BLOCKED: Final = "Error(Contract, #107)"
+"""The first by the newer layout, the second by the older one."""
 
 MAX_STEPS: Final = 300
 """A contract that would look further back runs out of its budget: the settings allow 12 steps of 300 s."""
 
 
-def recognises(_host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract has the settings of the newest aggregator."""
-    return contract.symbols("Base", "Decimals", "MaxAge")
+def recognises(host: StorageHost, contract: Contract) -> bool:
+    """Whether a contract has the settings of the newer layout, or the entries of the older one and nothing else."""
+    if contract.symbols("Base", "Decimals", "MaxAge"):
+        return True
+    known = set(contract.storage) == {symbol("Admin"), symbol("IsInit")}
+    return known and host.data(contract.address, symbol("Assets")) is not None
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The answer of a function of SEP-40 that the aggregator has."""
+    """The decimals, or a price, or the assets that either layout has."""
+    if not contract.symbols("Base", "Decimals", "MaxAge"):
+        return _first_answer(host, contract, call)
     settings = contract.fields
     base_assets = items(settings.get("BaseAssets") or vec(), "BaseAssets")
     match call:
@@ -117,3 +127,25 @@ def _price(host: StorageHost, settings: Fields, oracle: Fields, config: Fields) 
             return None
     price = rescaled(found[0], oracle.u32("decimals"), settings.u32("Decimals"))
     return (price, found[1]) if found[1] >= oldest else None
+
+
+def _first_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
+    match call:
+        case ["decimals" | "base" | "assets" as name]:
+            return present(host.data(contract.address, symbol(name.capitalize())))
+        case ["lastprice", asset]:
+            pass
+        case _:
+            raise unknown_function(call)
+    stored = host.data(contract.address, vec(symbol("AssetConfig"), asset))
+    if stored is None:
+        raise TrapError(ASSET_NOT_FOUND)
+    blocked = host.data(contract.address, vec(symbol("Blocked"), asset))
+    if blocked is not None and expect(blocked, scval.BOOL, "Blocked"):
+        raise TrapError(ASSET_BLOCKED)
+    config = Fields.of(stored, "AssetConfig")
+    found = price_parts(host.call(config.address("oracle_id"), "lastprice", present(config.get("asset"))))
+    if found is None:
+        raise NotFromStorageError("the upstream has no last price, and releases of this aggregator differ in what then")
+    decimals = expect(present(host.data(contract.address, symbol("Decimals"))), scval.U32, "Decimals")
+    return price_data(rescaled(found[0], config.u32("decimals"), decimals), found[1])
