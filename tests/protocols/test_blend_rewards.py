@@ -16,8 +16,7 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.balances import balance_key as token_balance_key
-from exporter.protocols.blend.backstop import Balance, PoolBackstop, balance_key, lp_value_key
-from exporter.protocols.blend.comet import Comet, comet_keys
+from exporter.protocols.blend.backstop import Balance, Comet, PoolBackstop, balance_key, comet_keys, lp_value_key
 from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
 from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding
 from exporter.protocols.blend.layout import reward_zone_key

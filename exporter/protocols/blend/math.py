@@ -30,8 +30,10 @@ from exporter.tables import TERMS
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
-RATE_SCALES = {"v1": 10**9, "v2": 10**12}
-MODIFIER_SCALES = {"v1": 10**9, "v2": 10**7}
+_RATE_DECIMALS = {"v1": 9, "v2": 12}
+_MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
+RATE_SCALES = {generation: 10**decimals for generation, decimals in _RATE_DECIMALS.items()}
+MODIFIER_SCALES = {generation: 10**decimals for generation, decimals in _MODIFIER_DECIMALS.items()}
 BORROW_PERIODS = 365
 SUPPLY_PERIODS = 52
 
@@ -72,9 +74,6 @@ REWARD_COLUMNS = {
     for side in SIDES
     for part in ("per_second", "expiration", "reason")
 }
-
-_RATE_DECIMALS = {"v1": 9, "v2": 12}
-_MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
@@ -148,35 +147,37 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
     is_v2 = frame["generation"] == "v2"
     rate_scale = exact.select(is_v2, RATE_SCALES["v2"], RATE_SCALES["v1"])
     modifier_scale = exact.select(is_v2, MODIFIER_SCALES["v2"], MODIFIER_SCALES["v1"])
-    curve = tuple(state[name] for name in ("util", "r_base", "r_one", "r_two", "r_three"))
+
+    def rates(kind: str, borrowed: pl.Series, supplied: pl.Series, ir_mod: pl.Series) -> dict[str, pl.Series]:
+        used = utilization(borrowed, supplied, state["b_supply"], is_v2)
+        borrow_apr = borrow_rate(used, ir_mod, modifier_scale, *(state[name] for name in RATE_MODEL.parameters))
+        supply_apr = supply_rate(borrow_apr, used, state["bstop_rate"])
+        return {f"{kind}_utilization": used, f"{kind}_borrow_apr": borrow_apr, f"{kind}_supply_apr": supply_apr}
 
     supplied = total_supply(state["b_supply"], state["b_rate"], rate_scale)
     borrowed = total_liabilities(state["d_supply"], state["d_rate"], rate_scale)
-    stored_utilization = utilization(borrowed, supplied, state["b_supply"], is_v2)
-    stored_borrow_apr = borrow_rate(stored_utilization, state["ir_mod"], modifier_scale, *curve)
-    stored_supply_apr = supply_rate(stored_borrow_apr, stored_utilization, state["bstop_rate"])
-
-    accrued = accrue(state, rate_scale, modifier_scale, supplied, borrowed, stored_utilization, stored_borrow_apr)
-    accrued_utilization = utilization(accrued.total_borrowed, accrued.total_supplied, state["b_supply"], is_v2)
-    accrued_borrow_apr = borrow_rate(accrued_utilization, accrued.ir_mod, modifier_scale, *curve)
-    accrued_supply_apr = supply_rate(accrued_borrow_apr, accrued_utilization, state["bstop_rate"])
-
+    stored = rates("stored", borrowed, supplied, state["ir_mod"])
+    accrued = accrue(
+        state,
+        rate_scale,
+        modifier_scale,
+        supplied,
+        borrowed,
+        stored["stored_utilization"],
+        stored["stored_borrow_apr"],
+    )
     return frame.with_columns(
-        accrued.total_supplied.alias("total_supplied"),
-        accrued.total_borrowed.alias("total_borrowed"),
-        utilization_bps(accrued.total_borrowed, accrued.total_supplied).alias("utilization_bps"),
-        accrued.b_rate.alias("accrued_b_rate"),
-        accrued.d_rate.alias("accrued_d_rate"),
-        accrued.ir_mod.alias("accrued_ir_mod"),
-        accrued.backstop_credit.alias("accrued_backstop_credit"),
-        stored_utilization.alias("stored_utilization"),
-        stored_borrow_apr.alias("stored_borrow_apr"),
-        stored_supply_apr.alias("stored_supply_apr"),
-        accrued_utilization.alias("accrued_utilization"),
-        accrued_borrow_apr.alias("accrued_borrow_apr"),
-        accrued_supply_apr.alias("accrued_supply_apr"),
-        borrow_apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
-        supply_apy_bps(stored_supply_apr).alias("supply_apy_bps"),
+        total_supplied=accrued.total_supplied,
+        total_borrowed=accrued.total_borrowed,
+        utilization_bps=utilization_bps(accrued.total_borrowed, accrued.total_supplied),
+        accrued_b_rate=accrued.b_rate,
+        accrued_d_rate=accrued.d_rate,
+        accrued_ir_mod=accrued.ir_mod,
+        accrued_backstop_credit=accrued.backstop_credit,
+        **stored,
+        **rates("accrued", accrued.total_borrowed, accrued.total_supplied, accrued.ir_mod),
+        borrow_apy_bps=exact.annual_yield_bps_floor(stored["stored_borrow_apr"], BORROW_PERIODS, S7),
+        supply_apy_bps=exact.annual_yield_bps_floor(stored["stored_supply_apr"], SUPPLY_PERIODS, S7),
     )
 
 
@@ -380,13 +381,3 @@ def distribute_gain(
         exact.select(gains, new_supply, 0), rate_scale, exact.select(gains, b_supply, 1)
     )
     return exact.select(gains, risen, b_rate), credit
-
-
-def borrow_apy_bps(borrow_rate: pl.Series) -> pl.Series:
-    """The borrow rate compounded daily, in whole basis points (Int64), as Blend's SDK does in floats."""
-    return exact.annual_yield_bps_floor(borrow_rate, BORROW_PERIODS, S7)
-
-
-def supply_apy_bps(supply_rate: pl.Series) -> pl.Series:
-    """The supply rate compounded weekly, in whole basis points (Int64), as Blend's SDK does in floats."""
-    return exact.annual_yield_bps_floor(supply_rate, SUPPLY_PERIODS, S7)

@@ -69,39 +69,32 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
         ValueError: for a null.
     """
     state = numbers_of(frame, (*POOL_COLUMNS, "close_time"))
-    curve = [state[name] for name in CURVE]
 
-    stored_supplied = value_of(state["supplied"], state["supply_index"])
-    stored_borrowed = value_of(state["borrowed"], state["borrow_index"])
-    stored_utilization = utilization(stored_borrowed, stored_supplied)
-    stored_borrow_apr = borrow_rate(stored_utilization, *curve)
-    stored_supply_apr = supply_rate(stored_utilization, stored_borrow_apr, state["reserve_factor"])
+    def rates(kind: str, borrowed: pl.Series, supplied: pl.Series) -> dict[str, pl.Series]:
+        used = utilization(borrowed, supplied)
+        borrow_apr = borrow_rate(used, *(state[name] for name in CURVE))
+        supply_apr = supply_rate(used, borrow_apr, state["reserve_factor"])
+        return {f"{kind}_utilization": used, f"{kind}_borrow_apr": borrow_apr, f"{kind}_supply_apr": supply_apr}
 
+    stored = rates(
+        "stored",
+        value_of(state["borrowed"], state["borrow_index"]),
+        value_of(state["supplied"], state["supply_index"]),
+    )
     accrued = accrue(state, exact.multiply(state["close_time"], 1_000))
     supplied = value_of(accrued.supplied, accrued.supply_index)
     borrowed = value_of(state["borrowed"], accrued.borrow_index)
-    accrued_utilization = utilization(borrowed, supplied)
-    accrued_borrow_apr = borrow_rate(accrued_utilization, *curve)
-    accrued_supply_apr = supply_rate(accrued_utilization, accrued_borrow_apr, state["reserve_factor"])
-
     total_supplied = base_units(supplied, state["asset_decimals"])
     total_borrowed = base_units(borrowed, state["asset_decimals"])
     return frame.with_columns(
-        total_supplied.alias("total_supplied"),
-        total_borrowed.alias("total_borrowed"),
-        utilization_bps(total_borrowed, total_supplied).alias("utilization_bps"),
-        accrued.supplied.alias("accrued_supplied"),
-        accrued.revenue.alias("accrued_revenue"),
-        accrued.supply_index.alias("accrued_supply_index"),
-        accrued.borrow_index.alias("accrued_borrow_index"),
-        stored_utilization.alias("stored_utilization"),
-        stored_borrow_apr.alias("stored_borrow_apr"),
-        stored_supply_apr.alias("stored_supply_apr"),
-        accrued_utilization.alias("accrued_utilization"),
-        accrued_borrow_apr.alias("accrued_borrow_apr"),
-        accrued_supply_apr.alias("accrued_supply_apr"),
-        apy_bps(stored_borrow_apr).alias("borrow_apy_bps"),
-        apy_bps(stored_supply_apr).alias("supply_apy_bps"),
+        total_supplied=total_supplied,
+        total_borrowed=total_borrowed,
+        utilization_bps=utilization_bps(total_borrowed, total_supplied),
+        **{f"accrued_{name}": column for name, column in accrued._asdict().items()},
+        **stored,
+        **rates("accrued", borrowed, supplied),
+        borrow_apy_bps=apy_bps(stored["stored_borrow_apr"]),
+        supply_apy_bps=apy_bps(stored["stored_supply_apr"]),
     )
 
 
