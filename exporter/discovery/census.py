@@ -7,8 +7,8 @@ no names (keys that are numbers, for example) is known by its code alone.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -53,7 +53,6 @@ _TOKEN: Final = (
 
 _SYMBOL: Final = re.compile(rb"\0\0\0\x0f\0\0\0([\x01-\x20])([A-Za-z0-9_]{1,32})")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_BITS: Final = 64
 
 
 class Found(NamedTuple):
@@ -80,20 +79,16 @@ class CensusTaken:
 class Classifier:
     """Decides what contracts are, by what is known of the protocols and their deployments.
 
-    What is kept of a contract is one integer with a bit for each name, or group of words, that matters. So memory grows
-    with the contracts of the state, not with their entries.
+    What is kept of a contract are the names, and the numbers of groups of words, that matter. So memory grows with the
+    contracts of the state, not with their entries.
     """
 
     def __init__(self, modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> None:
         self._modules, self._deployments = modules, list(deployments)
         self._code: dict[bytes, str] = {}
         self._forms = {name: module.market_names for name, module in modules.items() if module.market_names}
-        names = sorted(frozenset().union(*self._forms.values(), *_ORACLE, *_TOKEN))
-        self._bits = {name: 1 << (at + len(LENDING_WORDS)) for at, name in enumerate(names)}
-        self._lending = (1 << len(LENDING_WORDS)) - 1
-        if len(names) + len(LENDING_WORDS) > _BITS:
-            raise ValueError(f"{len(names)} names of protocols are more than a contract's integer has bits for")
-        self._bits_of = lru_cache(maxsize=1 << 14)(self._bits_of_name)
+        self._names = frozenset().union(*self._forms.values(), *_ORACLE, *_TOKEN)
+        self._marks_of = lru_cache(maxsize=1 << 14)(self._marks_of_name)
 
     def take(self, entries: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance]]) -> CensusTaken:
         """Take the census of a state.
@@ -102,19 +97,16 @@ class Classifier:
             entries: the LedgerEntryData XDR of all contract data, in any order.
             instances: every contract's address and instance.
         """
-        seen: dict[bytes, int] = {}
+        seen: defaultdict[bytes, set[str | int]] = defaultdict(set)
         for data in entries:
-            contract = data[12:44]
-            bits = seen.get(contract, 0)
             for length, text in _SYMBOL.findall(data):
-                if len(text) == length[0]:
-                    bits |= self._bits_of(text)
-            seen[contract] = bits
+                if len(text) == length[0] and (marks := self._marks_of(text)):
+                    seen[data[12:44]] |= marks
         counts, lending, codes = Counter[Kind](), list[Found](), set[bytes]()
         bare = [(address, instance._replace(storage=None)) for address, instance in instances]
         self._code = market_code(self._modules, self._deployments, bare)
         for address, instance in bare:
-            found = self.classify(address, instance, seen.get(strkey.decode(address)[1], 0))
+            found = self.classify(address, instance, seen.get(strkey.decode(address)[1], set()))
             counts[found.kind] += 1
             if found.wasm_hash is not None:
                 codes.add(found.wasm_hash)
@@ -122,8 +114,8 @@ class Classifier:
                 lending.append(found)
         return CensusTaken({kind: counts[kind] for kind in Kind}, len(codes), sorted(lending))
 
-    def classify(self, address: str, instance: ContractInstance, bits: int) -> Found:
-        """The kind of a contract whose storage has these bits."""
+    def classify(self, address: str, instance: ContractInstance, marks: Set[str | int]) -> Found:
+        """The kind of a contract whose storage has these names and groups of words."""
         wasm_hash = instance.wasm_hash
         protocol = self._code.get(wasm_hash or b"")
         if protocol is not None:
@@ -131,28 +123,25 @@ class Classifier:
         if instance.executable == STELLAR_ASSET:
             return Found(address, Kind.TOKEN, None, None)
         for name, form in self._forms.items():
-            if self._has(bits, form):
+            if form <= marks:
                 return Found(address, Kind.KNOWN_STORAGE, name, wasm_hash)
         kind = Kind.OTHER
-        if bits & self._lending == self._lending:
+        if set(range(len(LENDING_WORDS))) <= marks:
             kind = Kind.LENDING_SHAPED
-        elif any(self._has(bits, form) for form in _ORACLE):
+        elif any(form <= marks for form in _ORACLE):
             kind = Kind.ORACLE
-        elif any(self._has(bits, form) for form in _TOKEN):
+        elif any(form <= marks for form in _TOKEN):
             kind = Kind.TOKEN
         return Found(address, kind, None, wasm_hash)
 
-    def _has(self, bits: int, names: Iterable[str]) -> bool:
-        return all(bits & self._bits[name] for name in names)
-
-    def _bits_of_name(self, text: bytes) -> int:
+    def _marks_of_name(self, text: bytes) -> frozenset[str | int]:
         name = text.decode("ascii")
-        bits = self._bits.get(name, 0)
-        for word in words_of(name):
-            for at, beginnings in enumerate(LENDING_WORDS):
-                if word.startswith(beginnings):
-                    bits |= 1 << at
-        return bits
+        groups = [
+            at
+            for at, beginnings in enumerate(LENDING_WORDS)
+            if any(word.startswith(beginnings) for word in words_of(name))
+        ]
+        return frozenset([*groups, *([name] if name in self._names else [])])
 
 
 def words_of(name: str) -> Iterator[str]:

@@ -3,22 +3,14 @@
     router = Router(address)
     answers = await router.simulate(source, calls)     # one for each call, in their order
 
-The router is Creit Tech's v1 (docs/rpc.md, "Router"; source: Creit-Tech/Stellar-Router-Contract, router-v1). Its
-``exec(caller, [(contract, function, arguments, can_fail), ...])`` gives a vector of the results; with ``can_fail`` a
-call that fails gives an error value in its place, and not its reason.
+The router is Creit Tech's v1 (docs/rpc.md, "Router"): its ``exec`` gives a vector of results, with an error value in
+the place of a call that fails. It is somebody else's contract, so a bundle must cost no price that a call of its own
+would have given (docs/decisions.md, "Prices in bundles through a router"):
 
-It is somebody else's contract, and a bundle that fails must cost no price that a call of its own would have given:
-
-* Only functions that read are asked for through it (`ROUTED`), and a bundle that writes anything is not used, since
-  later calls in it would see what earlier ones wrote.
-* Everything that a call can have depended on is in the bundle's footprint, which counts as each call's own. It is a
-  wider one: whoever cannot do with it asks the call alone (`exporter.ledger.view`).
-* A bundle is used only if the contract of every call is in its footprint. Of the bundles that go out together one call,
-  which the router cannot foresee, is asked for without it too, and must give the very same.
-* Whatever a bundle gives no result for is asked for alone, and after a bundle that cannot be used the router is left
-  alone for the run.
-
-docs/decisions.md, "Prices in bundles through a router" has the reasons.
+* Only functions that read are asked for through it, and a bundle that writes anything is not used.
+* The bundle's footprint counts as each call's own, and must have the contract of every call.
+* Of the bundles that go out together one call, which the router cannot foresee, is asked for without it too.
+* What a bundle gives no result for is asked for alone; after one that cannot be used the router is left alone.
 """
 
 from __future__ import annotations

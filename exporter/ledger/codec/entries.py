@@ -32,19 +32,6 @@ _two_words = struct.Struct(">II").unpack_from
 TEMPORARY: Final = 0
 PERSISTENT: Final = 1
 
-ENTRY_NAMES: Final = (
-    "account",
-    "trustline",
-    "offer",
-    "data",
-    "claimable balance",
-    "liquidity pool",
-    "contract data",
-    "contract code",
-    "config setting",
-    "ttl",
-)
-
 
 class ContractData(NamedTuple):
     """A contract data entry: ``contract`` is a strkey, ``durability`` TEMPORARY or PERSISTENT."""
@@ -117,8 +104,7 @@ def decode_contract_data(data: bytes) -> ContractData:
     except struct.error:
         raise DecodeError("the bytes end inside an entry") from None
     if kind != CONTRACT_DATA:
-        name = ENTRY_NAMES[kind] if kind < len(ENTRY_NAMES) else f"of unknown kind {kind}"
-        raise DecodeError(f"the entry is not contract data but {name}")
+        raise DecodeError(f"the entry is not contract data but of kind {kind}")
     if extension != 0:
         raise DecodeError(f"unknown extension of a contract data entry: {extension}")
     try:

@@ -109,12 +109,10 @@ class Fields:
         return expect(self.required(name), kind, f"{self._what}: field {name}")
 
     def u32(self, name: str) -> int:
-        result: int = self._take(name, scval.U32)
-        return result
+        return int(self._take(name, scval.U32))
 
     def u64(self, name: str) -> int:
-        result: int = self._take(name, scval.U64)
-        return result
+        return int(self._take(name, scval.U64))
 
     def numbers(self, layout: Mapping[str, Number]) -> dict[str, int]:
         """The numbers of a layout by their field names. Raises `DecodeError` for one beyond its bounds, too."""
@@ -129,20 +127,16 @@ class Fields:
         return value
 
     def u128(self, name: str) -> int:
-        result: int = self._take(name, scval.U128)
-        return result
+        return int(self._take(name, scval.U128))
 
     def i128(self, name: str) -> int:
-        result: int = self._take(name, scval.I128)
-        return result
+        return int(self._take(name, scval.I128))
 
     def boolean(self, name: str) -> bool:
-        result: bool = self._take(name, scval.BOOL)
-        return result
+        return bool(self._take(name, scval.BOOL))
 
     def address(self, name: str) -> str:
-        result: str = self._take(name, scval.ADDRESS)
-        return result
+        return str(self._take(name, scval.ADDRESS))
 
     def contract(self, name: str) -> str:
         address = self.address(name)

@@ -197,9 +197,10 @@ class Archives:
 
     def newest(self) -> int:
         """The newest checkpoint that any archive says it has. Raises `ArchiveError` where none says anything."""
-        self.first(HistoryArchive.newest)
         found = []
         for archive in self.each:
             with suppress(ArchiveError):
                 found.append(archive.newest())
+        if not found:
+            return self.first(HistoryArchive.newest)  # says what is wrong with each
         return max(found)

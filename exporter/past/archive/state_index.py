@@ -68,22 +68,22 @@ class StateIndex(Mapping[bytes, RawEntry]):
         return RawEntry(value[4:], int.from_bytes(value[:4], "big"), entries.ARCHIVED)
 
     def __iter__(self) -> Iterator[bytes]:
-        for prefix in (_ENTRY, _EVICTED):
-            for name, value in self._all(prefix):
-                if value is not None and (prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None):
-                    yield key_of(bytes(4) + value + bytes(4))
+        return (key_of(bytes(4) + value + bytes(4)) for value in self._current())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def contract_data(self) -> Iterator[tuple[int, bytes]]:
         """All contract data, archived entries too, in any order: the last change and the LedgerEntryData XDR."""
+        for value in self._current():
+            if value[4:12] == _DATA_OF_THIS_FORM:
+                yield int.from_bytes(value[:4], "big"), value[4:]
+
+    def _current(self) -> Iterator[bytes]:
         for prefix in (_ENTRY, _EVICTED):
             for name, value in self._all(prefix):
-                if value is None or value[4:12] != _DATA_OF_THIS_FORM:
-                    continue
-                if prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None:
-                    yield int.from_bytes(value[:4], "big"), value[4:]
+                if value is not None and (prefix == _ENTRY or self._get(_ENTRY + name[1:]) is None):
+                    yield value
 
     def instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract whose instance can be decoded, as `exporter.ledger.snapshot_file` gives them."""

@@ -112,9 +112,9 @@ def test_truncated_entries_and_keys_are_errors(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (struct.pack(">II", 0, 0) + bytes(80), "not contract data but account"),
-        (struct.pack(">II", 7, 0) + bytes(80), "not contract data but contract code"),
-        (struct.pack(">II", 77, 0) + bytes(80), "of unknown kind 77"),
+        (struct.pack(">II", 0, 0) + bytes(80), "not contract data but of kind 0"),
+        (struct.pack(">II", 7, 0) + bytes(80), "not contract data but of kind 7"),
+        (struct.pack(">II", 77, 0) + bytes(80), "of kind 77"),
         (struct.pack(">II", 6, 1) + bytes(80), "unknown extension of a contract data entry: 1"),
         (struct.pack(">III", 6, 0, 6) + bytes(80), "unknown kind of address: 6"),
         (struct.pack(">III32sI", 6, 0, 1, bytes(32), 23) + bytes(80), "unknown kind of value: 23"),
