@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -28,7 +27,7 @@ from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import recorded_archive
 from tests.job.test_completeness import K2, SLENDER, STRANGER, copied
 from tests.jobs import run, settings_for
-from tests.localnet.recorded import BLEND_V2
+from tests.localnet.recorded import BLEND_V2, LISTED, only
 
 BLEND = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 LAINA = {
@@ -36,15 +35,7 @@ LAINA = {
     "CAGUULV26FYIKTRVSLJTWRLIOTTBJFG55JSIUJD4HJNSY7I4WATMM7OV",
     "CBTYQBEHSKKW2BI6OT2BQ2R5V4GMXZU2KADELJZLUEX6EPLZOOC2BHYV",
 }
-LEFT_OUT = {
-    ("alula", "not_found"),
-    ("blend", "not_found"),
-    ("k2", "not_found"),
-    ("peridot", "not_found"),
-    ("slender", "not_found"),
-    ("xoxno", "not_found"),
-    (None, "no_reader"),
-}
+LEFT_OUT = {(None, "no_reader"), *((protocol, "not_found") for protocol, _ in LISTED)}
 PERPETUALS = "CAVGUXGSLGR7W6Y3IVHN66WTLGATPFHEDGKHKGHVEPTTZYKFTTJVBLID"
 
 
@@ -53,20 +44,8 @@ def test_the_census_of_testnet(real_data: Path, tmp_path: Path) -> None:
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    result = CliRunner().invoke(
-        main,
-        [
-            "census",
-            "--network",
-            "testnet",
-            "--archive",
-            str(folder),
-            "--checkpoint",
-            "9983",
-            "--bucket-cache",
-            str(tmp_path),
-        ],
-    )
+    options = ["--archive", str(folder), "--checkpoint", "9983", "--bucket-cache", str(tmp_path)]
+    result = CliRunner().invoke(main, ["census", "--network", "testnet", *options])
     found = json.loads(result.stdout)
 
     assert 0 == result.exit_code, result.output
@@ -78,22 +57,24 @@ def test_the_census_of_testnet(real_data: Path, tmp_path: Path) -> None:
     assert {*LAINA, PERPETUALS} == {item["address"] for item in found["unread"] if item["kind"] == "lending_shaped"}
 
 
-@pytest.mark.parametrize("everything", [True, False])
-def test_a_census_in_a_tree(tmp_path: Path, *, everything: bool) -> None:
-    """It names what the run there left out, with the reason, and the tree still passes the check."""
-    _, given = recorded_archive(tmp_path)
-    out = tmp_path / "out"
-    only: dict[str, Any] = {"discovery__enabled": False, "markets": [{"protocol": "blend", "address": BLEND_V2}]}
-    settings = settings_for(out, **({} if everything else only))
+@pytest.fixture(scope="module")
+def partial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of a run that read one market, with a census."""
+    folder = tmp_path_factory.mktemp("partial")
+    _, given = recorded_archive(folder)
+    settings = settings_for(folder / "out", **only(BLEND_V2))
     run(settings, archive=given)
+    census(settings, given, open_store(str(folder / "out")), Silence())
+    return folder / "out"
 
-    census(settings, given, open_store(str(out)), Silence())
 
-    found = json.loads((out / "v1/census.json").read_bytes())
-    unread = {(item["protocol"], item["reason"]) for item in found["unread"]}
-    assert unread == (set() if everything else LEFT_OUT)
-    assert found["run_id"] == json.loads((out / "v1/system/status.json").read_bytes())["run_id"]
-    assert 1 == check_files(str(out)).documents["Census"]
+def test_a_census_in_a_tree(partial: Path) -> None:
+    """It names what the run there left out, with the reason, and the tree still passes the check."""
+    found = json.loads((partial / "v1/census.json").read_bytes())
+
+    assert LEFT_OUT == {(item["protocol"], item["reason"]) for item in found["unread"]}
+    assert found["run_id"] == json.loads((partial / "v1/system/status.json").read_bytes())["run_id"]
+    assert 1 == check_files(str(partial)).documents["Census"]
 
 
 @pytest.mark.parametrize(
@@ -115,19 +96,6 @@ def test_a_census_that_contradicts_itself(partial: Path, tmp_path: Path, field: 
 
     with pytest.raises(CheckError, match=said):
         check_files(str(out))
-
-
-@pytest.fixture(scope="module")
-def partial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of a run that read one market, with a census."""
-    folder = tmp_path_factory.mktemp("partial")
-    _, given = recorded_archive(folder)
-    settings = settings_for(
-        folder / "out", discovery__enabled=False, markets=[{"protocol": "blend", "address": BLEND_V2}]
-    )
-    run(settings, archive=given)
-    census(settings, given, open_store(str(folder / "out")), Silence())
-    return folder / "out"
 
 
 def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:

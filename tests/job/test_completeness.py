@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from exporter.cli import main
 from exporter.console import Silence
@@ -116,37 +116,53 @@ def test_a_run_of_all_markets_is_complete(tmp_path: Path) -> None:
     """All seven are in the run; nothing is excluded or unproven."""
     complete, unproven = compared(tmp_path, MARKETS)
 
-    assert (len(MARKETS), []) == (complete.markets, complete.excluded)
-    assert {} == unproven.counts
+    assert (len(MARKETS), [], {}) == (complete.markets, complete.excluded, unproven.counts)
 
 
-@pytest.mark.parametrize("market", sorted(MARKETS))
-def test_a_hidden_market(tmp_path: Path, market: str) -> None:
+def without_factories(entries: Entries) -> None:
+    """A state without any known factory, as a testnet after its reset."""
+    for factory in (item.address(FACTORY) for item in network_of(settings_for().passphrase).deployments):
+        if factory is not None:
+            entries.pop(instance_key(factory))
+
+
+def newer_record(entries: Entries) -> None:
+    """The factory's record of Blend's market is five ledgers old."""
+    key = record_key(entries, BLEND_V2)
+    entries[key] = replace_entry(entries[key], entries[key].data, CHECKPOINT - 5)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "change", "said"),
+    [
+        *((market, None, "") for market in sorted(MARKETS)),
+        (BLEND_V2, with_code(BLEND_V2, b"?" * 32), "blend: a factory has a record of it"),
+        (SLENDER, with_code(SLENDER, b"?" * 32), "slender: it has the code of a market"),
+        (BLEND_V2, without_factories, "blend"),  # nothing vouches, so code is enough
+        (STRANGER, copied(SLENDER), "slender: it has the code of a market"),  # of a protocol without factories
+        (BLEND_V2, newer_record, "blend: .* since ledger 65000058, and the run is of 65000060"),
+    ],
+)
+def test_a_hidden_market(tmp_path: Path, hidden: str, change: Callable[[Entries], None] | None, said: str) -> None:
     """Each market of the lists, of code that these have, or that a factory has a record of, is missed."""
-    with pytest.raises(RefutedError, match=f"the run left out {market} of "):
-        compared(tmp_path, MARKETS - {market})
+    with pytest.raises(RefutedError, match=f"the run left out {hidden} of {said}"):
+        compared(tmp_path, MARKETS - {hidden}, change, ledger=CHECKPOINT - 3 if change is newer_record else CHECKPOINT)
 
 
-def test_a_market_of_unknown_code(tmp_path: Path) -> None:
-    """A copy of Alula's market with other code, in no list: it is unproven, by name, and the run is not refuted."""
+def test_a_market_that_may_be_missing(tmp_path: Path) -> None:
+    """A copy with unknown code, and a market that is newer than the run, are unproven by name; no run is refuted."""
 
-    def change(entries: Entries) -> None:
+    def unknown(entries: Entries) -> None:
         copied(ALULA, whole=True)(entries)
         with_code(STRANGER, b"?" * 32)(entries)
 
-    _, unproven = compared(tmp_path, MARKETS, change)
+    (tmp_path / "newer").mkdir()
+    _, unproven = compared(tmp_path, MARKETS, unknown)
+    _, newer = compared(tmp_path / "newer", MARKETS - {BLEND_V2}, newer_record, ledger=CHECKPOINT - 10)
 
-    assert {Reason.MARKETS: 1} == unproven.counts
+    assert {Reason.MARKETS: 1} == unproven.counts == newer.counts
     assert f"{STRANGER} of alula: its storage is that of a market" in unproven.names[Reason.MARKETS][0]
-
-
-def test_renamed_code(tmp_path: Path) -> None:
-    """A market that a factory has a record of, or that is on a list, cannot hide behind other code."""
-    with pytest.raises(RefutedError, match=f"left out {BLEND_V2} of blend: a factory has a record of it"):
-        compared(tmp_path, MARKETS - {BLEND_V2}, with_code(BLEND_V2, b"?" * 32))
-    (tmp_path / "other").mkdir()
-    with pytest.raises(RefutedError, match=f"left out {SLENDER} of slender: it has the code of a market"):
-        compared(tmp_path / "other", MARKETS - {SLENDER}, with_code(SLENDER, b"?" * 32))
+    assert "after the run" in newer.names[Reason.MARKETS][0]
 
 
 def test_a_forged_record(tmp_path: Path) -> None:
@@ -155,35 +171,13 @@ def test_a_forged_record(tmp_path: Path) -> None:
     def change(entries: Entries) -> None:
         copied(BLEND_V2)(entries)
         record = entries[record_key(entries, BLEND_V2)]
-        forged = decode_contract_data(record.data)._replace(
-            contract=STRANGER, key=(scval.VEC, ((scval.SYMBOL, "Contracts"), address(STRANGER)))
-        )
-        entries[variant_key(STRANGER, "Contracts", address(STRANGER))] = replace_entry(
-            record, encode_contract_data(forged)
-        )
+        key = (scval.VEC, ((scval.SYMBOL, "Contracts"), address(STRANGER)))
+        forged = encode_contract_data(decode_contract_data(record.data)._replace(contract=STRANGER, key=key))
+        entries[variant_key(STRANGER, "Contracts", address(STRANGER))] = replace_entry(record, forged)
 
     complete, unproven = compared(tmp_path, MARKETS, change)
 
-    assert [STRANGER] == complete.excluded
-    assert {} == unproven.counts
-
-
-def test_a_hidden_pool_where_no_factory_is_known(tmp_path: Path) -> None:
-    """A state without any known factory, as a testnet after its reset: nothing vouches, so code is enough."""
-
-    def change(entries: Entries) -> None:
-        for factory in (item.address(FACTORY) for item in network_of(settings_for().passphrase).deployments):
-            if factory is not None:
-                entries.pop(instance_key(factory))
-
-    with pytest.raises(RefutedError, match=f"left out {BLEND_V2} of blend"):
-        compared(tmp_path, MARKETS - {BLEND_V2}, change)
-
-
-def test_a_copy_of_code_without_factories(tmp_path: Path) -> None:
-    """Where a protocol has no factory, its code is enough to be a market."""
-    with pytest.raises(RefutedError, match=f"left out {STRANGER} of slender: it has the code of a market"):
-        compared(tmp_path, MARKETS, copied(SLENDER))
+    assert ([STRANGER], {}) == (complete.excluded, unproven.counts)
 
 
 def test_a_tombstoned_pool(tmp_path: Path) -> None:
@@ -193,20 +187,11 @@ def test_a_tombstoned_pool(tmp_path: Path) -> None:
     assert (len(MARKETS) - 1, {}) == (complete.markets, unproven.counts)
 
 
-def test_a_market_that_is_newer_than_the_run(tmp_path: Path) -> None:
-    """It is unproven: neither code nor record was there, as far as the checkpoint says."""
-
-    def change(entries: Entries) -> None:
-        key = record_key(entries, BLEND_V2)
-        entries[key] = replace_entry(entries[key], entries[key].data, CHECKPOINT - 5)
-
-    _, unproven = compared(tmp_path, MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 10)
-
-    assert {Reason.MARKETS: 1} == unproven.counts
-    assert "after the run" in unproven.names[Reason.MARKETS][0]
-    (tmp_path / "later").mkdir()
-    with pytest.raises(RefutedError, match="since ledger 65000058, and the run is of 65000060"):
-        compared(tmp_path / "later", MARKETS - {BLEND_V2}, change, ledger=CHECKPOINT - 3)
+def verify(given: FromArchive, out: Path, *more: str) -> Result:
+    """What is said of a tree; that statements and changes are the publisher's word is allowed."""
+    options = ["--archive", given.uris[0], "--allow-unproven", "statements,changes", *more]
+    trust = [] if given.trust is None else ["--trust", str(given.trust)]
+    return CliRunner().invoke(main, ["verify", str(out), *options, *trust])
 
 
 @pytest.mark.parametrize(("market", "archived"), [(SLENDER, False), (K2, True)])
@@ -221,53 +206,40 @@ def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, arc
 
     _, given = recorded_archive(tmp_path, change)
     run(settings_for(tmp_path / "out"), archive=given)
-    arguments = ["verify", str(tmp_path / "out"), "--archive", given.uris[0], "--trust", str(given.trust)]
-    result = CliRunner().invoke(main, [*arguments, "--complete", "--allow-unproven", "statements,changes"])
+    result = verify(given, tmp_path / "out", "--complete")
 
     assert 0 == result.exit_code, result.output
     assert "8 markets of them in the run" in result.output
 
 
-@pytest.mark.parametrize("everything", [True, False])
-def test_a_published_tree(tmp_path: Path, *, everything: bool) -> None:
-    """A run of all markets verifies with exit code 0; one that read only Blend's is refuted, and passed before."""
+def test_a_run_that_left_out_markets(tmp_path: Path) -> None:
+    """A tree of a run that read only Blend's markets is refuted, and without the option it is not."""
     _, given = recorded_archive(tmp_path)
-    settings = settings_for(tmp_path / "out", **({} if everything else only("blend")))
-    run(settings, archive=given)
-    arguments = ["verify", str(tmp_path / "out"), "--archive", given.uris[0], "--trust", str(given.trust)]
-    allowed = ["--allow-unproven", "statements,changes"]
-    without = CliRunner().invoke(main, arguments + allowed)
-    result = CliRunner().invoke(main, [*arguments, *allowed, "--complete"])
+    run(settings_for(tmp_path / "out", **only("blend")), archive=given)
+    without, result = (verify(given, tmp_path / "out", *more) for more in ((), ("--complete",)))
 
     assert 0 == without.exit_code, without.output
-    if everything:
-        assert 0 == result.exit_code, result.output
-        assert "7 markets of them in the run" in result.output
-    else:
-        assert EXIT_REFUTED == result.exit_code, result.output
-        assert "the run left out" in result.output
+    assert (EXIT_REFUTED, True) == (result.exit_code, "the run left out" in result.output), result.output
 
 
-def test_a_forged_census(tmp_path: Path) -> None:
-    """A census of the run is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
+def test_a_census_of_the_run(tmp_path: Path) -> None:
+    """It is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
     _, given = recorded_archive(tmp_path)
     out = tmp_path / "out"
-    settings = settings_for(out)
-    run(settings, archive=given)
-    census(settings, given, open_store(str(out)), Silence())
-    arguments = ["verify", str(out), "--archive", given.uris[0], "--trust", str(given.trust)]
-    arguments += ["--allow-unproven", "changes"]
-    honest = CliRunner().invoke(main, [*arguments, "--complete"])
-    unasked = CliRunner().invoke(main, arguments)
+    run(settings_for(out), archive=given)
+    census(settings_for(out), given, open_store(str(out)), Silence())
+    honest, unasked = verify(given, out, "--complete"), verify(given, out)
     key = out / "v1/census.json"
     document = json.loads(key.read_bytes())
+    assert [] == document["unread"]
     document["counts"]["other"] += 1
     document["contract_count"] += 1
     key.write_bytes(msgspec.json.encode(document))
-    forged = CliRunner().invoke(main, [*arguments, "--complete"])
+    forged = verify(given, out, "--complete")
 
-    assert "census" not in honest.stdout, honest.output
-    assert "v1/census.json" in unasked.stdout
+    assert 0 == honest.exit_code, honest.output
+    assert "7 markets of them in the run" in honest.output
+    assert (False, True) == ("census" in honest.stdout, "v1/census.json" in unasked.stdout)
     assert EXIT_REFUTED == forged.exit_code, forged.output
     assert "v1/census.json is not what the checkpoint and the run give" in forged.output
 
@@ -277,10 +249,9 @@ def test_testnet_is_complete(real_data: Path, tmp_path: Path) -> None:
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip("archive-testnet is not in the folder of real ledger data")
-    out = tmp_path / "out"
-    run(settings_for(out, network__name="testnet"), archive=FromArchive((str(folder),), 9_983, None, tmp_path / "kept"))
-    arguments = ["verify", str(out), "--archive", str(folder), "--complete", "--allow-unproven", "statements"]
-    result = CliRunner().invoke(main, arguments)
+    given = FromArchive((str(folder),), 9_983, None, tmp_path / "kept")
+    run(settings_for(tmp_path / "out", network__name="testnet"), archive=given)
+    result = verify(given, tmp_path / "out", "--complete")
 
     assert 0 == result.exit_code, result.output
     assert "294 contracts: 1 market of them in the run; excluded," in result.output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,8 @@ from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE
 from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.from_archive import FromArchive
-from exporter.job.reading import read_markets
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
-from exporter.past.archive.stellar_proof import check_proof
-from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, ORGANISATIONS, recorded_archive
 from tests.jobs import run, settings_for
@@ -50,33 +47,33 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedAr
     assert facts["reading"]["signed"] == dict.fromkeys(ORGANISATIONS, 3)
     assert "2026-01-02" == facts["reading"]["trusted_since"]
     assert [] == list((folder / "kept").iterdir())
+    assert by_archive.has("v1/proofs.json")
 
 
 def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, FromArchive], tmp_path: Path) -> None:
     """Too few organisations, a network that nobody is known of, an archive of another one: each by name."""
     _, folder, given = made
-    few = validators(9)
-    (tmp_path / "few.json").write_bytes(trust_document(few, RECORDED_PASSPHRASE))
-    with pytest.raises(NotProvableError, match="4 of 9 organisations signed ledger 65000064, 7 must"):
-        run(
+    (tmp_path / "few.json").write_bytes(trust_document(validators(9), RECORDED_PASSPHRASE))
+    (tmp_path / "trust.json").write_bytes(trust_document(ORGANISATIONS))
+    SignedArchive(folder / "other", [], ORGANISATIONS).archive.write_state({"networkPassphrase": "another"})
+    other = FromArchive((str(folder / "other"),), 127, tmp_path / "trust.json", tmp_path)
+    simulated = settings_for(network__passphrase="a simulated network")
+    for settings, archive, error, said in (
+        (
             settings_for(),
-            MemoryStore(),
-            archive=FromArchive(given.uris, CHECKPOINT, tmp_path / "few.json", tmp_path),
-        )
-    with pytest.raises(ConfigError, match="no organisations are known to trust on the network"):
-        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, CHECKPOINT, None, tmp_path))
-    with pytest.raises(ConfigError, match="--checkpoint: 65000001 is not a checkpoint; the next is 65000063"):
-        run(settings_for(), MemoryStore(), archive=FromArchive(given.uris, 65_000_001, given.trust, tmp_path))
-    other = SignedArchive(folder / "other", [], ORGANISATIONS)  # its state file names another network
-    other.archive.write_state({"networkPassphrase": "another"})
-    other_trust = tmp_path / "trust.json"
-    other_trust.write_bytes(trust_document(ORGANISATIONS))
-    with pytest.raises(NetworkMismatchError, match="the archive is of the network 'another', but the run is"):
-        run(
-            settings_for(network__passphrase="a simulated network"),
-            MemoryStore(),
-            archive=FromArchive((str(other.archive.folder),), 127, other_trust, tmp_path),
-        )
+            replace(given, trust=tmp_path / "few.json"),
+            *(NotProvableError, "4 of 9 organisations signed ledger 65000064, 7 must"),
+        ),
+        (settings_for(), replace(given, trust=None), ConfigError, "no organisations are known to trust on the network"),
+        (
+            settings_for(),
+            replace(given, checkpoint=65_000_001),
+            *(ConfigError, "--checkpoint: 65000001 is not a checkpoint; the next is 65000063"),
+        ),
+        (simulated, other, NetworkMismatchError, "the archive is of the network 'another', but the run is"),
+    ):
+        with pytest.raises(error, match=said):
+            run(settings, MemoryStore(), archive=archive)
 
 
 def test_options_that_do_not_fit_together_are_refused() -> None:
@@ -122,19 +119,3 @@ def test_the_newest_checkpoint_that_can_be_proven_is_read(real_data: Path, tmp_p
     assert 9_983 == facts["certificate"]["ledger"]
     with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
         run(settings, MemoryStore(), archive=FromArchive((str(folder),), 10_047, None, tmp_path))
-
-
-def test_the_proof_of_a_reading_is_kept_with_it(made: tuple[SignedArchive, Path, FromArchive]) -> None:
-    """What is proven of the ledger can be published next to its rows."""
-
-    _, _, given = made
-    settings = settings_for()
-
-    async def read() -> bytes | None:
-        async with given.open(settings) as opened:
-            return (await read_markets(settings, opened, None, None)).proof
-
-    proof = asyncio.run(read())
-
-    assert proof is not None
-    assert CHECKPOINT == check_proof(proof, trust_of(settings.passphrase, given.trust)).ledger
