@@ -80,6 +80,8 @@ class TestGoodTree:
         assert 0 < sum(sample.files.values()) < sum(whole.files.values())
         assert not sample.complete
         assert "a sample" in sample.lines()[0]
+        lie(files, market_with_pools(files), put(observed_ledger=1))
+        assert any("the run is of ledger" in fault for fault in faults(files, sample=100))
 
     def test_files_of_earlier_runs_may_remain(self, files: Files) -> None:
         """A page and a document that the manifest does not list are none of the run's."""
@@ -117,62 +119,38 @@ class TestMissingAndDamaged:
         with pytest.raises(CheckError, match=r"v1/runs/.*is missing"):
             check(files)
 
-    def test_dropped_files(self, files: Files) -> None:
-        """A file that the manifest lists is missed, whatever its kind."""
-        names = ("v1/assets/index.json", "v1/assets/empty.json", "v1/markets.json", "index.html")
-        ends = (
-            ("v1/pages/", ".json"),
-            ("v1/assets/market/", "/limit/1.json"),
-            ("v1/assets/token/", "/limit/0.json"),
-            ("v1/markets/", ".json"),
-            ("v1/tokens/", ".json"),
-            ("v1/protocol/", ".json"),
-            ("history/", ".parquet"),
-        )
-        lost = [*names, *(first(files, *each) for each in ends)]
+    def test_each_file_by_itself(self, files: Files) -> None:
+        """Whatever its kind, a file that is missing, cut off or empty is named, and so is a digit of an amount."""
+        starts = ("v1/pages/", "v1/assets/market/", "v1/tokens/", "v1/protocol/")
+        lost = ["v1/assets/empty.json", "404.html", *(first(files, start) for start in starts)]
+        lost.append(first(files, "history/", ".parquet"))
+        cut = [first(files, start) for start in ("v1/markets/", "v1/assets/index", "v1/assets/token/")]
+        page = [key for key in keys(files, "v1/pages/") if b'"total_supplied":"1' in files[key]][-1]
+        assert page not in lost
+        files[page] = files[page].replace(b'"total_supplied":"1', b'"total_supplied":"2', 1)
+        files["index.html"] = b""
         for key in lost:
             del files[key]
-
-        for key in lost:
-            assert_named(files, key, "is missing, though the run's manifest lists it")
-
-    def test_truncated_json(self, files: Files) -> None:
-        """JSON that is cut off does not decode, and has not the listed bytes."""
-        cut = [first(files, start) for start in ("v1/markets/", "v1/assets/index", "v1/tokens/", "v1/pages/")]
         for key in cut:
             files[key] = files[key][:-5]
 
+        assert_named(files, page, "its content has the token")
+        assert_named(files, "index.html", "is empty")
+        for key in lost:
+            assert_named(files, key, "is missing, though the run's manifest lists it")
         for key in cut:
             assert_named(files, key, "does not decode")
             assert_named(files, key, "does not have the bytes")
 
-    def test_empty_file(self, files: Files) -> None:
-        """A file without a byte is named."""
-        files["index.html"] = b""
-
-        assert_named(files, "index.html", "is empty")
-
-    def test_other_form(self, files: Files) -> None:
-        """A document that says the same in another form is refused: there is one form only."""
+    def test_files_of_no_form(self, files: Files) -> None:
+        """A document that says the same in another form is refused, and a file that no key of the API names."""
         key = summaries(files)[0]
         files[key] = json.dumps(json.loads(files[key]), indent=1).encode()
         seal(files)
-
-        assert_named(files, key, "not in canonical form")
-
-    def test_flipped_digit(self, files: Files) -> None:
-        """One digit of one amount in one page is found, by the page's name and by the manifest."""
-        key = next(key for key in keys(files, "v1/pages/") if b'"total_supplied":"1' in files[key])
-        files[key] = files[key].replace(b'"total_supplied":"1', b'"total_supplied":"2', 1)
-
-        assert_named(files, key, "its content has the token")
-        assert_named(files, key, "does not have the bytes")
-
-    def test_stranger_file(self, files: Files) -> None:
-        """A file that no key of the API names cannot be part of a run."""
         add_listed(files, "v1/strange.json", b"{}")
         add_listed(files, "v1/strange.exe", b"MZ")
 
+        assert_named(files, key, "not in canonical form")
         assert_named(files, "v1/strange.json", "no document has such a key")
         assert_named(files, "v1/strange.exe", "no file of a tree has such an extension")
 
@@ -197,20 +175,18 @@ class TestMissingAndDamaged:
 class TestStatus:
     """The pointer, which no digest covers: what it says must be what the rest says."""
 
-    @pytest.mark.parametrize(
-        ("field", "value", "said"),
-        [
-            ("observed_ledger", 65_000_002, "ledger 65000002"),
-            ("generated_at", "2026-01-01T00:00:00Z", "generated_at"),
-            ("evidence_key", f"v1/evidence/{64 * '0'}.jsonl.gz", "which is missing"),
-            ("manifest_sha256", "0" * 64, "digest"),
-        ],
-    )
-    def test_field(self, files: Files, field: str, value: Any, said: str) -> None:
+    def test_fields(self, files: Files) -> None:
         """A field that contradicts the tree is found."""
-        change(files, POINTER_KEY, put(**{field: value}))
+        lies: dict[str, Any] = {
+            "observed_ledger": 65_000_002,
+            "generated_at": "2026-01-01T00:00:00Z",
+            "evidence_key": f"v1/evidence/{64 * '0'}.jsonl.gz",
+            "manifest_sha256": "0" * 64,
+        }
+        change(files, POINTER_KEY, put(**lies))
 
-        assert any(said in fault for fault in faults(files)), faults(files)
+        for said in ("ledger 65000002", "generated_at is 2026-01-01", "which is missing", "does not have the digest"):
+            assert any(said in fault for fault in faults(files)), faults(files)
 
     def test_field_at_its_bound(self) -> None:
         """A yield at the largest number is named, and not a fault."""
@@ -316,6 +292,7 @@ class TestPriorities:
 
     def test_the_first_are_listed_and_all_are_counted(self, files: Files) -> None:
         """A message lists twenty faults by key and says how many more there are."""
+        files["index.html"] = b'<a href="v1/%b">x</a>' % (b"x" * 100_000)  # what a file says is repeated within bounds
         for key in keys(files, "v1/assets/token/"):
             files[key] = b"{"
 
@@ -323,21 +300,9 @@ class TestPriorities:
             check(files)
         shown = str(caught.value).splitlines()
         assert 22 == len(shown)
+        assert max(map(len, map(str, caught.value.faults))) < 600
         assert f"  and {caught.value.total - 20} more" == shown[-1]
         assert [str(fault) for fault in caught.value.faults] == sorted(map(str, caught.value.faults))
-
-    def test_long_texts_are_cut(self, files: Files) -> None:
-        """What a file says is not repeated without a bound."""
-        files["index.html"] = b'<a href="v1/%b">x</a>' % (b"x" * 100_000)
-        seal(files)
-
-        assert max(map(len, faults(files))) < 600
-
-    def test_sample_finds_what_it_reads(self, files: Files) -> None:
-        """A sample large enough to read everything of a kind finds its faults."""
-        lie(files, market_with_pools(files), put(observed_ledger=1))
-
-        assert any("the run is of ledger" in fault for fault in faults(files, sample=100))
 
 
 def schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
@@ -398,17 +363,12 @@ class TestSchemas:
         assert_named(files, "v1/assets/index.json", "is not as the OpenAPI document says: .*symbol: .* does not match")
 
     def test_schemas_that_cannot_be_used(self) -> None:
-        """An OpenAPI document without schemas that can be used is named."""
+        """An OpenAPI document without schemas that can be used is named, and so is a missing one."""
         files = small_tree()
         change(files, OPENAPI_KEY, lambda document: document["components"].pop("schemas"))
         seal(files)
-
         assert_named(files, OPENAPI_KEY, "its schemas cannot be used")
 
-    def test_missing(self) -> None:
-        """A tree has an OpenAPI document."""
-        files = small_tree()
         del files[OPENAPI_KEY]
         seal(files)
-
         assert_named(files, OPENAPI_KEY, "is missing")
