@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -13,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import CheckError, ConfigError
-from exporter.render.assets_pages import chain, page_bytes, render_pages, snapshots
+from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tree.documents import encode, page_token
-from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
 from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
 
@@ -163,24 +162,6 @@ def test_pages_of_a_listing_come_before_its_documents() -> None:
     assert files == list(render_pages(pools, markets_frame(pools), SIZES[::-1], 50))
 
 
-def test_pages_stream() -> None:
-    """The first pages are there before the last is rendered: nothing is held until the end."""
-    pools = pools_frame(pool(A, contract(number)) for number in range(100, 400))
-    files = render_pages(pools, markets_frame(pools), [1], 1)
-    first = next(file for file in files if file.kind is FileKind.PAGE)
-
-    assert page_bytes(row_json(pools)[-1], None) == first.data
-
-
-def test_next_run_has_other_cursors() -> None:
-    """The same pools at another ledger make other page files, so a cursor stays on its run."""
-    before = rendered(golden_pools())
-    after = rendered(golden_pools().with_columns(observed_ledger=pl.lit(LEDGER + 1, pl.Int64)))
-    page_files = [{key for key in tree if key.startswith("v1/pages/")} for tree in (before, after)]
-
-    assert page_files[0].isdisjoint(page_files[1])
-
-
 @st.composite
 def frames(draw: st.DrawFn) -> pl.DataFrame:
     """Pools of a few markets and tokens, some markets with several pools of one token."""
@@ -247,20 +228,6 @@ def test_every_walk_gives_every_row_once_in_order(
     assert {key for key in tree if key.startswith("v1/pages/")} == reached
 
 
-@given(frames(), st.integers(1, 12))
-def test_chain_tokens_name_the_pages(pools: pl.DataFrame, size: int) -> None:
-    """A chain runs from the last page to the first, each with its own token and the one of its successor."""
-    rows = row_json(pools)
-    links = list(chain(rows, size))
-
-    assert list(range(0, max(len(rows), 1), size))[::-1] == [link.start for link in links]
-    successor = None
-    for link in links:
-        assert page_bytes(b",".join(rows[link.start : link.start + size]), successor) == link.data
-        assert (page_token(link.data), hashlib.sha256(link.data).hexdigest()) == (link.token, link.sha256)
-        successor = link.token
-
-
 @pytest.mark.parametrize(
     ("sizes", "default_size", "message"),
     [
@@ -305,11 +272,3 @@ def test_values_off_the_wire_format_are_refused() -> None:
 
     with pytest.raises(CheckError, match=r"v1/pages/.*\$\.data\[0\]\.total_supplied"):
         parse_back(files[1].key, files[1].data)
-
-
-def test_files_know_their_digest() -> None:
-    """The digest of a rendered file is that of its bytes."""
-    assert (
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-        == RenderedFile("a", b"", FileKind.PAGE).sha256
-    )

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import fields
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import CheckError
@@ -20,13 +21,22 @@ from exporter.protocols.base import Absent, Parameter, Unread
 from exporter.protocols.compute import Tables, Unpriced
 from exporter.render.run_documents import (
     excluded_on,
-    market_summaries,
     protocol_list,
     render_details,
     render_overview,
     render_tree,
 )
-from exporter.tables import MARKETS
+from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS, written
+from exporter.tree.pools import (
+    AssetDetail,
+    AssetIndexes,
+    AssetLiquidity,
+    AssetOperations,
+    AssetPrice,
+    AssetRates,
+    AssetRewards,
+    AssetRisk,
+)
 from exporter.tree.read_back import read_back, render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
@@ -115,20 +125,6 @@ def test_the_summary_adds_up() -> None:
     } == document
 
 
-def test_nothing_was_read() -> None:
-    """Without a market there is an empty list, a summary of nothing, and no token."""
-    documents = overview([])
-
-    assert ["v1/markets.json", "v1/protocol/summary.json"] == list(documents)
-    assert {
-        "observed_ledger": LEDGER,
-        "market_count": 0,
-        "pool_count": 0,
-        "tvl_usd_cents": None,
-        "protocols": [],
-    } == documents["v1/protocol/summary.json"]
-
-
 ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
 
 
@@ -156,13 +152,6 @@ def test_tokens() -> None:
     # The pool's own decimals replace those that the contract does not give.
     assert ("EURC", 7) == tuple(documents[f"v1/tokens/{Y}.json"][name] for name in ("symbol", "decimals"))
     assert f"v1/tokens/{contract(99)}.json" not in documents
-
-
-def test_a_token_that_is_new() -> None:
-    """A token that the history does not know was first seen at this ledger."""
-    documents = overview([market(A)], pools=[(A, X)])
-
-    assert ("copy", LEDGER) == tuple(documents[f"v1/tokens/{X}.json"][name] for name in ("symbol", "first_seen_ledger"))
 
 
 def market_documents(pools: pl.DataFrame, markets: pl.DataFrame, cap: int = 200) -> dict[str, bytes]:
@@ -203,39 +192,6 @@ def test_long_lists_are_cut_at_the_cap(cap: int, listed: int, truncated: bool) -
     assert (truncated, 3, "36") == (document["truncated"], document["pool_count"], document["tvl_usd_cents"])
 
 
-def test_unread_pools_count_without_truncating() -> None:
-    """A pool that could not be read is counted, but its absence is not a cut at the cap."""
-    pools = rendering.pools_frame([rendering.pool(A, X)])
-    summaries = {summary.market: summary for summary in market_summaries(pools, markets_frame(pools, {A: 2, B: 1}), 1)}
-
-    assert (3, 1, False) == (summaries[A].pool_count, len(summaries[A].pools), summaries[A].truncated)
-    assert (1, [], False, None) == (
-        summaries[B].pool_count,
-        summaries[B].pools,
-        summaries[B].truncated,
-        summaries[B].tvl_usd_cents,
-    )
-
-
-def test_market_without_prices_has_no_value() -> None:
-    """A market in which no pool has a price has a null value, and one whose value is nothing has a zero."""
-    pools = rendering.pools_frame(
-        [rendering.pool(A, X, oracle_price_usd=None, tvl_usd_cents=None), rendering.pool(B, X, tvl_usd_cents=0)]
-    )
-    documents = market_documents(pools, markets_frame(pools))
-
-    assert [None, "0"] == [json.loads(documents[market])["tvl_usd_cents"] for market in (A, B)]
-
-
-def test_empty_frames_render() -> None:
-    """A network without markets still gives the assets documents."""
-    pools = rendering.pools_frame([])
-    keys = {file.key for file in render_tree(pools, markets_frame(pools), SIZES, 50)}
-
-    assert {"v1/assets/index.json", "v1/assets/empty.json"} <= keys
-    assert not any(key.startswith(("v1/markets/", "v1/pages/")) for key in keys)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -258,99 +214,37 @@ def test_frames_that_contradict_each_other_are_refused(changes: dict[str, Any], 
         list(map(read_back, render_tree(pools, markets, SIZES, 50)))
 
 
-def test_markets_out_of_order_are_refused() -> None:
-    """Markets must ascend, each once."""
-    pools = rendering.pools_frame([rendering.pool(A, X), rendering.pool(B, X)])
-
-    with pytest.raises(CheckError, match="must ascend by market"):
-        list(render_tree(pools, markets_frame(pools).reverse(), SIZES, 50))
-
-
 MARKET, POOL, ORACLE = contract(1), contract(2), contract(3)
 
 ROW: dict[str, object] = {
+    **{column.name: 100 + column.place for column in COLUMNS if FRAME_DTYPES[column.type].is_integer()},
     "market": MARKET,
     "pool": POOL,
     "token_address": POOL,
-    "symbol": "USDC",
-    "decimals": 7,
     "protocol": "blend",
-    "version": "v2",
-    "market_name": "Fixed",
     "market_status": "active",
+    "pool_status": "odd",
     "wasm_hash": "ab" * 32,
     "oracle": ORACLE,
-    "supply_apy_bps": 610,
-    "borrow_apy_bps": 1199,
-    "utilization_bps": 6540,
-    "total_supplied": 10**38 - 1,
-    "total_borrowed": 21,
-    "total_collateral": 5,
-    "oracle_decimals": 14,
-    "oracle_price": 10**14,
+    "share_token": POOL,
+    "oracle_price_usd": "1.00000000000000",
     "price_timestamp": CLOSE_TIME - 60,
     "price_reason": "valid",
-    "oracle_price_usd": "1.00000000000000",
-    "tvl_usd_cents": 77,
-    "supply_index": 11,
-    "borrow_index": 12,
-    "index_decimals": 12,
-    "stored_supply_apr": 13,
-    "stored_borrow_apr": 14,
-    "accrued_supply_apr": 15,
-    "accrued_borrow_apr": 16,
-    "apr_decimals": 7,
-    "stored_utilization": 17,
-    "accrued_utilization": 18,
-    "utilization_decimals": 6,
-    "rate_modifier": 19,
-    "rate_modifier_decimals": 9,
-    "backstop_credit": 20,
+    "total_supplied": 10**38 - 1,
     "can_borrow": False,
     "can_repay": None,
-    "can_reason": "nobody knows",
-    "pool_status": "odd",
-    "available_to_withdraw": 21,
     "available_to_borrow": 0,
-    "available_to_supply": None,
-    "min_first_supply": 1_000,
-    "supplied_usd_cents": 22,
-    "borrowed_usd_cents": 23,
-    "available_usd_cents": 24,
-    "available_to_supply_usd_cents": None,
-    "available_to_borrow_usd_cents": 0,
     "supply_compounding": "52",
     "borrow_compounding": "365",
-    "comparable_supply_apy_bps": 611,
-    "comparable_borrow_apy_bps": 1200,
-    "total_supply_apy_bps": 638,
-    "collateral_factor_bps": 9500,
-    "liquidation_threshold_bps": 9600,
-    "liability_factor_bps": 10526,
-    "liquidation_bonus_bps": None,
-    "supply_cap": 0,
-    "borrow_cap": None,
-    "pool_label": "Hub 1",
-    "supply_cap_usd_cents": 0,
-    "borrow_cap_usd_cents": None,
-    "share_token": POOL,
-    "share_supply": 29,
-    "max_utilization_bps": 9500,
-    "reserve_factor_bps": 2000,
-    "reward_symbol": "BLND",
-    "reward_token_decimals": 7,
-    "reward_decimals": 7,
-    "supply_reward_per_second": 25,
-    "supply_reward_per_year": 26,
-    "supply_reward_expiration": CLOSE_TIME + 60,
-    "supply_reward_apr_bps": 27,
-    "borrow_reward_per_second": 0,
-    "borrow_reward_per_year": 0,
-    "borrow_reward_expiration": None,
-    "borrow_reward_apr_bps": 0,
-    "reward_price": 28,
-    "reward_price_decimals": 21,
-    "reward_price_source": "comet_spot",
+}
+PARTS = {
+    "price": AssetPrice,
+    "rates": AssetRates,
+    "indexes": AssetIndexes,
+    "operations": AssetOperations,
+    "liquidity": AssetLiquidity,
+    "risk": AssetRisk,
+    "rewards": AssetRewards,
 }
 PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 1, 7, no_limit=True))
 
@@ -378,123 +272,31 @@ def rendered(**changes: object) -> dict[str, Any]:
 
 
 def test_every_field() -> None:
-    """A detail is the snapshot, then everything else of the pool, exactly this."""
-    assert {
-        "market": MARKET,
-        "pool": POOL,
-        "token_address": POOL,
-        "symbol": "USDC",
-        "decimals": 7,
-        "supply_apy_bps": 610,
-        "borrow_apy_bps": 1199,
-        "utilization_bps": 6540,
-        "total_supplied": "9" * 38,
-        "total_borrowed": "21",
-        "oracle_price_usd": "1.00000000000000",
-        "tvl_usd_cents": "77",
-        "observed_ledger": LEDGER,
-        "ledger_close_time": "2025-03-17T08:26:40Z",
-        "protocol": "blend",
-        "version": "v2",
-        "market_name": "Fixed",
-        "market_status": "active",
-        "pool_label": "Hub 1",
-        "first_seen_ledger": LEDGER,
-        "app_url": f"https://mainnet.blend.capital/dashboard/?poolId={MARKET}",
-        "rate_curve": [],
-        "contract_wasm_hash": "ab" * 32,
-        "total_collateral": "5",
-        "backstop_credit": "20",
-        "last_accrual_time": "2025-03-17T08:26:40Z",
-        "price": {
-            "oracle": ORACLE,
-            "validity": "valid",
-            "value": "100000000000000",
-            "decimals": 14,
-            "time": "2025-03-17T08:25:40Z",
-        },
-        "rates": {
-            "apr_decimals": 7,
-            "stored_supply_apr": "13",
-            "stored_borrow_apr": "14",
-            "accrued_supply_apr": "15",
-            "accrued_borrow_apr": "16",
-            "utilization_decimals": 6,
-            "stored_utilization": "17",
-            "accrued_utilization": "18",
-            "rate_modifier_decimals": 9,
-            "rate_modifier": "19",
-        },
-        "indexes": {"decimals": 12, "supply": "11", "borrow": "12", "share_token": POOL, "share_supply": "29"},
-        "rate_model": [
-            {"name": "util", "value": "8000000", "decimals": 7, "no_limit": False},
-            {"name": "supply_cap", "value": str(2**127 - 1), "decimals": 7, "no_limit": True},
-        ],
-        "supply_compounding": "52",
-        "borrow_compounding": "365",
-        "comparable_supply_apy_bps": 611,
-        "comparable_borrow_apy_bps": 1200,
-        "total_supply_apy_bps": 638,
-        "operations": {
-            "can_supply": True,
-            "can_withdraw": True,
-            "can_borrow": False,
-            "can_repay": None,
-            "can_liquidate": True,
-            "can_reason": "nobody knows",
-            "market_status_meaning": "everything is open",
-            "pool_status": "odd",
-            "pool_status_meaning": None,
-        },
-        "liquidity": {
-            "available_to_withdraw": "21",
-            "available_to_borrow": "0",
-            "available_to_supply": None,
-            "min_first_supply": "1000",
-            "supplied_usd_cents": "22",
-            "borrowed_usd_cents": "23",
-            "available_usd_cents": "24",
-            "available_to_supply_usd_cents": None,
-            "available_to_borrow_usd_cents": "0",
-        },
-        "risk": {
-            "risk_scope": "reserve",
-            "collateral_factor_bps": 9500,
-            "liquidation_threshold_bps": 9600,
-            "liability_factor_bps": 10526,
-            "liquidation_bonus_bps": None,
-            "liquidation_kind": "auction",
-            "supply_cap": "0",
-            "borrow_cap": None,
-            "supply_cap_usd_cents": "0",
-            "borrow_cap_usd_cents": None,
-            "max_utilization_bps": 9500,
-            "reserve_factor_bps": 2000,
-            "can_be_collateral": True,
-            "can_be_borrowed": True,
-            "spokes": [],
-        },
-        "rewards": {
-            "reward_token": "C" + 55 * "A",
-            "reward_symbol": "BLND",
-            "reward_token_decimals": 7,
-            "reward_decimals": 7,
-            "supply_reward_per_second": "25",
-            "supply_reward_per_year": "26",
-            "supply_reward_expiration": "2025-03-17T08:27:40Z",
-            "supply_reward_apr_bps": 27,
-            "supply_reward_reason": "valid",
-            "borrow_reward_per_second": "0",
-            "borrow_reward_per_year": "0",
-            "borrow_reward_expiration": None,
-            "borrow_reward_apr_bps": 0,
-            "borrow_reward_reason": "expired",
-            "reward_price": "28",
-            "reward_price_decimals": 21,
-            "reward_price_source": "comet_spot",
-        },
-        "pending": [],
-    } == rendered()
+    """Each column of a pool is in its detail, in the part of its model, as documents write it."""
+    detail = rendered()
+    frame = pools_frame([ROW]).select(written(column.name, column.kind) for column in COLUMNS)
+    expected, found = frame.row(0, named=True), {}
+    for name, part in {"": AssetDetail, **PARTS}.items():
+        shown = detail[name] if name else detail
+        found |= {one.name: shown[one.encode_name] for one in fields(part) if one.name in expected}
+
+    assert expected == found
+    assert "ab" * 32 == detail["contract_wasm_hash"]
+    assert {"oracle": ORACLE, "validity": "valid", "value": "118", "decimals": 117, "time": "2025-03-17T08:25:40Z"} == (
+        detail["price"]
+    )
+    assert ("everything is open", None) == tuple(
+        detail["operations"][f"{status}_status_meaning"] for status in ("market", "pool")
+    )
+    assert [
+        {"name": "util", "value": "8000000", "decimals": 7, "no_limit": False},
+        {"name": "supply_cap", "value": str(2**127 - 1), "decimals": 7, "no_limit": True},
+    ] == detail["rate_model"]
+    assert (LEDGER, f"https://mainnet.blend.capital/dashboard/?poolId={MARKET}") == (
+        detail["first_seen_ledger"],
+        detail["app_url"],
+    )
+    assert ([], [], []) == (detail["rate_curve"], detail["risk"]["spokes"], detail["pending"])
 
 
 def test_a_pool_without_a_price() -> None:
@@ -510,7 +312,9 @@ def test_a_pool_without_a_price() -> None:
             "borrowed_usd_cents",
             "available_usd_cents",
             "available_to_borrow_usd_cents",
+            "available_to_supply_usd_cents",
             "supply_cap_usd_cents",
+            "borrow_cap_usd_cents",
         ),
         None,
     )
@@ -531,7 +335,7 @@ def test_a_price_of_no_date(seconds: int) -> None:
     """A price is shown also when its oracle gives a time that is not a date; the time is null."""
     detail = rendered(price_timestamp=seconds)
 
-    assert ("100000000000000", None) == (detail["price"]["value"], detail["price"]["time"])
+    assert ("118", None) == (detail["price"]["value"], detail["price"]["time"])
 
 
 def test_contracts_without_code_of_their_own() -> None:
@@ -547,9 +351,9 @@ def test_contracts_without_code_of_their_own() -> None:
         ({"oracle_price": None}, "price.validity is 'valid'"),
         ({"borrowed_usd_cents": None}, "price.validity is 'valid'"),
         ({"available_usd_cents": None}, "liquidity.available_usd_cents must be there"),
-        ({"borrow_cap": 5}, "risk.borrow_cap_usd_cents must be there"),
+        ({"borrow_cap": None}, "risk.borrow_cap_usd_cents must be there"),
         ({"available_to_borrow": 1}, "liquidity.available_to_borrow is 1, but $.operations.can_borrow is False"),
-        ({"can_withdraw": None}, "liquidity.available_to_withdraw is 21, but $.operations.can_withdraw is None"),
+        ({"can_withdraw": None}, "liquidity.available_to_withdraw is 148, but $.operations.can_withdraw is None"),
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, object], wrong: str) -> None:
