@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from msgspec import Struct
 from msgspec.structs import fields
 
 from exporter.deployments import Deployment, KnownContract
@@ -237,7 +238,8 @@ ROW: dict[str, object] = {
     "supply_compounding": "52",
     "borrow_compounding": "365",
 }
-PARTS = {
+PARTS: dict[str, type[Struct]] = {
+    "": AssetDetail,
     "price": AssetPrice,
     "rates": AssetRates,
     "indexes": AssetIndexes,
@@ -275,8 +277,9 @@ def test_every_field() -> None:
     """Each column of a pool is in its detail, in the part of its model, as documents write it."""
     detail = rendered()
     frame = pools_frame([ROW]).select(written(column.name, column.kind) for column in COLUMNS)
-    expected, found = frame.row(0, named=True), {}
-    for name, part in {"": AssetDetail, **PARTS}.items():
+    expected = frame.row(0, named=True)
+    found: dict[str, Any] = {}
+    for name, part in PARTS.items():
         shown = detail[name] if name else detail
         found |= {one.name: shown[one.encode_name] for one in fields(part) if one.name in expected}
 
