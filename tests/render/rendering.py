@@ -13,41 +13,14 @@ from starlette.applications import Starlette
 
 from exporter import FORMAT
 from exporter.render.run_documents import render_tree
+from exporter.tables import MARKETS
 from exporter.tree.documents import SystemStatus
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document
+from tests.history import frames
 
 LEDGER = 55_261_759
 SIZES = (1, 5, 10, 20, 50, 100, 200)
-
-POOLS_SCHEMA: dict[str, Any] = {
-    "market": pl.String,
-    "pool": pl.String,
-    "token_address": pl.String,
-    "symbol": pl.String,
-    "decimals": pl.Int64,
-    "protocol": pl.String,
-    "supply_apy_bps": pl.Int64,
-    "borrow_apy_bps": pl.Int64,
-    "utilization_bps": pl.Int64,
-    "total_supplied": pl.Int128,
-    "total_borrowed": pl.Int128,
-    "total_collateral": pl.Int128,
-    "oracle_price_usd": pl.String,
-    "tvl_usd_cents": pl.Int128,
-    "observed_ledger": pl.Int64,
-}
-"""The columns that rendering reads, and two that it must leave alone."""
-
-MARKETS_SCHEMA: dict[str, Any] = {
-    "market": pl.String,
-    "protocol": pl.String,
-    "config_hash": pl.String,
-    "pool_count": pl.Int64,
-    "unread_count": pl.Int64,
-    "tvl_usd_cents": pl.Int128,
-    "observed_ledger": pl.Int64,
-}
 
 
 def contract(number: int) -> str:
@@ -82,7 +55,7 @@ def pool(market: str, token: str, **changes: object) -> dict[str, object]:
 def pools_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
     """A pools frame of the rows, sorted as the tables are."""
     ordered = sorted(rows, key=lambda row: (str(row["market"]), str(row["pool"])))
-    return pl.DataFrame([dict(row) for row in ordered], schema=POOLS_SCHEMA)
+    return frames.pools_frame(ordered)
 
 
 def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) -> pl.DataFrame:
@@ -103,7 +76,7 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
                 "observed_ledger": LEDGER,
             }
         )
-    return pl.DataFrame(rows, schema=MARKETS_SCHEMA)
+    return pl.DataFrame(rows, schema=MARKETS)
 
 
 def system_status(**changes: Any) -> SystemStatus:

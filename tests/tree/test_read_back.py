@@ -20,9 +20,7 @@ from exporter.tree.documents import (
     RunManifest,
     TokenDocument,
     encode,
-    page_token,
 )
-from exporter.tree.files import FileKind
 from exporter.tree.read_back import contradiction, parse_back, render_document
 from tests.render.rendering import LEDGER, contract, pool, pools_frame, system_status
 
@@ -112,22 +110,6 @@ def said(document: Document, **names: str) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("document", "names", "message"),
-    [
-        (HISTORY, {"market": TOKEN}, f"$.market is {MARKET}"),
-        (HISTORY, {"pool": MARKET}, f"$.pool is {TOKEN}"),
-        (HISTORY, {"bucket": "1d"}, "$.bucket is 1h"),
-        (LENT, {"address": TOKEN}, f"$.address is {MARKET}"),
-        (RUN, {"run_id": "run-2"}, "$.run_id is run-1"),
-        (HISTORY, {"cursor": "x" * 22}, f"its content has the token {page_token(encode(HISTORY))}"),
-    ],
-)
-def test_another_document_than_the_key_names(document: Document, names: dict[str, str], message: str) -> None:
-    """A document that says it is another than its key names is refused with what it says."""
-    assert message == said(document, **names)
-
-
-@pytest.mark.parametrize(
     ("document", "message"),
     [
         (HistoryManifest(1, 1, [replace(FILE, url=KEY)]), "$.files[0].url does not lead"),
@@ -138,23 +120,6 @@ def test_documents_that_contradict_themselves(document: Document, message: str) 
     """A document of which two parts do not agree is refused with the parts."""
     assert isinstance(document, Struct)
     assert (said(document) or "").startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("document", "key", "kind"),
-    [
-        (system_status(), "v1/system/status.json", FileKind.POINTER),
-        (RUN, "v1/runs/run-1.json", FileKind.DOCUMENT),
-        (HistoryManifest(1, LEDGER, []), "v1/history.json", FileKind.DOCUMENT),
-        (HISTORY, f"v1/assets/{MARKET}/{TOKEN}/history/1h.json", FileKind.DOCUMENT),
-        (replace(HISTORY, bucket="1d"), f"v1/assets/{MARKET}/{TOKEN}/history/1d.json", FileKind.DOCUMENT),
-    ],
-)
-def test_a_document_knows_its_place(document: Document, key: str, kind: FileKind) -> None:
-    """A document is rendered under the key that its model and its fields name, and is of the key's kind."""
-    file = render_document(document)
-
-    assert (key, kind, encode(document)) == (file.key, file.kind, file.data)
 
 
 def test_documents_that_break_a_constraint_are_refused() -> None:
