@@ -1,11 +1,11 @@
 """Requests to a bucket: bounded in time, tried again while that can help, and refused in plain words.
 
-`S3Connection` is the way to it. Credentials, region and endpoint are those of the environment, as boto3 knows them:
+Credentials, region and endpoint are those of the environment, as boto3 knows them:
 ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, profiles, roles (also by OIDC), ``AWS_REGION`` or
 ``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
 
-`S3Client` makes all requests by boto3, which does not retry by itself: every attempt goes through `Attempts`, which
-asks before each one whether this publisher may still write. What boto3 reports becomes a `RefusedError`, and
+`S3Client` makes all requests by boto3, which does not retry by itself: every one goes through `S3Client.attempt`,
+which asks before each try whether this publisher may still write. What boto3 reports becomes a `RefusedError`, and
 `explained` turns that into what people read.
 """
 
@@ -256,8 +256,47 @@ def check_place(bucket: str, prefix: str) -> None:
         raise ConfigError(f"output.uri: {prefix[:80]!r} cannot be a prefix in a bucket; {_FORM}")
 
 
-class S3Connection:
-    """A bucket, a prefix, and the client to reach it, which is made at the first request; see `S3Store`.
+def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
+    """Ceph before 18 refuses to delete many objects at once without this header; all others accept it."""
+    from base64 import b64encode
+    from hashlib import md5
+
+    digest = md5(params["body"], usedforsecurity=False).digest()
+    params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object as it was read. ``etag`` is without quotes; the times are the server's, to the second."""
+
+    data: bytes
+    etag: str
+    modified: datetime
+    answered: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The answer to a HEAD of an object; ``sha256`` is None where somebody else wrote it."""
+
+    etag: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a listing; the key is the store's, the etag without quotes."""
+
+    key: str
+    size: int
+    etag: str
+    modified: datetime
+
+
+class S3Client:
+    """The requests that a store makes, by its own keys: the prefix in the bucket is added here.
+
+    Methods raise ConfigError or StoreError, naming the object, except `put` and `attempt`, which raise RefusedError.
 
     Attributes:
         quotes_etags: whether the server wants the etag of ``If-Match`` in quotes, as the standard says. Ceph before
@@ -339,7 +378,7 @@ class S3Connection:
         config = Config(
             connect_timeout=self.options.connect_seconds,
             read_timeout=self.options.read_seconds,
-            retries={"mode": "standard", "total_max_attempts": 1},  # `Attempts` retries
+            retries={"mode": "standard", "total_max_attempts": 1},  # `attempt` retries
             max_pool_connections=self.options.concurrency + 4,
             # Checking our own parameters and building the SDK's own name again took a fifth of each small write.
             parameter_validation=False,
@@ -362,61 +401,16 @@ class S3Connection:
         host = urlsplit(endpoint_url).hostname or ""
         return host.endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
 
-
-def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
-    """Ceph before 18 refuses to delete many objects at once without this header; all others accept it."""
-    from base64 import b64encode
-    from hashlib import md5
-
-    digest = md5(params["body"], usedforsecurity=False).digest()
-    params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An object as it was read. ``etag`` is without quotes; the times are the server's, to the second."""
-
-    data: bytes
-    etag: str
-    modified: datetime
-    answered: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """The answer to a HEAD of an object; ``sha256`` is None where somebody else wrote it."""
-
-    etag: str
-    size: int
-    sha256: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a listing; the key is the store's, the etag without quotes."""
-
-    key: str
-    size: int
-    etag: str
-    modified: datetime
-
-
-class Attempts:
-    """Tries a request again while that can help, with a growing pause, within bounds on number and time."""
-
-    def __init__(self, options: S3Options) -> None:
-        self._options = options
-
-    def make(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
+    def attempt(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
         """Make a request; what ``before`` raises, which is called before every attempt, ends them.
 
         Raises:
             RefusedError: the last attempt was refused; ``attempts`` and ``doubtful`` describe the others.
         """
         began = time.monotonic()
-        pause = self._options.pause_seconds
+        pause = self.options.pause_seconds
         doubtful = False
-        for attempt in range(1, self._options.tries + 1):
+        for attempt in range(1, self.options.tries + 1):
             if before is not None:
                 before()
             try:
@@ -428,26 +422,15 @@ class Attempts:
                 refused.attempts = attempt
                 refused.doubtful = doubtful = doubtful or refused.doubtful
                 elapsed = time.monotonic() - began
-                last = attempt == self._options.tries or elapsed + pause > self._options.deadline_seconds
+                last = attempt == self.options.tries or elapsed + pause > self.options.deadline_seconds
                 if last or not refused.passing:
                     raise refused from error
             time.sleep(pause * random.uniform(0.7, 1.3))
-            pause = min(pause * 2, self._options.longest_pause_seconds)
+            pause = min(pause * 2, self.options.longest_pause_seconds)
         raise AssertionError("unreachable")
 
-
-class S3Client:
-    """The requests that a store makes, by the keys of the store: the prefix in the bucket is added here.
-
-    Methods raise ConfigError or StoreError, naming the object, except `put`, which raises RefusedError.
-    """
-
-    def __init__(self, connection: S3Connection) -> None:
-        self.connection = connection
-        self.attempts = Attempts(connection.options)
-
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
-        return explained(refused, action, self.connection.bucket, self.connection.full(key), right)
+        return explained(refused, action, self.bucket, self.full(key), right)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -455,37 +438,37 @@ class S3Client:
         """Read an object; None when there is none."""
 
         def request() -> Found:
-            answer = self.connection.boto.get_object(Bucket=self.connection.bucket, Key=self.connection.full(key))
+            answer = self.boto.get_object(Bucket=self.bucket, Key=self.full(key))
             with answer["Body"] as body:
                 data = body.read()
             return Found(data, _bare(answer["ETag"]), answer["LastModified"], _answered(answer))
 
-        return self._read(request, "read", key, "s3:GetObject (and s3:ListBucket, to see what is missing)")
+        return self._read(request, "read", key)
 
     def head(self, key: str) -> Described | None:
         """Look at an object without reading it; None when there is none."""
 
         def request() -> Described:
-            answer = self.connection.boto.head_object(Bucket=self.connection.bucket, Key=self.connection.full(key))
-            return Described(_bare(answer["ETag"]), answer["ContentLength"], answer["Metadata"].get(SHA256))
+            answer = self.boto.head_object(Bucket=self.bucket, Key=self.full(key))
+            return Described(_bare(answer["ETag"]), answer["Metadata"].get(SHA256))
 
-        return self._read(request, "look at", key, "s3:GetObject (and s3:ListBucket, to see what is missing)")
+        return self._read(request, "look at", key)
 
     def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """Stream the objects whose keys start with a prefix; ``shallow``: without those with a slash after it."""
-        base = len(self.connection.prefix)
+        base = len(self.prefix)
         more: dict[str, Any] = {"Delimiter": "/"} if shallow else {}
         while True:
 
             def request() -> Any:
-                return self.connection.boto.list_objects_v2(
-                    Bucket=self.connection.bucket,
-                    Prefix=self.connection.full(prefix),
+                return self.boto.list_objects_v2(
+                    Bucket=self.bucket,
+                    Prefix=self.full(prefix),
                     **more,
                 )
 
             try:
-                answer = self.attempts.make(request)
+                answer = self.attempt(request)
             except RefusedError as refused:
                 raise self.error(refused, "list", prefix, "s3:ListBucket") from refused
             for item in answer.get("Contents", ()):
@@ -494,7 +477,7 @@ class S3Client:
             if not answer.get("IsTruncated"):
                 return
             if not token or token == more.get("ContinuationToken"):
-                raise StoreError(f"cannot list {self.connection.uri}/{prefix}: the server's listing does not advance")
+                raise StoreError(f"cannot list {self.uri}/{prefix}: the server's listing does not advance")
             more["ContinuationToken"] = token
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -505,19 +488,17 @@ class S3Client:
         ``headers`` are arguments of boto3; ``match`` is the etag that must be there, as it is sent, None: no object.
         """
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
-        answer = self.connection.boto.put_object(
-            Bucket=self.connection.bucket, Key=self.connection.full(key), Body=data, **headers, **condition
-        )
+        answer = self.boto.put_object(Bucket=self.bucket, Key=self.full(key), Body=data, **headers, **condition)
         return _bare(answer["ETag"])
 
     def delete(self, keys: Sequence[str], before: Callable[[], None]) -> None:
         """Remove up to 1000 objects; keys that have none are skipped, those that fail for a moment tried again."""
-        left, base = [*keys], len(self.connection.prefix)
+        left, base = [*keys], len(self.prefix)
 
         def request() -> None:
-            answer = self.connection.boto.delete_objects(
-                Bucket=self.connection.bucket,
-                Delete={"Objects": [{"Key": self.connection.full(key)} for key in left], "Quiet": True},
+            answer = self.boto.delete_objects(
+                Bucket=self.bucket,
+                Delete={"Objects": [{"Key": self.full(key)} for key in left], "Quiet": True},
             )
             refusals = [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
             if refusals:
@@ -526,16 +507,17 @@ class S3Client:
                 raise RefusedError(403 if code == "AccessDenied" else 200, code)
 
         try:
-            self.attempts.make(request, before)
+            self.attempt(request, before)
         except RefusedError as refused:
             raise self.error(refused, "delete", left[0], "s3:DeleteObject") from refused
 
-    def _read(self, request: Callable[[], _R], action: str, key: str, right: str) -> _R | None:
+    def _read(self, request: Callable[[], _R], action: str, key: str) -> _R | None:
         try:
-            return self.attempts.make(request)
+            return self.attempt(request)
         except RefusedError as refused:
             if refused.absent:
                 return None
+            right = "s3:GetObject (and s3:ListBucket, to see what is missing)"
             raise self.error(refused, action, key, right) from refused
 
 

@@ -21,7 +21,7 @@ from datetime import UTC, timedelta
 import msgspec
 
 from exporter.errors import ConfigError, ExporterError, LostRaceError
-from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client, S3Options
+from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client
 from exporter.stores.s3_writer import LEASE_KEY, PUT_RIGHT, Placed, Writer, object_headers
 from exporter.stores.store import in_parallel
 from exporter.tree.decoding import decode_json
@@ -53,9 +53,9 @@ def monotonic() -> float:
 class Lease:
     """The hold of one publisher. `acquire` gives it; a thread renews it until `release`."""
 
-    def __init__(self, client: S3Client, options: S3Options, clock: Monotonic) -> None:
+    def __init__(self, client: S3Client, clock: Monotonic) -> None:
         self._client = client
-        self._options = options
+        self._options = client.options
         self._clock = clock
         self._holder = secrets.token_hex(16)
         self._renewals = 0
@@ -70,7 +70,6 @@ class Lease:
     def acquire(
         cls,
         client: S3Client,
-        options: S3Options,
         *,
         clock: Monotonic = monotonic,
         renewing: bool = True,
@@ -83,7 +82,7 @@ class Lease:
         Raises:
             LostRaceError: at once, when another publisher holds it.
         """
-        lease = cls(client, options, clock)
+        lease = cls(client, clock)
         lease._acquire(free)
         if renewing:
             lease._thread.start()
@@ -171,16 +170,13 @@ class Lease:
 
     def _refuse_careless_server(self) -> None:
         """Make sure, once for each connection, that the server refuses writes whose condition is not met."""
-        connection = self._client.connection
-        if connection.conditions_work:
+        if self._client.conditions_work:
             return
         body = self._body(self._holder)
 
         def refuses(match: str | None) -> None:
             try:
-                self._client.attempts.make(
-                    lambda: self._client.put(LEASE_KEY, body, object_headers(LEASE_KEY, body), match)
-                )
+                self._client.attempt(lambda: self._client.put(LEASE_KEY, body, object_headers(LEASE_KEY, body), match))
             except RefusedError as refused:
                 if refused.status != 412:
                     raise self._client.error(refused, "write", LEASE_KEY, PUT_RIGHT) from refused
@@ -193,7 +189,7 @@ class Lease:
         unmet, workers = (None, f'"{"0" * 32}"'), min(2, self._options.concurrency)
         for _ in in_parallel(unmet, refuses, workers=workers, stop=threading.Event()):
             pass
-        connection.conditions_work = True
+        self._client.conditions_work = True
 
     # -- keeping it ---------------------------------------------------------------------------------------------
 
@@ -226,7 +222,7 @@ class Lease:
 
     @property
     def _uri(self) -> str:
-        return self._client.connection.uri
+        return self._client.uri
 
 
 class _ReleasedError(Exception):

@@ -24,7 +24,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExporterError, LostRaceError, StoreError
-from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Connection, S3Options
+from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Options
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_writer import Placed, Writer
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
@@ -162,8 +162,7 @@ class S3Store:
         clock: Monotonic = monotonic,
     ) -> None:
         self._options = options or S3Options()
-        self._connection = S3Connection(bucket, prefix, self._options, session, endpoint_url)
-        self._client = S3Client(self._connection)
+        self._client = S3Client(bucket, prefix, self._options, session, endpoint_url)
         self._clock = clock
         self._lock = Lock()
         self._lease: Lease | None = None
@@ -173,11 +172,11 @@ class S3Store:
 
     @property
     def uri(self) -> str:
-        return self._connection.uri
+        return self._client.uri
 
     def close(self) -> None:
         """Close the connections that are open; the store can be used again."""
-        self._connection.close()
+        self._client.close()
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -283,7 +282,7 @@ class S3Store:
         if not self._lock.acquire(blocking=False):
             raise LostRaceError(f"this process is already publishing to {self.uri}")
         try:
-            self._lease = Lease.acquire(self._client, self._options, clock=self._clock, free=self._free)
+            self._lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
             self._known = self._new_known(every=True)
             try:
                 yield

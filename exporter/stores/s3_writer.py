@@ -100,13 +100,12 @@ class Writer:
         Raises:
             LostRaceError: something else is there.
         """
-        connection = self._client.connection
-        quoted = connection.quotes_etags
+        quoted = self._client.quotes_etags
         for _ in range(ROUNDS):
             match = f'"{expected}"' if quoted and expected is not None else expected
             refused = self._put(key, data, match, document)
             if isinstance(refused, str):
-                connection.quotes_etags = quoted
+                self._client.quotes_etags = quoted
                 return Placed(refused, True)
             current = self._client.get(key)
             if current is not None and current.data == data and (refused.doubtful or not ours_alone):
@@ -123,7 +122,7 @@ class Writer:
         """Write an object: its etag, or the refusal because of the condition."""
         headers = object_headers(key, data, document)
         try:
-            return self._client.attempts.make(lambda: self._client.put(key, data, headers, match), self._may_write)
+            return self._client.attempt(lambda: self._client.put(key, data, headers, match), self._may_write)
         except RefusedError as refused:
             if refused.condition_failed or (refused.status == 409 and not refused.passing):
                 return refused

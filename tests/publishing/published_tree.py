@@ -181,6 +181,15 @@ def publish_run(store: Store, run: MadeRun, clock: TestClock | None = None) -> P
     )
 
 
+def published(*ledgers: int) -> tuple[MemoryStore, TestClock]:
+    """A store with the runs of these ledgers, all published at the time of its clock."""
+    clock = TestClock()
+    store = MemoryStore(clock=clock)
+    for ledger in ledgers:
+        publish_run(store, make_run(ledger), clock)
+    return store, clock
+
+
 def operations_until(store: Store, run: MadeRun, key: str) -> int:
     """How many operations publishing a run takes before it writes a key; nothing is changed."""
     bucket = BucketSimulator(MemoryStore(store))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,9 +15,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from exporter.errors import CheckError, ConfigError, ImmutableKeyError, LostRaceError, SourceError, StoreError
-from exporter.publishing.publish import RunSummary
+from exporter.errors import (
+    CheckError,
+    ConfigError,
+    ImmutableKeyError,
+    LostRaceError,
+    PublishedCheckError,
+    SourceError,
+    StoreError,
+)
+from exporter.publishing.publish import RunSummary, Spool, verify
 from exporter.publishing.published_state import LedgerNotNewerError, check_newer
 from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.stores.folder import FolderStore
@@ -34,6 +45,7 @@ from tests.publishing.published_tree import (
     operations_until,
     publish,
     publish_run,
+    published,
     published_ledger,
     status_of,
     tree_of,
@@ -187,8 +199,7 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
 )
 def test_ledgers_that_a_network_can_reach(ledger: int, seconds: int, refused: str | None) -> None:
     """More ledgers than a network closes in the time, or an earlier close, are the source's fault."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
 
     with nullcontext() if refused is None else pytest.raises(SourceError, match=refused):
         check_newer(store, ledger, CLOSED + seconds)
@@ -203,9 +214,7 @@ def history_ledgers(store: Store) -> list[int]:
 
 def test_replacing_a_ledger_that_the_network_never_had() -> None:
     """A tree whose pointer is ahead goes back in one swap: the history loses the false ledgers, readers nothing."""
-    store, clock = MemoryStore(), TestClock()
-    for ledger in (100, 1_000_100):
-        publish_run(store, make_run(ledger), clock)
+    store, clock = published(100, 1_000_100)
     false = stored_json(store, POINTER_KEY)["run_id"]
     run = make_run(101)
     with pytest.raises(LedgerNotNewerError):
@@ -246,9 +255,7 @@ def test_only_the_ledger_of_a_published_run_can_be_replaced(named: int) -> None:
 @pytest.mark.parametrize("ledger", [102, 103, 104])
 def test_replacing_several_runs(ledger: int) -> None:
     """The history loses the named ledger and every later one, whether the run is before, at or after it."""
-    store = MemoryStore()
-    for each in (100, 101, 102, 103):
-        publish_run(store, make_run(each))
+    store, _ = published(100, 101, 102, 103)
     run = make_run(ledger)
 
     publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, replaced_ledger=102)
@@ -261,8 +268,7 @@ def test_replacing_several_runs(ledger: int) -> None:
 
 def test_replacing_an_unfinished_run() -> None:
     """A run that was begun at a false ledger and did not finish is replaced likewise."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
     bucket = BucketSimulator(store)
     bucket.fail_from(operations_until(store, make_run(1_000_100), INTENT_KEY) + 3, StoreError("no"))
     with pytest.raises(StoreError):
@@ -277,8 +283,7 @@ def test_replacing_an_unfinished_run() -> None:
 
 def test_an_unfinished_run_bars_earlier_ledgers() -> None:
     """After a run died while it replaced documents, only its ledger or a later one may be published."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
     bucket = BucketSimulator(store)
     bucket.fail_from(0, StoreError("no"))
     with pytest.raises(StoreError):
@@ -316,8 +321,7 @@ def test_two_publishers_at_once() -> None:
 
 def test_a_pointer_that_moved_is_left_alone() -> None:
     """Should another publisher move the pointer in spite of the lock, its run is published and this one has lost."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
 
     def rival_status(summary: RunSummary) -> object:
         present = store.get(POINTER_KEY)
@@ -406,8 +410,7 @@ def test_a_file_rendered_twice() -> None:
 @pytest.mark.parametrize("field", ["run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"])
 def test_a_status_of_another_run(field: str) -> None:
     """A status document that contradicts the run it is for is refused before any document is replaced."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
     run = make_run(101)
     wrong = {"observed_ledger": 7, "manifest_sha256": "0" * 64}.get(field, "other")
     with pytest.raises(CheckError, match=f"{field} is {wrong}"):
@@ -426,8 +429,7 @@ def test_a_status_of_another_run(field: str) -> None:
 @pytest.mark.parametrize("key", [POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY])
 def test_damaged_records_are_not_published_over(key: str, damage: bytes) -> None:
     """A pointer, intent or history manifest that cannot be understood stops the run, which names it."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
     store.put(key, damage)
     before = tree_of_bytes(store)
     with pytest.raises(StoreError, match=key):
@@ -442,8 +444,7 @@ def tree_of_bytes(store: Store) -> dict[str, bytes | None]:
 
 def test_a_lost_history_manifest_is_not_begun_again() -> None:
     """When a published tree has Parquet files and no manifest of them, the run stops and says so."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
     store.delete([HISTORY_MANIFEST_KEY])
     with pytest.raises(StoreError, match=r"history\.json is missing.*100\.parquet"):
         publish_run(store, make_run(101))
@@ -459,3 +460,124 @@ def test_an_entry_of_another_file() -> None:
     wrong = replace(run.history, entry=msgspec.structs.replace(run.history.entry, bytes=1))
     with pytest.raises(CheckError, match=r"100\.parquet: the history's entry"):
         publish(MemoryStore(), run.files, status_of, observed_ledger=100, history=wrong)
+
+
+# -- reading back ---------------------------------------------------------------------------------------------------
+
+RUN = make_run(100)
+FILES = len({file.key for file in RUN.files}) + 1  # and the Parquet file
+
+
+def test_a_whole_tree() -> None:
+    """All files of a small run are compared, and a sample of the given size of a larger one."""
+    store = MemoryStore()
+    summary = publish_run(store, RUN).summary
+
+    assert [FILES, FILES, 3] == [verify(store, summary), verify(store, summary, None), verify(store, summary, 3)]
+
+
+@pytest.mark.parametrize("key", [*sorted({file.key for file in RUN.files}), RUN.history.file.key, POINTER_KEY])
+@pytest.mark.parametrize("damage", [None, b"", b"{}"])
+def test_any_damage_is_found(key: str, damage: bytes | None) -> None:
+    """Any file of the run that is missing or other than it was written is named."""
+    store = MemoryStore()
+    summary = publish_run(store, RUN).summary
+    if damage is None:
+        store.delete([key])
+    else:
+        store.put(key, damage)
+    with pytest.raises(PublishedCheckError, match=key):
+        verify(store, summary)
+
+
+def test_a_damaged_manifest() -> None:
+    """The run's manifest must have the digest that the pointer gives for it."""
+    store = MemoryStore()
+    summary = publish_run(store, RUN).summary
+    store.put(summary.manifest_key, b"{}")
+    with pytest.raises(PublishedCheckError, match="digest"):
+        verify(store, summary)
+
+
+def test_another_run() -> None:
+    """A pointer that names another run of this ledger is found; a later run is not this run's failure."""
+    store = MemoryStore()
+    summary = publish_run(store, RUN).summary
+    with pytest.raises(PublishedCheckError, match="names run 100-"):
+        verify(store, replace(summary, run_id="100-other"))
+    publish_run(store, make_run(101))
+
+    assert 0 == verify(store, summary)
+
+
+def test_samples_differ_from_run_to_run() -> None:
+    """Which files of a large run are read depends on the run, so that every file's turn comes."""
+    samples = set()
+    for ledger in range(100, 110):
+        store = MemoryStore()
+        summary = publish_run(store, make_run(ledger)).summary
+        bucket = BucketSimulator(store)
+        verify(bucket, summary, 4)
+        samples.add(
+            tuple(call.key for call in bucket.calls if not call.key.startswith(("v1/pages", "v1/runs", "hist")))
+        )
+
+    assert len(samples) > 3
+
+
+def test_a_store_that_cannot_be_read() -> None:
+    """An error of the store while it is read back means that the check failed, not the publishing."""
+    store = MemoryStore()
+    summary = publish_run(store, RUN).summary
+    for position in range(FILES + 2):
+        bucket = BucketSimulator(store)
+        bucket.fail_at(position, StoreError("connection reset"), after=False)
+        with pytest.raises(PublishedCheckError, match="connection reset"):
+            verify(bucket, summary)
+
+
+# -- documents that wait ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_what_goes_in_comes_out(contents: list[bytes]) -> None:
+    """Files come back in order and whole, any number of times."""
+    files = [(str(number), data) for number, data in enumerate(contents)]
+    with Spool() as spool:
+        for key, data in files:
+            spool.add(RenderedFile(key, data, FileKind.DOCUMENT))
+
+        assert len(files) == len(spool)
+        assert [files, files] == [list(spool), list(spool)]
+
+
+def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the folder for temporary files cannot be written to, the error names it and says what to do."""
+    missing = tmp_path / "missing"
+    monkeypatch.setattr(tempfile, "tempdir", str(missing))
+    with pytest.raises(StoreError, match=r"missing: No such file or directory.*TMPDIR"):
+        Spool()
+
+
+@pytest.mark.parametrize("lost", [1, 5, 6, 15])
+def test_a_spool_that_was_cut_short(lost: int) -> None:
+    """A temporary file that lost bytes is noticed, not published."""
+    with Spool() as spool:
+        spool.add(RenderedFile("a", b"12345", FileKind.DOCUMENT))
+        spool._file.truncate(spool._file.tell() - lost)
+        with pytest.raises(StoreError, match="was cut short"):
+            list(spool)
+
+
+def test_what_a_file_replaces() -> None:
+    """Each key of a file comes with its bytes, and files without a key are passed over."""
+    files = [
+        RenderedFile("a/index.json", b"1", FileKind.DOCUMENT, replaces=("limit/2.json", "limit/5.json")),
+        RenderedFile("b/index.json", b"2", FileKind.DOCUMENT),
+        RenderedFile("c/index.json", b"3", FileKind.DOCUMENT, replaces=("limit/2.json",)),
+    ]
+    with Spool() as spool:
+        for file in files:
+            spool.add(file)
+
+        assert [("a/limit/2.json", b"1"), ("a/limit/5.json", b"1"), ("c/limit/2.json", b"3")] == [*spool.answered()]

@@ -32,6 +32,7 @@ from tests.publishing.published_tree import (
     operations_until,
     publish,
     publish_run,
+    published,
     status_of,
     walk,
 )
@@ -51,8 +52,7 @@ def page_keys(*ledgers: int) -> set[str]:
 
 def test_a_reader_has_the_retention_time() -> None:
     """With a run an hour, a reader of any run can page to the end for 24 hours after it was superseded."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
+    store, clock = published()
     for hour in range(60):
         publish_run(store, make_run(100 + hour), clock)
         assert sweep(store, RETENTION, now=clock).refused is None
@@ -71,9 +71,7 @@ def test_a_reader_has_the_retention_time() -> None:
 
 def test_a_run_that_was_current_for_long_is_retained_from_its_end() -> None:
     """The retention time begins when a run is superseded: the last run before a week without any is still served."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
+    store, clock = published(100)
     clock.advance(timedelta(days=7))
     publish_run(store, make_run(101), clock)
     first = sweep(store, RETENTION, now=clock)
@@ -111,9 +109,7 @@ def test_a_limit_that_is_left_out_from_now_on() -> None:
 
 def test_documents_are_found_after_missed_sweeps() -> None:
     """A document that vanished several runs ago, or that only a run that died had, is removed as well."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
+    store, clock = published(100)
     publish_run(store, make_run(101, {"CAAA": 3}), clock)
     dying = BucketSimulator(store)
     doomed = make_run(102, {"CAAA": 3, "CCCC": 1})
@@ -150,8 +146,7 @@ def test_order_of_removals() -> None:
 
 def test_pages_that_many_runs_share() -> None:
     """An old page stays as long as the published or a retained run names it; one that none names goes."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
+    store, clock = published()
     shared, once = (RenderedFile(f"v1/pages/{name}.json", b"{}", FileKind.PAGE) for name in ("shared", "once"))
     bucket = RenderedFile("v1/buckets/closed.json", b"{}", FileKind.PAGE)
     for day in range(5):
@@ -226,8 +221,7 @@ def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool
 
 def test_a_sweep_reads_few_listings() -> None:
     """With a run every ten minutes, some 150 are retained; a sweep reads the listings of a dozen of them."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
+    store, clock = published()
     for number in range(170):
         publish_run(store, make_run(100 + number, {"CAAA": 2}), clock)
         bucket = BucketSimulator(store)
@@ -270,8 +264,7 @@ def test_pages_are_listed_once_a_day() -> None:
 
 def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
     """It stays: a sweep that follows one that died goes by the age of every page."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
+    store, clock = published()
     again = RenderedFile("v1/pages/again.json", b"{}", FileKind.PAGE)
 
     def publish_with(ledger: int, *pages: RenderedFile) -> None:
@@ -301,9 +294,7 @@ def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
 
 def test_a_dead_run_that_is_published_later_is_retained() -> None:
     """A run that died, was recorded, and was published much later has its readers' time from then on."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
+    store, clock = published(100)
     dying = BucketSimulator(store)
     dying.fail_from(operations_until(store, make_run(105), INTENT_KEY), StoreError("no"))
     with pytest.raises(StoreError):
@@ -324,10 +315,7 @@ def test_a_dead_run_that_is_published_later_is_retained() -> None:
 @pytest.mark.parametrize("damage", [b"", b"{}", b"not json", b'{"superseded": 1}'])
 def test_a_damaged_record_keeps_too_long(damage: bytes) -> None:
     """Without its record, the sweep takes every earlier run as superseded just now."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    publish_run(store, make_run(101), clock)
+    store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
     store.put(SUPERSEDED_KEY, damage)
@@ -339,10 +327,7 @@ def test_a_damaged_record_keeps_too_long(damage: bytes) -> None:
 
 def test_a_clock_that_was_ahead() -> None:
     """A time recorded under a wrong clock, far ahead, does not keep a run for ever."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    publish_run(store, make_run(101), clock)
+    store, clock = published(100, 101)
     clock.advance(timedelta(days=365))
     sweep(store, RETENTION, now=clock)
     clock.advance(timedelta(days=-364))
@@ -371,10 +356,7 @@ def test_a_clock_that_was_ahead() -> None:
 )
 def test_nothing_is_removed_in_doubt(prefix: str, data: bytes | None, reason: str) -> None:
     """When it cannot be determined what is needed, nothing at all is removed, and the result says why."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    publish_run(store, make_run(101), clock)
+    store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
     publish_run(store, make_run(102, {"CAAA": 1}), clock)
@@ -394,10 +376,7 @@ def test_nothing_is_removed_in_doubt(prefix: str, data: bytes | None, reason: st
 
 def test_a_damaged_manifest_of_an_expired_run() -> None:
     """A manifest that cannot be read does not stop the sweep when its run's retention time is over."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
-    publish_run(store, make_run(101), clock)
+    store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)
     key = next(iter(keys_of(store, f"{RUNS_PREFIX}100-")))
     store.put(key, b"{")
@@ -409,9 +388,7 @@ def test_a_damaged_manifest_of_an_expired_run() -> None:
 
 def test_what_a_damaged_manifest_names() -> None:
     """A manifest that lists records, pages or history as documents does not get them removed."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
+    store, clock = published(100)
     store.put("state/history-buckets.bin", b"state")
     names = [
         POINTER_KEY,
@@ -444,9 +421,7 @@ def put_run(store: Store, names: list[str], run_id: str = "99-abc") -> None:
 @pytest.mark.parametrize("wrong", [timedelta(days=400), timedelta(hours=1, minutes=1), timedelta(hours=-2)])
 def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
     """Nothing is removed for its age, nor is a time recorded; documents of what vanished go, as they need no clock."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    publish_run(store, make_run(100), clock)
+    store, clock = published(100)
     clock.advance(timedelta(hours=1))
     publish_run(store, make_run(101, {"CAAA": 3}), clock)
     closed = int(clock.now.timestamp()) - 60
@@ -481,8 +456,7 @@ def test_a_publisher_at_work_is_not_disturbed() -> None:
 
 def test_history_is_kept() -> None:
     """Parquet files that the manifest names stay for ever; those of dead runs go, and only within its range."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
+    store, clock = published()
     for ledger in (100, 110):
         publish_run(store, make_run(ledger), clock)
     dead = [make_run(ledger).history.file for ledger in (90, 105, 120)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
-from urllib.parse import quote, urlsplit
+from typing import Any
 
 from exporter.errors import ExporterError
 from exporter.publishing.publish import PublishResult
@@ -47,36 +45,12 @@ class JumpingClock:
         self.ahead += seconds
 
 
-class Place(Protocol):
-    """Where a tree is published to."""
-
-    prefix: str
-
-    @property
-    def uri(self) -> str:
-        """The URI to publish to."""
-        ...
-
-    def environment(self, client: str) -> Mapping[str, str]:
-        """The variables by which a client finds it."""
-        ...
-
-    def fetch(self, key: str) -> bytes | None:
-        """Read as the public does; may be called by many threads."""
-        ...
-
-    def objects(self) -> dict[str, bytes]:
-        """Everything that is there, by key, those that no reader is meant to see included."""
-        ...
-
-
 class WirePlace:
     """A place in a simulated bucket."""
 
     def __init__(self, bucket: WireBucket, prefix: str = "api") -> None:
         self.bucket = bucket
         self.prefix = prefix
-        self._local = threading.local()
 
     @property
     def uri(self) -> str:
@@ -86,28 +60,9 @@ class WirePlace:
         return self.bucket.environment(client)
 
     def fetch(self, key: str) -> bytes | None:
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            address = urlsplit(self.bucket.endpoint)
-            connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
-            self._local.connection = connection
-        try:
-            connection.request("GET", f"/{BUCKET}/{quote(self.prefix)}/{quote(key)}")
-            answer = connection.getresponse()
-            data = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise ConnectionError(str(error)) from error
-        if answer.status not in (200, 404):
-            raise ConnectionError(f"status {answer.status}")
-        return data if answer.status == 200 else None
-
-    def close(self) -> None:
-        """Close the connection of this thread."""
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            del self._local.connection
+        """Read as the public does; may be called by many threads."""
+        stored = self.bucket.objects.get(f"{self.prefix}/{key}")
+        return None if stored is None else stored.data
 
     def objects(self) -> dict[str, bytes]:
         with self.bucket.lock:
@@ -163,6 +118,9 @@ class RealPlace:
         """Close all connections."""
         self.client.close()
 
+
+Place = WirePlace | RealPlace
+"""Where a tree is published to."""
 
 _sessions = threading.local()
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from pathlib import Path
 from threading import Event
 
 from exporter.errors import ExporterError
@@ -48,8 +47,6 @@ class Job:
     """Bounds that differ from the usual ones."""
     ahead: float = 0.0
     """Seconds by which its clock is ahead of the real time, as that of a simulated bucket may be."""
-    messages: str | None = None
-    """A file that gets what the job ended with."""
 
     def run(self) -> int:
         """Do it in this process; gives the exit code."""
@@ -68,13 +65,7 @@ class Job:
 
     def _sweep(self, store: Store) -> int:
         refused = sweep(store, timedelta(seconds=self.retention) - CACHE_MARGIN, now=self._now).refused
-        self.tell(refused or "")
         return 0 if refused is None else EXIT_SWEEP_REFUSED
-
-    def tell(self, text: str) -> None:
-        """Leave a message for the test."""
-        if self.messages is not None:
-            Path(self.messages).write_text(text, encoding="utf-8")
 
 
 def _main(job: Job) -> None:
@@ -84,10 +75,9 @@ def _main(job: Job) -> None:
     try:
         code = job.run()
     except ExporterError as error:
-        job.tell(f"{type(error).__name__}: {error}")
         code = error.exit_code
     except Exception:
-        job.tell(traceback.format_exc())
+        traceback.print_exc()
         code = EXIT_BUG
     sys.stdout.flush()
     os._exit(code)  # as a process that is done; its threads and connections are not waited for

@@ -51,7 +51,7 @@ class Reader:
 
     def __init__(self, fetch: Fetch, grace: float = 3600.0) -> None:
         self.broken: list[str] = []
-        self.walks = self.files = self.rounds = self.unanswered = 0
+        self.walks = self.rounds = 0
         self.newest = 0
         self._fetch = fetch
         self._grace = grace
@@ -91,7 +91,6 @@ class Reader:
             try:
                 self.look()
             except (ConnectionError, TimeoutError):
-                self.unanswered += 1
                 time.sleep(0.01)
 
     def _file(self, file: ManifestFile, pointer_ledger: int) -> None:
@@ -172,7 +171,6 @@ class Reader:
         self._newest[key] = max(before, ledger)
 
     def _get(self, key: str) -> bytes | None:
-        self.files += 1
         return self._fetch(key)
 
     def _report(self, key: str, text: str) -> None:

@@ -16,7 +16,7 @@ from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
 from exporter.publishing.published_state import Pointer
 from exporter.stores.s3_client import S3Options
 from exporter.tree.families import POINTER_KEY
-from tests.s3.places import Place, RealPlace, WirePlace, assert_settled
+from tests.s3.places import Place, assert_settled
 from tests.s3.publishers import EXIT_SWEEP_REFUSED, LONGEST, Job, Publisher, run_job
 from tests.s3.reader import Reader
 
@@ -44,7 +44,6 @@ class Observed:
     killed: int = 0
     swept: int = 0
     walks: int = 0
-    files: int = 0
     rounds: int = 0
     newest: int = 0
     broken: list[str] = field(default_factory=list)
@@ -57,7 +56,7 @@ def published_ledger_of(place: Place) -> int:
 
 
 @contextmanager
-def readers(place: WirePlace | RealPlace, observed: Observed, count: int) -> Iterator[None]:
+def readers(place: Place, observed: Observed, count: int) -> Iterator[None]:
     """Let readers walk everything while a block runs, and record what they saw."""
     until = threading.Event()
     made = [Reader(place.fetch, grace=RETENTION / 2) for _ in range(count)]
@@ -67,9 +66,6 @@ def readers(place: WirePlace | RealPlace, observed: Observed, count: int) -> Ite
             reader.keep_looking(until)
         except Exception as error:
             reader.broken.append(f"a reader failed: {error!r}")
-        finally:
-            if isinstance(place, WirePlace):
-                place.close()
 
     threads = [threading.Thread(target=read, args=(reader,)) for reader in made]
     for thread in threads:
@@ -82,7 +78,6 @@ def readers(place: WirePlace | RealPlace, observed: Observed, count: int) -> Ite
             thread.join(LONGEST)
         observed.broken += [text for reader in made for text in reader.broken]
         observed.walks += sum(reader.walks for reader in made)
-        observed.files += sum(reader.files for reader in made)
         observed.rounds += sum(reader.rounds for reader in made)
 
 

@@ -69,7 +69,6 @@ class Scene:
 
     def __exit__(self, *_: object) -> None:
         self._close_stores()
-        self.place.close()
         self.bucket.__exit__(None, None, None)
 
     def store(self, client: str, options: S3Options = PATIENT) -> S3Store:

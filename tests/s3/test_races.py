@@ -45,9 +45,7 @@ def clock() -> JumpingClock:
 def place(clock: JumpingClock) -> Iterator[WirePlace]:
     """A place in an empty bucket."""
     with WireBucket(clock) as bucket:
-        made = WirePlace(bucket)
-        yield made
-        made.close()
+        yield WirePlace(bucket)
 
 
 def publish_in(place: WirePlace, client: str, ledger: int) -> None:

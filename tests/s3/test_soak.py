@@ -6,7 +6,6 @@ machine make of them is not.
 
 from __future__ import annotations
 
-from contextlib import closing
 from random import Random
 
 import pytest
@@ -39,7 +38,8 @@ def test_no_promise_is_broken() -> None:
     """Whatever fails, dies or races, readers see whole runs that only go forward, and the last publish settles it."""
     random, clock, observed = Random(1), JumpingClock(), Observed()
     done, ledger = 0, 100
-    with WireBucket(clock) as bucket, closing(WirePlace(bucket)) as place:
+    with WireBucket(clock) as bucket:
+        place = WirePlace(bucket)
         publish_until_done(place, 99, observed)
         with readers(place, observed, READERS):
             while done < PUBLISHES:

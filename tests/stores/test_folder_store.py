@@ -293,6 +293,36 @@ def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ["v1/a.json"] == files_below(tmp_path)
 
 
+def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    """A folder that can be written to passes; one that was not there is not there afterwards."""
+    FolderStore(tmp_path / "a" / "b").try_writing()
+    assert [] == list(tmp_path.iterdir())
+    (tmp_path / "there").mkdir()
+    FolderStore(tmp_path / "there").try_writing()
+
+    assert [] == list((tmp_path / "there").iterdir())
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """Where a file is in place of the folder, or of one above it, the error names the output."""
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "public"):
+        with pytest.raises(StoreError, match=f"cannot write into {path}"):
+            FolderStore(path).try_writing()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_folder_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """No leave to write, a disk that is read-only and one that is full are said before anything is read."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("exporter.stores.folder.os.open", refuse)
+    with pytest.raises(StoreError, match=f"cannot write into {tmp_path}: {os.strerror(code)}; "):
+        FolderStore(tmp_path).try_writing()
+
+
 HOLDER = """
 import sys, time
 from exporter.stores.folder import FolderStore

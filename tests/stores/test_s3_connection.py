@@ -12,7 +12,7 @@ import pytest
 
 from exporter.errors import ConfigError, ExporterError
 from exporter.stores import open_store
-from exporter.stores.s3_client import S3Connection, S3Options, parse_s3_uri
+from exporter.stores.s3_client import S3Client, S3Options, parse_s3_uri
 from exporter.stores.s3_store import S3Store
 
 OPTIONS = S3Options(connect_seconds=1, read_seconds=2, tries=2, pause_seconds=0.01)
@@ -156,7 +156,7 @@ def test_environment(
     """Region and endpoint are those of the usual variables; other servers than AWS get the bucket in the path."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    connection = S3Connection("bucket", "", S3Options(concurrency=5))
+    connection = S3Client("bucket", "", S3Options(concurrency=5))
     client = connection.boto
     config: Any = client.meta.config
 
@@ -174,7 +174,7 @@ def test_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         "[profile lending]\nregion=eu-north-1\nendpoint_url=https://ceph.example.org:8080\n"
     )
-    connection = S3Connection("bucket", "", S3Options())
+    connection = S3Client("bucket", "", S3Options())
     credentials = connection.session.get_credentials()
 
     assert credentials is not None

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exporter.errors import ConfigError, LostRaceError, StoreError
-from exporter.stores.s3_client import S3Client, S3Connection
+from exporter.stores.s3_client import S3Client, S3Options
 from exporter.stores.s3_lease import Lease
 from exporter.stores.s3_store import S3Store
 from exporter.stores.s3_writer import LEASE_KEY
@@ -71,14 +71,13 @@ def lease_of(bucket: WireBucket) -> dict[str, object]:
     return document
 
 
-def client_of(bucket: WireBucket, name: str) -> S3Client:
-    connection = S3Connection(BUCKET, "p", OPTIONS, s3_servers._session(name), bucket.endpoint)
-    return S3Client(connection)
+def client_of(bucket: WireBucket, name: str, options: S3Options = OPTIONS) -> S3Client:
+    return S3Client(BUCKET, "p", options, s3_servers._session(name), bucket.endpoint)
 
 
 def acquire(bucket: WireBucket, clocks: Clocks, name: str) -> Lease:
     """Get hold without a thread that renews it."""
-    return Lease.acquire(client_of(bucket, name), OPTIONS, clock=lambda: clocks.own, renewing=False)
+    return Lease.acquire(client_of(bucket, name), clock=lambda: clocks.own, renewing=False)
 
 
 def test_another_publisher_is_refused_at_once(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
@@ -151,7 +150,7 @@ def test_renewal(bucket: WireBucket, clocks: Clocks) -> None:
 def test_a_thread_renews_it(bucket: WireBucket) -> None:
     """Somebody who works for long keeps the hold without doing anything for it."""
     options = replace(OPTIONS, connect_seconds=0.2, read_seconds=0.2, lease_seconds=1.0)
-    lease = Lease.acquire(client_of(bucket, "alice"), options)
+    lease = Lease.acquire(client_of(bucket, "alice", options))
     deadline = time.monotonic() + 20
     while int(str(lease_of(bucket)["renewals"])) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -223,7 +222,7 @@ def test_an_answer_that_was_lost(bucket: WireBucket, clocks: Clocks, *, taken: b
 def test_a_lease_that_cannot_be_understood(bucket: WireBucket, clocks: Clocks, text: bytes) -> None:
     """What is not a lease holds as long as ours would, and no longer."""
     client = client_of(bucket, "carol")
-    client.connection.boto.put_object(Bucket=BUCKET, Key=LEASE, Body=text)
+    client.boto.put_object(Bucket=BUCKET, Key=LEASE, Body=text)
     with pytest.raises(LostRaceError, match="until 10:01:02 UTC"):
         acquire(bucket, clocks, "bob")
     clocks.advance(SECONDS + 2)
@@ -247,7 +246,7 @@ def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, found: str) -> N
     def contend() -> None:
         together.wait(10)
         try:
-            held.append(Lease.acquire(client, OPTIONS, clock=lambda: clocks.own, renewing=False))
+            held.append(Lease.acquire(client, clock=lambda: clocks.own, renewing=False))
         except LostRaceError as error:
             refused.append(error)
 
@@ -264,14 +263,12 @@ def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, found: str) -> N
 class _Careless(S3Client):
     """Sends no condition of one kind, as a server does that ignores it."""
 
-    def __init__(self, connection: S3Connection, *, ignores_match: bool) -> None:
-        super().__init__(connection)
-        self._ignores_match = ignores_match
+    ignores_match: bool
 
     def put(self, key, data, headers, match):  # type: ignore[no-untyped-def]
-        ignored = (match is not None) == self._ignores_match
+        ignored = (match is not None) == self.ignores_match
         if ignored:
-            self.connection.boto.put_object(Bucket=BUCKET, Key=self.connection.full(key), Body=data)
+            self.boto.put_object(Bucket=BUCKET, Key=self.full(key), Body=data)
             return "0"
         return super().put(key, data, headers, match)
 
@@ -279,9 +276,10 @@ class _Careless(S3Client):
 @pytest.mark.parametrize("ignores_match", [True, False])
 def test_a_server_that_ignores_conditions(bucket: WireBucket, *, ignores_match: bool) -> None:
     """A server that writes against a condition is refused before anything but the lease was written."""
-    client = _Careless(client_of(bucket, "alice").connection, ignores_match=ignores_match)
+    client = _Careless(BUCKET, "p", OPTIONS, s3_servers._session("alice"), bucket.endpoint)
+    client.ignores_match = ignores_match
     with pytest.raises(ConfigError, match=r"ignores If-(None-)?Match"):
-        Lease.acquire(client, OPTIONS, renewing=False)
+        Lease.acquire(client, renewing=False)
 
     assert {LEASE} == set(bucket.objects)
 

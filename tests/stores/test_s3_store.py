@@ -6,14 +6,16 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from exporter.errors import ImmutableKeyError, StoreError
+from exporter.errors import ConfigError, ImmutableKeyError, StoreError
+from exporter.stores.folder import FolderStore
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written, etag_of
 from exporter.tree.families import POINTER_KEY
-from tests.s3.bucket_objects import Stored
+from tests.s3.bucket_objects import BUCKET, Stored
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
 from tests.stores.s3_servers import OPTIONS, S3Server, data_in, sent, wire_store
@@ -248,7 +250,7 @@ def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pyte
     """An object that the server could not delete just then is tried again; one it refuses is named."""
     store = wire_store(bucket, "alice")
     store.put_many([("a.txt", b"1"), ("b.txt", b"1"), ("c.txt", b"1")])
-    client = store._connection.boto
+    client = store._client.boto
     answers = ["InternalError", "AccessDenied"]
     asked: list[list[str]] = []
 
@@ -298,3 +300,26 @@ def test_documents_where_pages_are_expected(alice: S3Store) -> None:
     """A document is looked up in every folder, so it can be replaced in any."""
     for data in (b"1", b"2"):
         assert Written(1, 0, 1) == alice.put_many([("history/x/readme.txt", data)])
+
+
+def test_a_publisher_at_work_is_not_a_failure(tmp_path: Path, bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """Whoever publishes now may be done when the run has read."""
+    with FolderStore(tmp_path).exclusive():
+        FolderStore(tmp_path).try_writing()
+    with alice.exclusive():
+        bob.try_writing()
+
+    assert [] == list(bob.list(""))
+    assert bucket.calls
+
+
+def test_a_bucket_that_is_not_there_or_refuses(bucket: WireBucket, alice: S3Store) -> None:
+    """A bucket that does not exist, or may not be written to, is named."""
+    missing = wire_store(bucket, "alice", "no-such-bucket")
+    with pytest.raises((ConfigError, StoreError), match="no-such-bucket"):
+        missing.try_writing()
+    missing.close()
+    bucket.forget()
+    bucket.disturb_next("alice", Answer(403, "AccessDenied", writes=True), more=9)
+    with pytest.raises(StoreError, match=f"{BUCKET}.*allow s3:PutObject"):
+        alice.try_writing()

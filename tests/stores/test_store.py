@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +16,8 @@ from exporter.errors import ConfigError, ImmutableKeyError, LostRaceError, Store
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, Written
+from exporter.stores.read_once import MOST_BYTES, ReadOnce
+from exporter.stores.store import Store, StoredObject, Written, in_parallel, read_many
 from exporter.tree.files import is_key
 from tests.stores import s3_servers
 from tests.stores.bucket_simulator import BucketSimulator
@@ -276,3 +279,147 @@ def test_a_uri_that_cannot_be_written_to(uri: str, hint: str) -> None:
 def test_a_colon_alone_makes_no_uri(path: str) -> None:
     """A folder may have a colon in its name."""
     assert str(Path(path).absolute()) == open_store(path).uri
+
+
+# -- many small things at once ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["work", "stream", "reader"])
+def test_an_error_ends_it(where: str) -> None:
+    """An error of the work, the stream or the reader ends it when what was begun has ended; the rest never begins."""
+    before = set(threading.enumerate())
+    stop = threading.Event()
+    begun: list[int] = []
+    ended: list[int] = []
+
+    def stream() -> Iterator[int]:
+        yield from range(50)
+        if where == "stream":
+            raise KeyError(50)
+        yield from range(50, 1000)
+
+    def work(number: int) -> int:
+        begun.append(number)
+        if where == "work" and number == 50:
+            raise KeyError(number)
+        stop.wait(0.001)
+        ended.append(number)
+        return number
+
+    def read() -> None:
+        for count, _ in enumerate(in_parallel(stream(), work, workers=4, stop=stop)):
+            if where == "reader" and count == 50:
+                raise KeyError(count)
+
+    with pytest.raises(KeyError, match="50"):
+        read()
+    # A generator that its reader left ends when it is collected, which CPython does at once.
+    assert stop.is_set()
+    assert 80 >= len(begun)
+    assert set(begun) - {50} <= set(ended) | {50}
+    assert set() == {thread for thread in threading.enumerate() if thread.name.startswith("store")} - before
+
+
+class DistantStore(MemoryStore):
+    """A store of which every answer takes its time; it counts how many are asked for at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._now = 0
+        self.most = 0
+        self.asked = 0
+
+    @property
+    def reads_at_once(self) -> int:
+        return 4
+
+    def get(self, key: str) -> StoredObject | None:
+        with self._lock:
+            self._now += 1
+            self.asked += 1
+            self.most = max(self.most, self._now)
+        time.sleep(0.005)
+        with self._lock:
+            self._now -= 1
+        if key == "broken":
+            raise StoreError("broken: refused")
+        return super().get(key)
+
+
+@pytest.mark.parametrize("many", [MemoryStore(), DistantStore()], ids=["near", "distant"])
+def test_every_object_with_its_key(many: MemoryStore) -> None:
+    """Each key comes with its bytes, once, and one that names nothing with None."""
+    for number in range(20):
+        many.put(f"files/{number}", str(number).encode())
+    keys = [f"files/{number}" for number in range(22)]
+
+    found = dict(read_many(many, keys))
+
+    assert sorted(keys) == sorted(found)
+    assert [None, None] == [found[key] for key in keys[20:]]
+    assert all(stored is None or stored.data == key.removeprefix("files/").encode() for key, stored in found.items())
+
+
+# -- documents that are read once -------------------------------------------------------------------------------------
+
+STATUS, CHANGES, PAGE = "v1/system/status.json", "v1/changes.json", "v1/pages/0123456789abcdefABCD_-.json"
+
+
+def test_a_document_is_read_once() -> None:
+    """What was read, was found missing, or was written is not asked for again; a page is, each time."""
+    bucket = BucketSimulator()
+    bucket.put(STATUS, b"1")
+    bucket.put(PAGE, b"2")
+    bucket.calls.clear()
+    once = ReadOnce(bucket)
+    once.read([STATUS, CHANGES])
+    contents = [None if found is None else found.data for key in (STATUS, CHANGES, PAGE) if [found := once.get(key)]]
+    once.get(PAGE)
+    once.put(CHANGES, b"3")
+
+    assert [b"1", None, b"2"] == contents
+    assert once.get(CHANGES) == bucket.inner.get(CHANGES)
+    assert once.has(CHANGES)
+    assert [STATUS, CHANGES, PAGE, PAGE] == [call.key for call in bucket.calls if call.operation == "get"]
+
+
+def test_what_is_large_is_not_kept() -> None:
+    """Of a large document that was read with others the bytes are let go with the first who asks."""
+    bucket = BucketSimulator()
+    bucket.put(STATUS, b"1" * MOST_BYTES)
+    bucket.put(CHANGES, b"2" * (MOST_BYTES + 1))
+    bucket.calls.clear()
+    once = ReadOnce(bucket)
+    once.read([STATUS, CHANGES])
+    sizes = [len(found.data) for key in (STATUS, CHANGES) * 2 if (found := once.get(key))]
+
+    assert [MOST_BYTES, MOST_BYTES + 1] * 2 == sizes
+    assert [STATUS, CHANGES, CHANGES] == [call.key for call in bucket.calls]
+
+
+def test_what_is_written_in_bulk_swapped_or_deleted_is_not_what_was_read() -> None:
+    """After any write the new bytes are read, and after one that failed what is there."""
+    store = MemoryStore()
+    once = ReadOnce(store)
+    once.read([STATUS, CHANGES])
+    once.put_many([(CHANGES, b"1")])
+    etag = once.swap(STATUS, b"2", None)
+    store.put(STATUS, b"of another")
+    assert b"2" == once.get(STATUS).data  # type: ignore[union-attr]
+    with pytest.raises(LostRaceError):
+        once.swap(STATUS, b"3", etag)
+    assert b"of another" == once.get(STATUS).data  # type: ignore[union-attr]
+    assert b"1" == once.get(CHANGES).data  # type: ignore[union-attr]
+    once.delete([CHANGES])
+
+    assert once.get(CHANGES) is None
+
+
+def test_who_holds_it_has_it() -> None:
+    """Steps of a run that ask for the hold have it already; without one they get it as from any store."""
+    store = MemoryStore()
+    with store.exclusive(), ReadOnce(store, held=True).exclusive(), pytest.raises(LostRaceError):
+        ReadOnce(store).exclusive().__enter__()
+    with ReadOnce(store).exclusive(), pytest.raises(LostRaceError), store.exclusive():
+        pass
