@@ -54,7 +54,7 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import clock_problem, note_run
 from exporter.stores.read_once import ReadOnce
-from exporter.stores.store import Clock, Store, StoredObject, Written, etag_of, list_many, read_many, utc_now
+from exporter.stores.store import Clock, Store, Written, etag_of, list_many, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
     FAMILIES,
@@ -207,9 +207,10 @@ class Publication:
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
         alone = not run.pages.unchanged and clock_problem(self._began, closed) is None
         note_run(store, run.summary.manifest_key, self._began if alone else None)
-        store.put(INTENT_KEY, _intent(run.summary))
-        at_hand = {self._history.file.key: self._history.file.data}
         moment = run.summary.published_at
+        intent = Intent(run.summary.run_id, run.summary.observed_ledger, started_at=_time(moment))
+        store.put(INTENT_KEY, msgspec.json.encode(intent))
+        at_hand = {self._history.file.key: self._history.file.data}
         replace_history(store, self.history_manifest, self._withdrawn, moment, at_hand=at_hand)
         replaced = store.put_many(self._documents) + store.put_many(self._listings)
         store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
@@ -389,16 +390,6 @@ def _checked_status(status: SystemStatus, summary: RunSummary) -> RenderedFile:
     return render_document(status)
 
 
-def _intent(summary: RunSummary) -> bytes:
-    return msgspec.json.encode(
-        Intent(
-            run_id=summary.run_id,
-            observed_ledger=summary.observed_ledger,
-            started_at=_time(summary.published_at),
-        )
-    )
-
-
 def _move_pointer(store: Store, status: bytes, published: Published | None) -> None:
     """Swap the pointer. When that fails, look: the store may have done it, and only its answer was lost."""
     try:
@@ -416,15 +407,10 @@ def _time(moment: datetime) -> str:
 
 
 def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES) -> int:
-    """Read the pointer, the run's manifest and files of the run back.
+    """Read the pointer, the run's manifest and files of the run back; gives how many files were compared.
 
-    Args:
-        store: the store that was published to.
-        summary: the run, from ``PublishResult``.
-        max_files: above this many files a sample of that size is read, another one for each run; None reads all.
-
-    Returns:
-        How many files of the run were compared; 0 when a later run is published by now.
+    Of more than ``max_files`` (None: any number) a sample is read, another one for each run. None are where a later
+    run is published by now.
 
     Raises:
         PublishedCheckError: something is missing or other than it was written; the message names its key.
@@ -440,26 +426,18 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
             return 0
         if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
-        chosen = _chosen(read_current_listing(records, pointer), summary.run_id, max_files)
-        by_key = {file.key: file for file in chosen}
+        frame = read_current_listing(records, pointer).frame
+        if max_files is not None and frame.height > max_files:
+            frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), max_files))]
+        by_key = {file.key: file for file in listed_files(frame)}
         for key, stored in read_many(store, by_key):
-            _compare(stored, by_key[key])
+            if stored is None:
+                raise PublishedCheckError(f"{key} is missing, though the run's manifest lists it")
+            if etag_of(stored.data) != by_key[key].sha256:
+                raise PublishedCheckError(f"{key} does not have the bytes that the run's manifest gives for it")
     except StoreError as error:
         raise PublishedCheckError(f"the published run cannot be read back: {error}") from error
-    return len(chosen)
-
-
-def _chosen(listing: RunListing, run_id: str, max_files: int | None) -> list[ManifestFile]:
-    if max_files is None or len(listing) <= max_files:
-        return list(listing)
-    return list(listed_files(listing.frame[sorted(random.Random(run_id).sample(range(len(listing)), max_files))]))
-
-
-def _compare(stored: StoredObject | None, file: ManifestFile) -> None:
-    if stored is None:
-        raise PublishedCheckError(f"{file.key} is missing, though the run's manifest lists it")
-    if len(stored.data) != file.bytes or etag_of(stored.data) != file.sha256:
-        raise PublishedCheckError(f"{file.key} does not have the bytes that the run's manifest gives for it")
+    return len(by_key)
 
 
 class Spool:
@@ -484,9 +462,6 @@ class Spool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-
-    def __len__(self) -> int:
-        return self._count
 
     def add(self, file: RenderedFile) -> None:
         names = "\n".join((file.key, *file.replaces)).encode()
