@@ -94,20 +94,16 @@ class Selection:
         return sorted((file for file in files if self._may_have(file)), key=lambda file: file.first_ledger)
 
     def rows(self) -> pl.Expr:
-        conditions = [pl.lit(True)]
-        if self.start.ledger is not None:
-            conditions.append(pl.col("observed_ledger") >= self.start.ledger)
-        if self.end.ledger is not None:
-            conditions.append(pl.col("observed_ledger") <= self.end.ledger)
-        if self.start.time is not None:
-            conditions.append(pl.col("ledger_close_time") >= self.start.time)
-        if self.end.time is not None:
-            conditions.append(pl.col("ledger_close_time") < self.end.time)
-        if self.market is not None:
-            conditions.append(pl.col("market") == self.market)
-        if self.token is not None:
-            conditions.append(pl.col("token_address") == self.token)
-        return pl.all_horizontal(conditions)
+        ledger, time = pl.col("observed_ledger"), pl.col("ledger_close_time")
+        conditions = (
+            (ledger.ge, self.start.ledger),
+            (ledger.le, self.end.ledger),
+            (time.ge, self.start.time),
+            (time.lt, self.end.time),
+            (pl.col("market").eq, self.market),
+            (pl.col("token_address").eq, self.token),
+        )
+        return pl.all_horizontal(pl.lit(True), *(holds(value) for holds, value in conditions if value is not None))
 
     def _may_have(self, file: HistoryFile) -> bool:
         if self.start.ledger is not None and file.last_ledger < self.start.ledger:

@@ -23,7 +23,6 @@ import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TypeVar
 
 import msgspec
 import polars as pl
@@ -182,8 +181,8 @@ class _State(msgspec.Struct, frozen=True):
 
 def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> Series:
     """The series as far as it is known and of use for a run at the ledger ``before``; an empty one otherwise."""
-    state = _decode(store.get(STATE_KEY), _State)
-    if state is None or state.version != STATE_VERSION or state.through_ledger >= before:
+    state = _decode(store.get(STATE_KEY))
+    if state is None or state.through_ledger >= before:
         return Series()
     covered = [file for file in _files(manifest, before) if file.first_ledger <= state.through_ledger]
     fits = (
@@ -236,9 +235,9 @@ def save_series(store: Store, series: Series) -> int:
         series.pools.packed,
         series.totals.packed,
     )
-    data = _encode(state)
-    store.put(STATE_KEY, data)
-    return len(data)
+    data = msgspec.msgpack.encode(state)
+    store.put(STATE_KEY, hashlib.sha256(data).digest() + data)
+    return 32 + len(data)
 
 
 def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFile]:
@@ -278,19 +277,12 @@ def _from_file_types(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> 
     return frame.select(columns)
 
 
-def _encode(kept: msgspec.Struct) -> bytes:
-    data = msgspec.msgpack.encode(kept)
-    return hashlib.sha256(data).digest() + data
-
-
-_Kept = TypeVar("_Kept", bound=msgspec.Struct)
-
-
-def _decode(stored: StoredObject | None, model: type[_Kept]) -> _Kept | None:
+def _decode(stored: StoredObject | None) -> _State | None:
     """The kept state; None when it is missing, not whole, or of another version."""
     if stored is None or hashlib.sha256(stored.data[32:]).digest() != stored.data[:32]:
         return None
     try:
-        return msgspec.msgpack.decode(stored.data[32:], type=model)
+        state = msgspec.msgpack.decode(stored.data[32:], type=_State)
     except (msgspec.DecodeError, RecursionError):
         return None
+    return state if state.version == STATE_VERSION else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain, pairwise
 
 from exporter.errors import ConfigError
 from exporter.history.export import Moment
@@ -72,23 +73,12 @@ def boundaries(begins: int, ends: int, every: int) -> range:
     return range(-(-begins // every) * every, ends + 1, every)
 
 
-def last_before(times: Iterable[int], closes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """For each time, ascending, the last ledger that closed at or before it, each ledger once.
+def last_before(times: range, closes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """For each time of `boundaries` the last ledger that closed at or before it, each ledger once.
 
     ``closes`` are ledgers, each with its close time and more, ascending; the last of them is the last one for any time.
     """
-    wanted = iter(times)
-    time = next(wanted, None)
-    before: tuple[int, int, int] | None = None
-    for close in closes:
-        found = False
-        while time is not None and time < close[1]:
-            found = True
-            time = next(wanted, None)
-        if found and before is not None:
-            yield before
-        before = close
-        if time is None:
-            return
-    if time is not None and before is not None:
-        yield before
+    for close, after in pairwise(chain(closes, [(0, times.stop, 0)])):
+        time = max(-(-close[1] // times.step) * times.step, times.start)
+        if time < min(after[1], times.stop):
+            yield close
