@@ -117,6 +117,17 @@ _Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
 _symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked once
 _MAX_CACHED_SYMBOLS = 1 << 14
 
+_MUXED: Final = 40
+_ADDRESSES: Final = {
+    0: (strkey.ACCOUNT, 4, 32),
+    1: (strkey.CONTRACT, 0, 32),
+    2: (strkey.MUXED_ACCOUNT, 0, _MUXED),
+    3: (strkey.CLAIMABLE_BALANCE, 4, 32),
+    4: (strkey.LIQUIDITY_POOL, 0, 32),
+    5: (strkey.MUXED_CONTRACT, 0, _MUXED),
+}
+"""By the union's arm: the strkey's version, and the bytes of a kind of its own, which is always 0, and of the rest."""
+
 _VOID_VALUE: ScVal = (VOID, None)
 _INSTANCE_KEY_VALUE: ScVal = (LEDGER_KEY_CONTRACT_INSTANCE, None)
 _TRUE: ScVal = (BOOL, True)
@@ -274,29 +285,18 @@ def _read_map(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
 def read_address(data: bytes, position: int) -> tuple[str, int]:
     """An SCAddress, as its strkey."""
     (arm,) = _u32(data, position)
-    position += 4
-    if arm == 1:
-        end = position + 32
-        if end > len(data):
-            raise DecodeError("the bytes end inside a value")
-        return strkey.encode(strkey.CONTRACT, data[position:end]), end
-    if arm == 0:
-        if _u32(data, position)[0] != 0:
-            raise DecodeError("unknown kind of public key")
-        return strkey.encode(strkey.ACCOUNT, _fixed(data, position + 4, 32)), position + 36
-    if arm == 2:  # XDR has the id before the key, the strkey has it behind
-        body = _fixed(data, position, 40)
-        return strkey.encode(strkey.MUXED_ACCOUNT, body[8:] + body[:8]), position + 40
-    if arm == 3:
-        if _u32(data, position)[0] != 0:
-            raise DecodeError("unknown kind of claimable balance")
-        return strkey.encode(strkey.CLAIMABLE_BALANCE, b"\0" + _fixed(data, position + 4, 32)), position + 36
-    if arm == 4:
-        return strkey.encode(strkey.LIQUIDITY_POOL, _fixed(data, position, 32)), position + 32
-    if arm == 5:
-        body = _fixed(data, position, 40)
-        return strkey.encode(strkey.MUXED_CONTRACT, body[8:] + body[:8]), position + 40
-    raise DecodeError(f"unknown kind of address: {arm}")
+    if arm not in _ADDRESSES:
+        raise DecodeError(f"unknown kind of address: {arm}")
+    version, kind_size, size = _ADDRESSES[arm]
+    if kind_size and _u32(data, position + 4)[0] != 0:
+        raise DecodeError(f"an address of arm {arm} is of an unknown kind")
+    start = position + 4 + kind_size
+    body = _fixed(data, start, size)
+    if size == _MUXED:  # XDR has the id before the key, the strkey has it behind
+        body = body[8:] + body[:8]
+    elif version == strkey.CLAIMABLE_BALANCE:
+        body = b"\0" + body
+    return strkey.encode(version, body), start + size
 
 
 def _fixed(data: bytes, position: int, size: int) -> bytes:

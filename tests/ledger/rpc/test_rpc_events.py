@@ -88,17 +88,6 @@ def test_what_is_asked() -> None:
     assert {"filters": asked, "pagination": {"limit": 1000, "cursor": cursor(900)}} == second
 
 
-@pytest.mark.parametrize(
-    "filters", [[], [DEPLOY] * 6, [EventFilter(tuple(contract(f"{number}") for number in range(6)), ("deploy",))]]
-)
-def test_too_many_filters(filters: list[EventFilter]) -> None:
-    """More than the RPC takes is a mistake of the caller."""
-    from exporter.ledger.rpc.wire import events_params
-
-    with pytest.raises(ValueError, match="1 to 5 filters"):
-        events_params(filters, 1)
-
-
 def test_window_to_go_on_from() -> None:
     """Where only a part of the ledgers was looked at the page says how far, and has the cursor."""
     rpc = EventRpc()
