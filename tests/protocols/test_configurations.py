@@ -13,7 +13,6 @@ from exporter.protocols.alula import layout as alula
 from exporter.protocols.blend import layout as blend
 from exporter.protocols.k2 import layout as k2
 from exporter.protocols.xoxno import layout as xoxno
-from tests.localnet.recorded import BLEND_V2
 from tests.protocols.places import (
     A_TOKEN,
     ALULA,
@@ -156,18 +155,6 @@ def test_config_hash(protocol: str) -> None:
     assert [] == [change for change in UNCHANGED[protocol] if hash_of(protocol, change) != before]
     assert len(hashes) == len(set(hashes))
     assert 16 == len(before)
-
-
-def test_bytes_that_cannot_be_decoded() -> None:
-    """Of a reserve of Blend whose configuration cannot be decoded the bytes count."""
-    hashes = set()
-    for end in (b"\0\0\0\1", b"\0\0\0\2"):
-        world = World("blend")
-        entry: Any = world.chain.entry(CONFIG, world.chain.latest)
-        world.chain.instead[CONFIG] = entry.__class__(entry.data + end, entry.last_modified, entry.live_until)
-        hashes |= {item.config_hash for item in world.read().result.markets if item.address == BLEND_V2}
-
-    assert 2 == len(hashes - {hash_of("blend"), hash_of("blend", (CONFIG, None))})
 
 
 @pytest.mark.parametrize("protocol", ["alula", "blend"])

@@ -13,11 +13,10 @@ import pytest
 from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, MAP, WASM, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
-from exporter.protocols.balances import balance_call, balance_key
-from exporter.protocols.k2 import layout as k2
+from exporter.protocols.balances import balance_call
 from exporter.protocols.xoxno import layout as xoxno
 from tests.protocols.judged import OPERATIONS, closed
-from tests.protocols.places import ALULA, K2, MARKET, SLENDER, VAULT, XLM, field, vault
+from tests.protocols.places import ALULA, K2, MARKET, VAULT, XLM, field, vault
 from tests.protocols.world import World, put
 
 AMOUNTS = ("available_to_withdraw", "available_to_borrow", "available_to_supply")
@@ -196,34 +195,14 @@ class TestPeridot:
 
 
 def test_available_of_k2() -> None:
-    """The aToken's balance bounds what goes out, its ceiling of debt what is borrowed; other tokens are asked."""
+    """What an aToken has of a token that is no Stellar asset is asked, and bounds what goes out."""
     world, holder = World("k2"), field(K2, "a_token_address")
-    world.put(balance_key(XLM, holder), i128(7), "amount")
-    assert (7, 7, None) == tuple(world.row("native")[name] for name in AMOUNTS)
-
-    world.put(k2.debt_ceiling_key(world.market, XLM), u128(5))
-    world.put(balance_key(XLM, holder), i128(10**9), "amount")
-    row = world.row("native")
-    assert (5 * 10**7, 5 * 10**7) == (row["borrow_cap"], row["available_to_borrow"])
-
     call = balance_call(XLM, holder)
     instance: Any = world.value(instance_key(XLM))
     world.put(instance_key(XLM), (instance[0], instance[1]._replace(executable=WASM, wasm_hash=bytes(32))))
     world.answers[call.contract, call.function] = i128(8)
-    assert 8 == world.row("native")["available_to_borrow"]
 
-
-def test_statuses_of_k2_and_slender() -> None:
-    """A paused router or pool says so in all its pools; one without a pause was never paused."""
-    for protocol, key, paused in (
-        ("k2", instance_key(MARKET["k2"]), ("PAUSED",)),
-        ("slender", SLENDER, ("Pause", "paused")),
-    ):
-        world = World(protocol)
-        for value, status in (((BOOL, True), "paused"), (None, "active")):
-            world.put(key, value, *(paused if value else paused[:1]))
-            tables = world.compute()
-            assert {status} == {*tables.markets["status"], *tables.pools["market_status"]}
+    assert (8, 8, None) == tuple(world.row("native")[name] for name in AMOUNTS)
 
 
 class TestXoxno:
@@ -244,14 +223,6 @@ class TestXoxno:
                 row = world.row("USDC")
                 assert (False, True, status) == (row["can_supply"], row["can_withdraw"], row["pool_status"])
 
-    def test_paused_controller(self) -> None:
-        """One can leave, and open nothing new; anything but a yes is not a pause."""
-        for value, shut in (((BOOL, True), "supply borrow"), ((BOOL, False), ""), (u32(1), "")):
-            world = World("xoxno")
-            world.put(instance_key(world.market), value, vec(symbol("Paused")))
-            row = world.row("USDC")
-            assert (shut, "paused" if shut else "active") == (closed(row), row["market_status"])
-
     @pytest.mark.parametrize("spokes", [0, None])
     def test_no_spokes(self, spokes: int | None) -> None:
         """A controller of no spokes opens nothing, for no further request; of an unknown number nothing is said."""
@@ -262,11 +233,3 @@ class TestXoxno:
         expected = (None, None, None) if spokes is None else (False, "unlisted", 0)
         assert expected == (row["can_borrow"], row["pool_status"], row["supply_cap"])
         assert 2 == len(world.source.waves)
-
-
-def test_collateral_of_a_vault() -> None:
-    """A vault's collateral factor is the controller's, and none where it has none."""
-    world = World("peridot")
-    world.put(variant_key(world.market, "MarketCF", address(VAULT)), None)
-
-    assert (0, False) == tuple(world.row("native")[name] for name in ("collateral_factor_bps", "can_be_collateral"))

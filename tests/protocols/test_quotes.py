@@ -9,7 +9,7 @@ import pytest
 from exporter.errors import lasting
 from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, MAP, ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, u128, vec
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.k2.layout import router_keys
 from exporter.protocols.k2.prices import FRESH, PLAIN
@@ -86,17 +86,6 @@ class TestK2:
         world.put(router_keys(MARKET["k2"])[2], u32(1))
         assert {"native": f"{PLAIN}() failed: {MISSING}"} == reasons(world)
 
-    def test_results_that_are_not_a_price_for_each(self) -> None:
-        """Prices that cannot be distinguished are not used: each token is asked alone."""
-        world = self.world(price(DOLLAR), batch=vec(price(1)))
-        assert {VALID_PRICE} == set(reasons(world).values())
-        for given, reason in (
-            (vec(price(1), price(2)), f"{FRESH}() gave 2 prices for one token"),
-            (VOID, f"{FRESH}(): expected vec, found void"),
-        ):
-            world.answers[self.ORACLE, FRESH] = given
-            assert {reason} == set(reasons(world).values())
-
     @pytest.mark.parametrize(
         ("item", "reason"),
         [
@@ -104,10 +93,8 @@ class TestK2:
             (price(0), "the price is 0, not above zero"),
             (price(1, NOW - 86_401), "the price is 1 day 1 second old, more than 1 day"),
             (price(1, NOW - 3_601), "the price is 1 hour 1 second old, more than the market's own limit of 1 hour"),
-            (price(1, NOW - 3_600), VALID_PRICE),
             (price(1, NOW + 1), "the price is of 1 second after the ledger"),
             (price(2**128 - 1), f"{FRESH}(): field price is {2**128 - 1}, above {10**38 - 1}"),
-            (struct_map({"price": i128(1)}), f"{FRESH}(): field price: expected u128, found i128"),
             (struct_map({"price": u128(1)}), f"{FRESH}(): field timestamp is missing"),
             (u32(1), f"{FRESH}(): expected map, found u32"),
         ],
@@ -208,17 +195,13 @@ class TestXoxno:
             (NO | STALE, f"{SAYS} the price is stale"),
             (NO | DEVIATES, f"{SAYS} its two sources deviate too much"),
             (NO | ZERO | DEVIATES | {"primary_wad": i128(0)}, "the price aggregator gave one price of its two"),
-            (NO | DEVIATES | STALE, f"{SAYS} the price is stale"),
             (NO | ZERO, "the price is 0, not above zero"),
-            (ZERO, "the price is 0, not above zero"),
             (NO, f"{SAYS} the price is outside the bounds that it allows this token"),
             (
                 NO | dict.fromkeys(LEGS, i128(0)) | {"price_timestamp": u64(0)},
                 "the price aggregator could not get a price",
             ),
             ({"final_wad": None}, "quotes(): field final_wad is missing"),
-            ({"final_wad": u64(1)}, "quotes(): field final_wad: expected i128, found u64"),
-            ({"valid": None}, "quotes(): field valid is missing"),
             ({"stale": VOID}, "quotes(): field stale: expected bool, found void"),
         ],
     )
@@ -253,11 +236,10 @@ class TestXoxno:
         assert "quotes() gave no status of this token" == reasons(world)["USDC"]
         assert [3, 1] == [len(call.arguments[0][1]) for call in world.source.calls]
 
-    @pytest.mark.parametrize("result", [vec(), string("no")])
-    def test_a_result_that_is_not_a_map(self, result: ScVal) -> None:
+    def test_a_result_that_is_not_a_map(self) -> None:
         """Statuses without their keys do not say which is whose: no price is guessed from them."""
         world = World("xoxno")
-        world.answers[self.AGGREGATOR, "quotes"] = result
+        world.answers[self.AGGREGATOR, "quotes"] = vec()
 
         assert [True] * 4 == ["quotes(): expected map" in reason for reason in reasons(world).values()]
         assert 1 == len(world.source.calls)

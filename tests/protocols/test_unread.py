@@ -35,17 +35,12 @@ from tests.protocols.places import (
     XLM,
     vault,
 )
-from tests.protocols.world import Change, World, account, answer, archive, contract, put, token
+from tests.protocols.world import Change, World, account, answer, archive, contract, each, put, token
 
 
 def bits(value: int, first: int, width: int) -> ScVal:
     """The low word of a K2 reserve's bitmap with other bits."""
     return u128(LOW & ~((1 << width) - 1 << first) | value << first)
-
-
-def each(*changes: Change) -> Change:
-    """One change after the other."""
-    return lambda world: [change(world) for change in changes]
 
 
 BARE = put(instance_key(XLM), None, "METADATA")

@@ -10,13 +10,12 @@ Tokens are known by their symbols, as pools of the recording are: ``XLM`` is ``n
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
 from exporter.deployments import Deployment, deployments_of
-from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     ContractData,
     decode_contract_data,
@@ -35,6 +34,8 @@ from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from tests.entries import decode_data_key, name_of
 from tests.localnet.recorded import LISTED
+from tests.protocols.made_ledger import account as account
+from tests.protocols.made_ledger import contract as contract
 from tests.protocols.one_entry import OneChanged, Source
 
 Step = str | int | ScVal
@@ -61,16 +62,6 @@ def token(symbol: str) -> str:
                 if name_of(name) == "METADATA" and (scval.STRING, symbol.encode()) in dict(metadata[1]).values():
                     return entry.contract
     raise KeyError(symbol)
-
-
-def account(label: str) -> str:
-    """The strkey of an account with a label."""
-    return strkey.encode(strkey.ACCOUNT, hashlib.sha256(label.encode()).digest())
-
-
-def contract(label: str) -> str:
-    """The strkey of a contract that the recording does not have."""
-    return strkey.encode(strkey.CONTRACT, hashlib.sha256(label.encode()).digest())
 
 
 class LoggingSource(Source):
@@ -181,6 +172,11 @@ Change = Callable[[World], object]
 def put(key: bytes, value: ScVal | None, *path: Step) -> Change:
     """See `World.put`."""
     return lambda world: world.put(key, value, *path)
+
+
+def each(*changes: Change) -> Change:
+    """One change after the other."""
+    return lambda world: [change(world) for change in changes]
 
 
 def archive(key: bytes) -> Change:
