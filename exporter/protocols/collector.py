@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 
 from exporter.deployments import MARKET, Deployment
@@ -69,13 +69,7 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
     for name, scale in decimals.items():
         value = fields.get(name)
         if value is not None and value[0] in _LARGEST:
-            yield _parameter(name, int(value[1]), scale, value[1] == _LARGEST[value[0]])
-
-
-@lru_cache(maxsize=4096)
-def _parameter(name: str, value: int, decimals: int, no_limit: bool) -> Parameter:
-    """One of these numbers, shared by the pools that have the same: most have been set to a few round ones."""
-    return Parameter(name, value, decimals, no_limit=no_limit)
+            yield Parameter(name, int(value[1]), scale, no_limit=value[1] == _LARGEST[value[0]])
 
 
 def oracle_keys(oracles: Iterable[str | None]) -> list[bytes]:

@@ -112,11 +112,7 @@ def compute(
         except Exception as error:
             unread = [*reading.unread, *_all_unread(reading, described(error))]
         tables.unread += unread
-    pools = pl.concat([tables.pools, *frames])
-    order = pools.select(pl.arg_sort_by("market", "pool")).to_series()
-    frames.clear()
-    # Column by column, so that there is never a second copy of all of them.
-    tables.pools = pl.DataFrame([pools.drop_in_place(name)[order] for name in pools.columns])
+    tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
     read = set(tables.markets["market"])
@@ -135,12 +131,10 @@ def compute(
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()
     tables.pending.sort(key=lambda item: (item.market, item.pool or "", item.kind, item.value))
-    reached = tables.pools.select((pl.col(name) >= bound).any().alias(name) for name, bound in BOUNDS.items())
     tables.bounded = [
-        Bounded(market, pool, name, str(BOUNDS[name]))
-        for name, is_reached in reached.row(0, named=True).items()
-        if is_reached
-        for market, pool in tables.pools.filter(pl.col(name) >= BOUNDS[name]).select("market", "pool").iter_rows()
+        Bounded(market, pool, name, str(bound))
+        for name, bound in BOUNDS.items()
+        for market, pool in tables.pools.filter(pl.col(name) >= bound).select("market", "pool").iter_rows()
     ]
     tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
     reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
@@ -167,7 +161,7 @@ def _pools_of(
     """One protocol's part of the pools frame; adds to ``unread_pools``."""
     if not reading.columns.get("market"):
         return tables.pools
-    rows = pl.DataFrame({"position": range(len(reading.columns.get("market", ())))}, schema={"position": pl.Int64})
+    rows = pl.DataFrame({"position": range(len(reading.columns["market"]))}, schema={"position": pl.Int64})
 
     def unread(position: int, reason: str, detail: str) -> None:
         market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
@@ -223,13 +217,8 @@ def _pools_of(
         check_representable(kept)
         return kept
 
-    least = {name: 0 if name in TERMS else -bound for name, bound in BOUNDS.items()}
-    beyond = pools.select(
-        (~pl.col(name).is_between(pl.lit(least[name], pl.Int128), pl.lit(bound, pl.Int128))).any().alias(name)
-        for name, bound in BOUNDS.items()
-    ).row(0, named=True)
     pools = pools.with_columns(
-        (exact.clamp(pools[name], least[name], bound) if beyond[name] else pools[name]).cast(POOLS[name]).alias(name)
+        exact.clamp(pools[name], 0 if name in TERMS else -bound, bound).cast(POOLS[name])
         for name, bound in BOUNDS.items()
     )
     pools = _keep_exact(pools, representable, unread)

@@ -195,7 +195,7 @@ class TestPeridot:
 
 
 def test_available_of_k2() -> None:
-    """What an aToken has of a token that is no Stellar asset is asked, and bounds what goes out."""
+    """What an aToken has of a token that is not a Stellar asset is asked, and bounds what goes out."""
     world, holder = World("k2"), field(K2, "a_token_address")
     call = balance_call(XLM, holder)
     instance: Any = world.value(instance_key(XLM))
