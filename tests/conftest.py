@@ -20,7 +20,7 @@ SNAPSHOT_VARIABLE = "EXPORTER_MAINNET_SNAPSHOT"
 _SNAPSHOT_OVERRIDE = os.environ.get(SNAPSHOT_VARIABLE)
 _REAL_DATA_OVERRIDE = os.environ.get(real.VARIABLE)
 
-REAL_FIXTURES = {"real_data", "mainnet_snapshot_path", "xoxno_repository"}
+REAL_FIXTURES = {"real_data", "mainnet_snapshot_path"}
 
 # No deadline: a slow first call on a busy machine is not a bug. The same examples at every run, so that a test fails
 # because of a change; scripts/test-random and scripts/test-slow look for new ones, every week.

@@ -6,14 +6,11 @@ balances of tokens, as entries; and the ends of the entries' lives, so that mont
 
 from __future__ import annotations
 
-import json
 import random
 import struct
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
@@ -26,9 +23,8 @@ from exporter.ledger.codec.entries import (
     instance_of,
 )
 from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, u64, vec
-from exporter.ledger.codec.xdr_json import xdr_from_json
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
@@ -36,7 +32,6 @@ from tests.entries import decode_data_key
 from tests.host.blend_judge import Sample
 from tests.host.machine import LedgerInfo, Machine, Outcome
 from tests.past.archive.archive_snapshot import snapshot_of
-from tests.snapshot_files import to_json
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10047
@@ -52,19 +47,6 @@ BACKSTOP_DEPOSITOR = "GAQ3OLLBLCO2DZZJHKB2GJNDI445NYNIOP7SMPRDYRUMWWR7YRF2CYVO"
 SUPPLY, WITHDRAW, SUPPLY_COLLATERAL, WITHDRAW_COLLATERAL, BORROW, REPAY = range(6)
 FILL_LIQUIDATION, FILL_BAD_DEBT, FILL_INTEREST, DELETE_LIQUIDATION = range(6, 10)
 LIQUIDATION, BAD_DEBT, INTEREST = range(3)
-_REQUESTS = (
-    "supply",
-    "withdraw",
-    "supply collateral",
-    "withdraw collateral",
-    "borrow",
-    "repay",
-    "fill liquidation",
-    "fill bad debt",
-    "fill interest",
-    "delete liquidation",
-)
-_AUCTIONS = ("liquidation", "bad debt", "interest")
 
 MUCH = 10**24
 NEVER = 2**32 - 1
@@ -79,30 +61,6 @@ class Step:
     contract: str
     function: str
     arguments: tuple[ScVal, ...]
-
-    def names(self) -> list[str]:
-        """What it does: the function, or each request of a submit, or the kind of auction."""
-        if self.function == "submit":
-            kinds = (dict(request[1])[symbol("request_type")][1] for request in self.arguments[-1][1])
-            return [f"submit: {_REQUESTS[kind]}" for kind in kinds]
-        if self.function == "new_auction":
-            return [f"new_auction: {_AUCTIONS[self.arguments[0][1]]}"]
-        return [self.function]
-
-    def to_json(self) -> list[Any]:
-        arguments = [to_json("SCVal", encode_scval(argument)) for argument in self.arguments]
-        return [self.seconds, self.ledgers, self.contract, self.function, arguments]
-
-    @classmethod
-    def from_json(cls, document: list[Any]) -> Step:
-        seconds, ledgers, contract, function, arguments = document
-        return cls(
-            seconds,
-            ledgers,
-            contract,
-            function,
-            tuple(decode_scval(xdr_from_json("SCVal", argument)) for argument in arguments),
-        )
 
 
 def real_state(archive: HistoryArchive) -> CheckpointState:
@@ -124,7 +82,6 @@ class World:
     def __init__(self, machine: Machine, state: CheckpointState, extra_reserves: int = 2) -> None:
         self.machine = machine
         start_machine(machine, state)
-        self.outcomes: Counter[str] = Counter()
         self.entries: dict[bytes, RawEntry] = {}
         storage = _storage(state.entries, POOL)
         self.admin: str = storage["Admin"][1]
@@ -153,7 +110,6 @@ class World:
         self._must("set_price_stable", self.oracle, vec(*map(i128, self.prices)))
         self._start = (dict(self.entries), self.info)
         machine.mark("start of the market")
-        self.outcomes.clear()
 
     def restart(self) -> None:
         """Bring the market back to the archive's state."""
@@ -169,8 +125,6 @@ class World:
         self.info = self.info.after(step.seconds, step.ledgers)
         self.machine.at(self.info)
         outcome = self.machine.call(step.contract, step.function, *step.arguments, authorised=True, commit=True)
-        for what in step.names():
-            self.outcomes[f"{what} {outcome.error or 'done'}"] += 1
         for key, entry in outcome.changes.items():
             if entry is None:
                 self.entries.pop(key, None)
@@ -667,8 +621,3 @@ _CHOICES: dict[str, float] = {
     "reserve": 5,
     "emissions": 4,
 }
-
-
-def sequence_text(seed: int, steps: Iterable[Step]) -> str:
-    """The steps as JSON lines, to be repeated by scripts/test-host --replay."""
-    return "\n".join(json.dumps(document) for document in ({"seed": seed}, *(step.to_json() for step in steps)))

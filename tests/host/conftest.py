@@ -1,10 +1,9 @@
-"""What the tests against the contract host share: the host, a real market on it, and a file for what was counted."""
+"""What the tests against the contract host share: the host, and a real market on it."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.host.machine import Machine
 _PROGRAM = os.environ.get("CONTRACT_HOST")
 _NEWEST = os.environ.get("CONTRACT_HOST_NEWEST")
 _STATES = int(os.environ.get("CONTRACT_HOST_STATES") or 2_000)
-_REPORT = os.environ.get("CONTRACT_HOST_REPORT")
 
 
 @pytest.fixture(scope="session")
@@ -64,15 +62,3 @@ def untouched(program: Path, archive_state: CheckpointState) -> Iterator[Machine
 def states() -> int:
     """How many states the sequences of transactions have to reach."""
     return _STATES
-
-
-@pytest.fixture(scope="session")
-def count() -> Callable[[str, int], None]:
-    """Add to what scripts/test-host reports in the end."""
-
-    def add(what: str, number: int) -> None:
-        if _REPORT:
-            with Path(_REPORT).open("a") as file:
-                file.write(json.dumps([what, number]) + "\n")
-
-    return add

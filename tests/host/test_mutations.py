@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import random
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -67,7 +66,7 @@ def mutant(function: str, old: str, new: str) -> Project:
 @pytest.fixture(scope="module")
 def samples(world: World, archive_state: CheckpointState) -> list[Sample]:
     """States that transactions led to, and made-up ones."""
-    played = [sample for seed in range(6) for sample in play(world, seed)[2]]
+    played = [sample for seed in range(6) for sample in play(world, seed)[1]]
     world.restart()
     chance = random.Random(7)
     asset = world.assets[0]
@@ -78,13 +77,9 @@ def samples(world: World, archive_state: CheckpointState) -> list[Sample]:
 
 
 @pytest.mark.parametrize(("function", "old", "new"), MUTATIONS, ids=lambda text: str(text)[:60])
-def test_a_small_change_in_our_math_is_caught(
-    samples: list[Sample], function: str, old: str, new: str, count: Callable[[str, int], None]
-) -> None:
+def test_a_small_change_in_our_math_is_caught(samples: list[Sample], function: str, old: str, new: str) -> None:
     """Another rounding, bound, condition or term does not give the deployed code's answers any more."""
-    _, differences = compare(samples, mutant(function, old, new))
-    count("mutations caught", 1 if differences else 0)
-    count("mutations tried", 1)
+    differences = compare(samples, mutant(function, old, new))
 
     assert differences
 
@@ -92,5 +87,5 @@ def test_a_small_change_in_our_math_is_caught(
 def test_without_a_change_nothing_differs(samples: list[Sample]) -> None:
     """The same states show no difference to the math as it is."""
     assert (math.project is not mutant("accrue", "accrues", "accrues")) is True
-    assert [] == compare(samples)[1][:5]
-    assert [] == compare(samples, mutant("accrue", "accrues", "accrues"))[1][:5]
+    assert [] == compare(samples)[:5]
+    assert [] == compare(samples, mutant("accrue", "accrues", "accrues"))[:5]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from exporter.ledger.codec.scval_encode import address, u32
@@ -27,9 +26,7 @@ def asked_of_the_pool(snapshot: LedgerSnapshot) -> list[ContractCall]:
     ]
 
 
-def test_later_protocols_answer_the_same(
-    program: Path, newest_program: Path, archive_state: CheckpointState, count: Callable[[str, int], None]
-) -> None:
+def test_later_protocols_answer_the_same(program: Path, newest_program: Path, archive_state: CheckpointState) -> None:
     """Results, errors, what is restored and footprints of view functions do not depend on the protocol."""
     snapshot = snapshot_of(archive_state)
     with Machine(program) as old, Machine(newest_program) as new:
@@ -39,7 +36,6 @@ def test_later_protocols_answer_the_same(
         assert old.protocol < new.protocol
         for call in [*asked(snapshot), *asked_of_the_pool(snapshot)]:
             before, after = simulated(old, call), simulated(new, call)
-            count("calls compared between hosts", 1)
 
             assert (before.result, code_of(before.error)) == (after.result, code_of(after.error)), call
             if before.error is None:
