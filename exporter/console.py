@@ -6,9 +6,7 @@ Everything goes to standard error, so that standard output stays free for what a
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,25 +23,10 @@ LOG_FORMATS = ("auto", "text", "json")
 
 
 def own_command(*arguments: str) -> str:
-    """A command of ours as it has to be typed here: by the name of the program when that is on the PATH.
-
-    Otherwise by the path that this very process was started by, or by its Python.
-    """
-    program = Path(sys.argv[0]).absolute()
-    if program.name != "exporter" or not os.access(program, os.X_OK):
-        words = [_typed(Path(sys.executable)), "-m", "exporter"]
-    elif (found := shutil.which("exporter")) is not None and program.samefile(found):
-        words = ["exporter"]
-    else:
-        words = [_typed(program)]
-    return shlex.join([*words, *arguments])
-
-
-def _typed(program: Path) -> str:
-    if not program.is_relative_to(Path.cwd()):
-        return str(program)
-    near = str(program.relative_to(Path.cwd()))
-    return near if os.sep in near else f".{os.sep}{near}"
+    """A command of ours as it can be typed here: by the path that this process was started by, or by its Python."""
+    started = Path(sys.argv[0])
+    program = [sys.argv[0]] if started.name == "exporter" else [sys.executable, "-m", "exporter"]
+    return shlex.join([*program, *arguments])
 
 
 class Console:

@@ -65,33 +65,20 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin" / "exporter"
 
 
-def test_wheel_holds_every_template(wheel_names: list[str], project_root: Path) -> None:
-    """The wheel holds each file of site_templates, inside the package."""
-    templates = project_root / "site_templates"
+def test_wheel_holds_the_package_and_nothing_else(wheel_names: list[str], project_root: Path) -> None:
+    """Each module and each file of site_templates, inside the package, and its metadata; the tests are not in it."""
+    templates, package = project_root / "site_templates", project_root / "exporter"
     expected = {
-        f"exporter/_site_templates/{path.relative_to(templates).as_posix()}"
-        for path in templates.rglob("*")
-        if path.is_file()
+        *(f"exporter/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")),
+        *(f"exporter/_site_templates/{path.relative_to(templates)}" for path in templates.rglob("*") if path.is_file()),
     }
-
-    assert expected
-    assert expected == {name for name in wheel_names if "site_templates" in name}
-
-
-def test_wheel_holds_the_package_and_nothing_else(wheel_names: list[str]) -> None:
-    """The wheel installs the package and its metadata; the tests are not in it."""
+    suffixes = (".py", *(name for name in wheel_names if "site_templates" in name))
     tops = {name.split("/")[0] for name in wheel_names}
 
+    assert expected == {name for name in wheel_names if name.endswith(suffixes)}
     assert {"exporter", f"lending_markets_exporter-{exporter.__version__}.dist-info"} == tops
-    assert [] == [name for name in wheel_names if "tests" in name.split("/")]
-
-
-def test_wheel_holds_every_module(wheel_names: list[str], project_root: Path) -> None:
-    """No module of the source tree is left out of the wheel, by an ignore rule or otherwise."""
-    expected = {path.relative_to(project_root).as_posix() for path in (project_root / "exporter").rglob("*.py")}
-
-    assert expected == {name for name in wheel_names if name.endswith(".py")}
     assert "exporter/py.typed" in wheel_names
+    assert [] == [name for name in wheel_names if "tests" in name.split("/")]
 
 
 def test_installed_package_is_the_one_that_runs(command: Path, tmp_path: Path) -> None:
@@ -110,19 +97,12 @@ def test_a_type_checker_sees_the_types(command: Path, project_root: Path, tmp_pa
     assert "Success" in run(*checker, uses, cwd=tmp_path).stdout
 
 
-def test_version_from_an_empty_folder(command: Path, tmp_path: Path) -> None:
-    """``exporter --version`` prints the version and the format, started in an empty folder."""
-    printed = run(command, "--version", cwd=tmp_path).stdout
-
-    assert f"exporter {exporter.__version__}, format {FORMAT}\n" == printed
-    assert [] == list(tmp_path.iterdir())
-
-
 def test_help_from_an_empty_folder(command: Path, tmp_path: Path) -> None:
-    """``exporter --help`` names the commands, started in an empty folder, and writes nothing there."""
-    printed = run(command, "--help", cwd=tmp_path).stdout
+    """``--version`` prints the version and the format, ``--help`` names the commands; nothing is written there."""
+    version, printed = (run(command, option, cwd=tmp_path).stdout for option in ("--version", "--help"))
     listed = set(re.findall(r"^  ([a-z]+) ", printed, flags=re.MULTILINE))
 
+    assert f"exporter {exporter.__version__}, format {FORMAT}\n" == version
     assert {"run", "plan", "demo", "serve", "localnet"} <= listed
     assert [] == list(tmp_path.iterdir())
 

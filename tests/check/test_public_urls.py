@@ -12,7 +12,7 @@ import pytest
 
 from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_files
-from exporter.check.summary import CheckSummary, TreeFaultsError
+from exporter.check.summary import TreeFaultsError
 from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.localnet.runner import running
 from exporter.serve.preview import create_app
@@ -74,22 +74,17 @@ def broken(app: Any, rule: Rule) -> Asgi:
     return run
 
 
-def check(url: str, sample: int | None = None) -> CheckSummary:
-    """Check a URL."""
-    return check_files(url, sample)
-
-
 def faults_of(root: Path, rule: Rule) -> list[str]:
     """What is wrong with a server that breaks a rule."""
     with running(broken(create_app(root), rule)) as url, pytest.raises(TreeFaultsError) as caught:
-        check(url, sample=3)
+        check_files(url, 3)
     return [str(fault) for fault in caught.value.faults]
 
 
 def test_preview_server_passes(root: Path) -> None:
     """Files, public URLs, errors, headers and ranges of the preview server are as they should be."""
     with running(create_app(root)) as url:
-        looked, sample = check(url), check(f"{url}/", sample=3)
+        looked, sample = check_files(url), check_files(f"{url}/", 3)
 
     folder = check_files(str(root))
     assert looked.requests > 60
@@ -113,26 +108,6 @@ def spoil(when: Callable[[Reply], bool], **fields: Any) -> Rule:
     return rule
 
 
-def is_missing(reply: Reply) -> bool:
-    """Whether the answer is a 404."""
-    return reply.status == 404
-
-
-def is_part(reply: Reply) -> bool:
-    """Whether the answer is a part of a file."""
-    return reply.status == 206
-
-
-def has_no_extension(reply: Reply) -> bool:
-    """Whether the path has no extension, of which GitHub Pages knows no type."""
-    return "." not in reply.path
-
-
-def has_query(reply: Reply) -> bool:
-    """Whether the answer depends on the query."""
-    return reply.path == "/v1/assets" and bool(reply.query)
-
-
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
@@ -141,14 +116,17 @@ def has_query(reply: Reply) -> bool:
             "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/index.json",
         ),
         (
-            spoil(has_query, status=404),
+            spoil(lambda reply: reply.path == "/v1/assets" and bool(reply.query), status=404),
             "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json",
         ),
         (
-            spoil(is_missing, content_type="text/html"),
+            spoil(lambda reply: reply.status == 404, content_type="text/html"),
             "/v1/nothing: has the content type 'text/html', not 'application/problem+json'",
         ),
-        (spoil(is_missing, body=b"<html>"), "/v1/nothing: is not answered with a problem document"),
+        (
+            spoil(lambda reply: reply.status == 404, body=b"<html>"),
+            "/v1/nothing: is not answered with a problem document",
+        ),
         (
             spoil(lambda reply: reply.status == 400, status=200),
             "/v1/assets?limit=-1: is answered with HTTP status 200, not 400",
@@ -158,11 +136,11 @@ def has_query(reply: Reply) -> bool:
             "/v1/nothing: is answered without access-control-allow-origin",
         ),
         (
-            spoil(has_no_extension, content_type="application/octet-stream"),
+            spoil(lambda reply: "." not in reply.path, content_type="application/octet-stream"),
             "/v1/assets: has the content type 'application/octet-stream', not",
         ),
-        (spoil(is_part, body=b"RAP1"), "answers the range of its first 4 bytes with 4 as"),
-        (spoil(is_part, status=416), "offers ranges, but answers one with HTTP status 416"),
+        (spoil(lambda reply: reply.status == 206, body=b"RAP1"), "answers the range of its first 4 bytes with 4 as"),
+        (spoil(lambda reply: reply.status == 206, status=416), "offers ranges, but answers one with HTTP status 416"),
         (
             spoil(lambda reply: reply.path == "/v1/latest.parquet" and reply.status == 200, body=b"PAR1"),
             "v1/latest.parquet: does not have the bytes that the run's manifest gives for it",
@@ -188,19 +166,15 @@ def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
             reply.status = 429
 
     with running(broken(create_app(root), rule)) as url:
-        assert check(url, sample=1).requests
+        assert check_files(url, 1).requests
 
 
 def test_unbounded_answer(root: Path) -> None:
     """A file that is far longer than listed is read no further than its length, and named."""
-
-    def rule(reply: Reply) -> None:
-        if reply.path == "/index.html":
-            reply.body += b" " * 50_000_000
-
+    rule = spoil(lambda reply: reply.path == "/index.html", body=b" " * 50_000_000)
     began = time.monotonic()
-    found = faults_of(root, rule)
-    assert any("index.html: does not have the bytes" in fault for fault in found)
+
+    assert any("index.html: does not have the bytes" in fault for fault in faults_of(root, rule))
     assert time.monotonic() - began < 20
 
 
@@ -208,16 +182,16 @@ def test_unbounded_answer(root: Path) -> None:
 def test_invalid_uris(uri: str) -> None:
     """A URI of another form is refused, and no secret in it repeated."""
     with pytest.raises(ConfigError) as caught:
-        check(uri)
+        check_files(uri)
     assert "secret" not in str(caught.value)
 
 
 def test_folders(tmp_path: Path) -> None:
     """A folder that is not there cannot be read; one without a run holds nothing to check."""
     with pytest.raises(SourceError, match="is not a folder"):
-        check(str(tmp_path / "nothing"))
+        check_files(str(tmp_path / "nothing"))
     with pytest.raises(CheckError, match=r"status\.json is missing"):
-        check(str(tmp_path))
+        check_files(str(tmp_path))
 
 
 def test_run_published_meanwhile(root: Path) -> None:
@@ -234,7 +208,7 @@ def test_run_published_meanwhile(root: Path) -> None:
         running(broken(create_app(root), rule)) as url,
         pytest.raises(SourceError, match="3 times a new run was published during the check"),
     ):
-        check(url, sample=1)
+        check_files(url, 1)
     assert 6 == count
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.discovery import learn
 from exporter.discovery.known_markets import KnownMarket, Memory
@@ -49,11 +47,8 @@ def content(store: MemoryStore) -> dict[str, Any]:
     return document
 
 
-def put(store: MemoryStore, document: object) -> bytes:
-    """Write a memory by hand."""
-    data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    store.put(MEMORY_KEY, data)
-    return data
+FOUND = {"protocol": "blend", "address": B, "origin": "event", "first_seen_ledger": 1}
+"""A market as the file has it."""
 
 
 class TestKeeping:
@@ -72,22 +67,19 @@ class TestKeeping:
         assert [A] == [market.address for market in load_memory(store, OTHER).markets.values()]
         assert [] == list(load_memory(store, "3" * 64).candidates())
 
-    def test_written_only_when_it_changes(self) -> None:
-        """The same memory writes nothing."""
-        store = MemoryStore()
-
-        assert [True, False] == [save_memory(store, memory_of(known())) for _ in range(2)]
-
     def test_two_runs_at_once(self) -> None:
-        """What another run remembered meanwhile is kept next to what this one did; of cursors the further one."""
+        """What another run remembered meanwhile is kept next to what this one did; of cursors the further one.
+
+        The same memory writes nothing.
+        """
         store = MemoryStore()
         one, two = memory_of(known()), memory_of(known(B))
         one.streams["blend", FACTORY, ("deploy",)] = 90
         two.streams["blend", FACTORY, ("deploy",)] = 80
-        save_memory(store, one)
-        save_memory(store, two)
+        written = [save_memory(store, memory) for memory in (one, two, two)]
         merged = load_memory(store, NETWORK)
 
+        assert [True, True, False] == written
         assert {A, B} == {market.address for market in merged.markets.values()}
         assert {("blend", FACTORY, ("deploy",)): 90} == merged.streams
 
@@ -119,20 +111,16 @@ class TestKeeping:
         assert [known(origin=Origin.EVENT, voucher=FACTORY)] == list(memory.markets.values())
         assert [Candidate("blend", A, Origin.REMEMBERED, voucher=FACTORY)] == list(memory.candidates())
 
-    def test_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A memory that is full takes no more, keeps what it has, and says so."""
+    def test_bounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A memory that is full takes no more and says so; what no run would read again is not written."""
         monkeypatch.setattr("exporter.discovery.known_markets.MAX_MARKETS", 1)
         memory = memory_of(known(), known(B))
+        monkeypatch.setattr("exporter.job.known_markets_file.MAX_MEMORY_BYTES", 100)
 
         assert [A] == [market.address for market in memory.markets.values()]
         assert [True] == ["is not added" in notice for notice in memory.notices]
-
-    def test_too_large_to_write(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What no run would read again is not written."""
-        monkeypatch.setattr("exporter.job.known_markets_file.MAX_MEMORY_BYTES", 100)
-
         with pytest.raises(StoreError, match="more than 100"):
-            save_memory(MemoryStore(), memory_of(known()))
+            save_memory(MemoryStore(), memory)
 
 
 class TestDamage:
@@ -141,11 +129,9 @@ class TestDamage:
     @pytest.mark.parametrize(
         "damaged",
         [
-            b"",
             b"\xff\xfe",
             b"{}",
             b'{"version": 2, "networks": {}}',
-            b'{"version": 1, "networks": []}',
             b'{"version": 1, "networks": {"short": {"markets": [], "events": [], "contracts": []}}}',
             b"[" * 100_000,
         ],
@@ -153,33 +139,27 @@ class TestDamage:
     def test_set_aside(self, damaged: bytes) -> None:
         """The run goes on with what else is known, and the damaged bytes stay under another key."""
         store = MemoryStore()
-        put(store, damaged)
+        store.put(MEMORY_KEY, damaged)
         memory = load_memory(store, NETWORK)
-        notices = list(memory.notices)
+        assert [True] == ["cannot be read" in notice for notice in memory.notices]
         memory.learn(known())
         save_memory(store, memory)
-        kept = [store.get(item.key) for item in store.list(SET_ASIDE_PREFIX)]
+        kept, again = [store.get(item.key) for item in store.list(SET_ASIDE_PREFIX)], load_memory(store, NETWORK)
 
-        assert 1 == len(notices)
-        assert "cannot be read" in notices[0]
         assert [damaged] == [item.data for item in kept if item is not None]
-        assert ([A], []) == (
-            [market.address for market in load_memory(store, NETWORK).markets.values()],
-            load_memory(store, NETWORK).notices,
-        )
+        assert ([A], []) == ([market.address for market in again.markets.values()], again.notices)
 
     @pytest.mark.parametrize(
         "record",
         [
-            {"protocol": "blend", "address": "garbage", "origin": "event", "first_seen_ledger": 1},
-            {"protocol": "blend", "address": account("x"), "origin": "event", "first_seen_ledger": 1},
-            {"protocol": "../blend", "address": B, "origin": "event", "first_seen_ledger": 1},
-            {"protocol": "blend", "address": B, "origin": "heaven", "first_seen_ledger": 1},
-            {"protocol": "blend", "address": B, "origin": "event", "first_seen_ledger": -1},
-            {"protocol": "blend", "address": B, "origin": "event", "first_seen_ledger": 1, "voucher": "x"},
-            {"protocol": "blend", "address": B, "pool": "<script>", "origin": "event", "first_seen_ledger": 1},
+            {**FOUND, "address": "garbage"},
+            {**FOUND, "address": account("x")},
+            {**FOUND, "protocol": "../blend"},
+            {**FOUND, "origin": "heaven"},
+            {**FOUND, "first_seen_ledger": -1},
+            {**FOUND, "voucher": "x"},
+            {**FOUND, "pool": "<script>"},
             {"address": B},
-            None,
             7,
         ],
     )
@@ -189,30 +169,15 @@ class TestDamage:
         save_memory(store, memory_of(known()))
         document = content(store)
         document["networks"][NETWORK]["markets"].append(record)
-        damaged = put(store, document)
+        damaged = json.dumps(document).encode()
+        store.put(MEMORY_KEY, damaged)
         memory = load_memory(store, NETWORK)
-        notices = list(memory.notices)
+        assert [True] == ["1 invalid records" in notice for notice in memory.notices]
         save_memory(store, memory)
         kept = [store.get(item.key) for item in store.list(SET_ASIDE_PREFIX)]
 
         assert [A] == [market.address for market in memory.markets.values()]
-        assert [True] == ["1 invalid records" in notice for notice in notices]
         assert [damaged] == [item.data for item in kept if item is not None]
-
-    @given(
-        st.recursive(
-            st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-        )
-    )
-    def test_anything(self, value: Any) -> None:
-        """No JSON at all makes loading or saving fail."""
-        store = MemoryStore()
-        put(store, {"version": 1, "networks": {NETWORK: {"markets": [value], "events": [value], "contracts": [value]}}})
-        memory = load_memory(store, NETWORK)
-        save_memory(store, memory)
-
-        assert {} == memory.markets
-        assert 1 == len(memory.notices)
 
 
 class TestLearning:
@@ -246,22 +211,15 @@ class TestLearning:
             assert [A] * is_new == [item.market for item in found]
             assert [A] * (is_kept or bool(verified)) == [market.address for market in memory.markets.values()]
 
-    def test_known_before(self) -> None:
-        """What an earlier run read is not new."""
-        assert [] == learn(Memory(NETWORK), [self.reading(A)], (), [("blend", A, None)], 100)
-
-    def test_pools(self) -> None:
-        """A pool that nothing lists is kept next to its market, once it is a member of it."""
+    def test_pools_and_contracts(self) -> None:
+        """A pool that nothing lists is kept next to its market, once it is a member of it, and a contract that only the
+        chain names; what an earlier run read is not new.
+        """
         memory = Memory(NETWORK)
         tried = [Candidate("blend", A, Origin.EVENT, pool) for pool in ("1-x", "2-x")]
-        found = learn(memory, [self.reading(A, members=("1-x",))], tried, [("blend", A, None)], 100)
+        reading = self.reading(A, members=("1-x",), contracts={("v2.1", "factory"): FACTORY})
+        found = learn(memory, [reading], tried, [("blend", A, None)], 100)
 
         assert [("1-x", "event")] == [(item.pool, item.origin) for item in found]
         assert [("blend", A, None), ("blend", A, "1-x")] == list(memory.markets)
-
-    def test_learned_contracts(self) -> None:
-        """A contract that only the chain names is kept for the next run."""
-        memory = Memory(NETWORK)
-        learn(memory, [self.reading(contracts={("v2.1", "factory"): FACTORY})], (), (), 100)
-
         assert {("blend", "v2.1", "factory"): FACTORY} == memory.contracts

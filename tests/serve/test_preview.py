@@ -207,22 +207,6 @@ def test_connections_send_at_once() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_run_server_says_its_address_and_ends_on_interrupt(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller gets the bound address before requests are served, and an interrupt ends the server quietly."""
-    addresses: list[tuple[str, int]] = []
-
-    class Interrupted:
-        def run(self, sockets: list[socket.socket]) -> None:
-            assert [sockets[0].getsockname()] == addresses
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("exporter.serve.preview.make_server", lambda _: Interrupted())
-    run_server(root, "127.0.0.1", 0, lambda host, port: addresses.append((host, port)))
-
-    assert "127.0.0.1" == addresses[0][0]
-    assert addresses[0][1] > 0
-
-
 def test_an_address_that_cannot_be_had_is_a_configuration_error(root: Path, tmp_path: Path) -> None:
     """A port in use, a host that is not ours and a folder that is not there are named."""
     with bind("127.0.0.1", 0) as listener:
