@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from exporter.backfill.executors import Started
 from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
-from exporter.backfill.start_state import snapshot_start
+from exporter.backfill.start_state import StartState, snapshot_start
 from exporter.config import load
 from exporter.console import Silence
 from exporter.deployments.networks import network_id
@@ -44,9 +45,13 @@ class RecordedLake:
     def last(self) -> int:
         return self.network.chain.latest
 
+    @cached_property
+    def started(self) -> StartState:
+        return snapshot_start(self.start, self.network.passphrase)
+
     def plan(self, every: int, **options: Any) -> LakePlan:
         settings = load(None, {"network.name": NETWORK}, environment={}).settings
-        start = snapshot_start(self.start, self.network.passphrase)
+        start = self.started
         time = self.network.chain.close_time
         given: Mapping[str, Any] = {
             "lake": str(self.folder),

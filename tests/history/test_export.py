@@ -110,8 +110,10 @@ def test_a_part(store: FolderStore, tmp_path: Path) -> None:
     assert {(market, token)} == set(frame.select("market", "token_address").iter_rows())
     nothing = exported(store, tmp_path / "nothing.parquet", "--market", contract(99))
     assert (NAMES, 0) == (nothing.columns, nothing.height)
-    result = run("export", store.uri, "--out", str(tmp_path / "b.csv"), "--from", "2026-11-03", "--log-format", "json")
-    assert (4, 1) == tuple(json.loads(result.stderr.splitlines()[-1])[name] for name in ("rows", "files"))
+    for option, day in (("--from", "2026-11-03"), ("--to", "2026-11-02T00:01:00Z")):  # of which the end is left out
+        result = run("export", store.uri, "--out", str(tmp_path / "b.csv"), option, day, "--log-format", "json")
+        said = json.loads(result.stderr.splitlines()[-1])
+        assert {"--from": (4, 1), "--to": (12, 3)}[option] == (said["rows"], said["files"])
 
 
 def test_files_of_before_the_terms(store: FolderStore, tmp_path: Path) -> None:

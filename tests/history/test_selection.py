@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from exporter.errors import ConfigError
 from exporter.history.export import Moment, Selection, parse_moment
 from exporter.tree.documents import HistoryFile
-from tests.render.rendering import contract
 
-MARKET, TOKEN = contract(1), contract(2)
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
@@ -88,24 +86,3 @@ def test_files_hold_every_row_that_is_selected(start: Moment, end: Moment, compa
     assert chosen == sorted(chosen, key=lambda file: file.first_ledger)
     if not compacted:
         assert len(covered) <= len(wanted) + 2
-
-
-def test_rows_of_a_market_and_token() -> None:
-    """Market and token restrict together, the end is excluded as a time and included as a ledger."""
-    frame = pl.DataFrame(
-        {
-            "market": [MARKET, MARKET, TOKEN],
-            "token_address": [TOKEN, MARKET, TOKEN],
-            "observed_ledger": [1, 2, 3],
-            "ledger_close_time": [START, START + timedelta(hours=1), START + timedelta(hours=2)],
-        }
-    )
-
-    def found(selection: Selection) -> list[int]:
-        return frame.filter(selection.rows())["observed_ledger"].to_list()
-
-    assert [1] == found(Selection(market=MARKET, token=TOKEN))
-    assert [1, 3] == found(Selection(token=TOKEN))
-    assert [1, 2] == found(Selection(end=Moment(ledger=2)))
-    assert [1, 2] == found(Selection(end=Moment(time=START + timedelta(hours=2))))
-    assert [1, 2, 3] == found(Selection())
