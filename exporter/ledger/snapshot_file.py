@@ -121,7 +121,8 @@ def _snapshot(content: bytes) -> LedgerSnapshot:
         # Not strict: digits in a string are a number. Items are converted as they are read.
         file = msgspec.convert(msgspec.json.decode(content), _File, strict=False)
     except (ValueError, RecursionError) as error:
-        raise SnapshotFileError(f"it is not one: {str(error)[:200]}") from None
+        reason = "" if isinstance(error, msgspec.ValidationError) else "it is not JSON: "
+        raise SnapshotFileError(f"{reason}{str(error)[:200]}") from None
     if file.timestamp == 0:
         raise SnapshotFileError(
             "timestamp is 0, as some releases of the tool (v23) wrote it; interest accrues to the ledger's close time: "

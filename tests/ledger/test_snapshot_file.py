@@ -179,11 +179,11 @@ def _with(change: Any, *path: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "it is not one: Input data was truncated"),
-        (b"\xff\xfe\xfd", "it is not one: JSON is malformed"),
-        (b"[" * 200_000, "it is not one: maximum recursion depth exceeded"),
-        (b'{"a": NaN}', "it is not one: JSON is malformed"),
-        (b"[]", "it is not one: Expected `object`, got `array`"),
+        (b"{", "it is not JSON: Input data was truncated"),
+        (b"\xff\xfe\xfd", "it is not JSON: JSON is malformed"),
+        (b"[" * 200_000, "it is not JSON: maximum recursion depth exceeded"),
+        (b'{"a": NaN}', "it is not JSON: JSON is malformed"),
+        (b"[]", "Expected `object`, got `array`"),
         (document(protocol_version=...), "missing required field `protocol_version`"),
         (document(sequence_number="x"), r"Expected `int`, got `str` - at `\$.sequence_number`"),
         (document(sequence_number=2**32), r"Expected `int` <= 4294967295 - at `\$.sequence_number`"),
