@@ -8,11 +8,10 @@ It speaks the real protocol over HTTP, over the recorded network (recording.md) 
     app = create_app(network, behaviour)                             # exporter.localnet.server
 
     with running(app) as url: ...                                    # exporter.localnet.runner: a socket, in a thread
-    serve_forever(app, port=8000)                                    # exporter.localnet.runner: for the command line
     httpx.AsyncClient(transport=httpx.ASGITransport(app))            # no socket
 
 ``network.advance()`` closes a ledger, ``network.chain`` has the true state at each (`Chain.entry`, `Chain.state`).
-``behaviour.fail_next(Failure.http(503))`` plans a failure; ``behaviour.calls`` is the log that tests look at.
+``behaviour.counts`` counts the calls.
 
 This package imports its HTTP libraries in the modules that need them, so import from those modules, not from here.
 """

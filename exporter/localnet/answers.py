@@ -12,7 +12,7 @@ from exporter.ledger.codec.entries import ARCHIVED, decode_contract_data, instan
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.chain import LedgerState
+from exporter.localnet.chain import Chain
 from exporter.localnet.recording import RecordedAnswer, answer_key
 from exporter.protocols import storage_answers
 
@@ -47,7 +47,7 @@ class Answer(Protocol):
 class Answering(Protocol):
     """Answers the calls of a network's contracts."""
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
         """The result of one call on the state of a ledger, or its error."""
         ...
 
@@ -85,7 +85,7 @@ class PlayedAnswers:
         self._ledger, self._balances_of_sdk_tokens = ledger, balances_of_sdk_tokens
         self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
         key = instance_key(call.contract)
         instance = chain.entry(key, ledger)

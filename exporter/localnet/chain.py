@@ -11,7 +11,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from exporter.ledger.codec.entries import is_temporary, seen_at
 from exporter.ledger.codec.scval import ScVal
@@ -48,18 +48,6 @@ class _Version(NamedTuple):
 
     ledger: int
     entry: RawEntry | None
-
-
-class LedgerState(Protocol):
-    """A chain as contract code sees it."""
-
-    def entry(self, key: bytes, ledger: int) -> RawEntry | None:
-        """The entry of a key for a reader at ``ledger``."""
-        ...
-
-    def close_time(self, ledger: int) -> int:
-        """When a ledger closed, in unix seconds."""
-        ...
 
 
 class Chain:

@@ -56,7 +56,7 @@ class RecordedNetwork(LocalNetwork):
     """The recorded markets as a network; ``pools`` are those that move.
 
     * ``copies``: each of Blend's markets this many times, under other addresses, which the factory's events name.
-    * ``moves_per_ledger``: this many pools change in a ledger; ``prices_move`` says whether the oracle writes.
+    * ``moves_per_ledger``: this many pools change in a ledger.
     * ``without``: keys of entries that are not there; ``archived``: keys of those whose life has ended.
     """
 
@@ -70,7 +70,6 @@ class RecordedNetwork(LocalNetwork):
         start_time: int = DEFAULT_START_TIME,
         close_seconds: int = 5,
         moves_per_ledger: int = 3,
-        prices_move: bool = True,
         window: int = DEFAULT_WINDOW,
         event_window: int | None = None,
         quiet_ledgers: int = 0,
@@ -78,7 +77,7 @@ class RecordedNetwork(LocalNetwork):
         archived: Collection[bytes] = (),
     ) -> None:
         recording = recording or shipped()
-        self.close_seconds, self.moves_per_ledger, self.prices_move = close_seconds, moves_per_ledger, prices_move
+        self.close_seconds, self.moves_per_ledger = close_seconds, moves_per_ledger
         self._random = Random(f"recorded network {seed}")
         self.prices = oracle.Prices.recorded(recording, start_time, self._random)
         moved = _at(recording, start_ledger, start_time)
@@ -119,10 +118,7 @@ class RecordedNetwork(LocalNetwork):
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         if moved is None:
             moved = self._random.sample(self.pools, min(self.moves_per_ledger, len(self.pools)))
-        written = self._mover.moves(moved, self.look, time)
-        if self.prices_move:
-            written |= self.prices.advance(time)
-        return self.close(written)
+        return self.close(self._mover.moves(moved, self.look, time) | self.prices.advance(time))
 
     def close(self, written: Mapping[bytes, bytes | None] | None = None, events: Iterable[Event] = ()) -> int:
         """Close one more ledger with exactly these entries written and events published; gives its number."""

@@ -2,8 +2,7 @@
 
 Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
 transactions: ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), a ledger's hash
-is the SHA-256 of its number, and no transaction is found. ``getHealth`` is healthy whatever the wall clock says; plan a
-`Failure` for another answer.
+is the SHA-256 of its number, and no transaction is found. ``getHealth`` is healthy whatever the wall clock says.
 
 The envelope of ``simulateTransaction`` is decoded with stellar-sdk, and not with the exporter's own codec, so that what
 the exporter encodes is read by somebody else.
@@ -28,7 +27,6 @@ from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
 from exporter.localnet.answers import MIN_RESOURCE_FEE
-from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
 from exporter.localnet.network import LocalNetwork
 
 PARSE_ERROR: Final = -32700
@@ -36,6 +34,9 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+
+SNAPSHOT_NOT_FOUND: Final = "could not query captive core: http request failed with non-200 status code (404)"
+"""The one text for duplicate keys and for a snapshot that is gone or not there yet."""
 
 MAX_LEDGERS = 200
 DEFAULT_LEDGERS = 50

@@ -29,66 +29,34 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
 
     Raises OSError when the address cannot be had.
     """
-    with _listening(host, port) as listener:
-        server = _server(app)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=1024) as listener:
+        # Connections inherit it; without it each answer on a kept-alive connection waits 40 ms (asyncio sets it only
+        # for sockets that were made with IPPROTO_TCP).
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="localnet", daemon=True)
         thread.start()
         try:
-            _wait_until(lambda: server.started or not thread.is_alive(), _START_SECONDS)
+            deadline = time.monotonic() + _START_SECONDS
+            while not server.started and thread.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.005)
             if not server.started:
                 raise OSError("the embedded RPC server did not start")
-            yield url_of(listener)
+            yield f"http://{f'[{host}]' if family == socket.AF_INET6 else host}:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(_STOP_SECONDS)
-
-
-def serve_forever(
-    app: ASGIApp, *, host: str = "127.0.0.1", port: int = 8000, on_start: Callable[[str], None] | None = None
-) -> None:
-    """Serve an application until the process is interrupted; ``on_start`` receives the URL before the first request.
-
-    Raises OSError when the address cannot be had.
-    """
-    with _listening(host, port) as listener:
-        if on_start is not None:
-            on_start(url_of(listener))
-        _server(app).run(sockets=[listener])
-
-
-def url_of(listener: socket.socket) -> str:
-    """The URL of a listening socket."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=1024)
-    # Connections inherit it; without it each answer on a kept-alive connection waits 40 ms (asyncio sets it only for
-    # sockets that were made with IPPROTO_TCP).
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-
-def _server(app: ASGIApp) -> uvicorn.Server:
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-    )
-    return uvicorn.Server(config)
 
 
 def serve_network(
@@ -126,9 +94,10 @@ def serve_network(
         advance_every_requests=advance_every_requests,
         seed=seed,
     )
-    app = create_app(network, behaviour)
-    line = f"serving ledger {network.chain.latest} of {network.passphrase!r} as a Stellar RPC at"
     try:
-        serve_forever(app, host=host, port=port, on_start=lambda url: say(f"{line} {url}"))
+        with running(create_app(network, behaviour), host=host, port=port) as url:
+            say(f"serving ledger {network.chain.latest} of {network.passphrase!r} as a Stellar RPC at {url}")
+            while True:  # not Event.wait(), which Polars' handler of signals lets go on after Ctrl-C
+                time.sleep(3600)
     except OSError as error:
         raise ConfigError(f"--host {host} --port {port} cannot be had: {error.strerror or error}") from None

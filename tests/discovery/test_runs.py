@@ -25,8 +25,9 @@ from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
-from exporter.localnet.behaviour import Behaviour, Failure
+from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.rpc import RpcError
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
@@ -127,17 +128,14 @@ class TestRuns:
 class TestFaults:
     """Events that are missing, wrong, hostile, or too many."""
 
-    @pytest.mark.parametrize(
-        "failure", [Failure.rpc(-32602, "no such wildcard"), pytest.param(Failure.garbage(), marks=pytest.mark.slow)]
-    )
-    def test_events_that_fail(self, tmp_path: Path, failure: Failure) -> None:
+    def test_events_that_fail(self, tmp_path: Path) -> None:
         """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
         network, behaviour = RecordedNetwork(), Behaviour()
         with running(create_app(network, behaviour)) as url:
             run(settings_for(tmp_path, url))
             before = memory_in(tmp_path).streams
             new = network.deploy("new")
-            behaviour.fail_next(failure, times=50, method="getEvents")
+            behaviour.broken["getEvents", 0] = RpcError(-32602, "no such wildcard")
             code, facts = run(settings_for(tmp_path, url))
             assert before == memory_in(tmp_path).streams
         network.advance()
@@ -223,7 +221,7 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
     new = network.deploy("new")
     memory = Memory(network_id(LOCAL.passphrase))
     settings = settings_for()
-    behaviour.fail_next(Failure.rpc(-32601, "method not found"), times=9, method="getEvents", node=1)
+    behaviour.broken["getEvents", 1] = RpcError(-32601, "method not found")
     with running(create_app(network, behaviour)) as url:
         nodes = [f"{url}/node/1", f"{url}/node/0"]
         first = asyncio.run(read_all(nodes, settings, memory))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.localnet.chain import Chain, Change, LedgerState
+from exporter.localnet.chain import Chain, Change
 from exporter.localnet.network import LocalNetwork
 from exporter.protocols import storage_answers
 from tests.host.blend_world import Player, World
@@ -100,7 +100,7 @@ class HostContracts:
             self._machine.mark(str(info.ledger))
             self._infos[info.ledger] = info
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> HostSimulation:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> HostSimulation:
         """What the host gives for a call at a ledger that it remembers; its own entries, not the chain's, count."""
         with self._lock:
             self._machine.back(str(ledger))

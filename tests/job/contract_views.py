@@ -11,7 +11,7 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, vec
 from exporter.ledger.source import ContractCall
 from exporter.localnet.answers import Answer, Simulation
-from exporter.localnet.chain import LedgerState
+from exporter.localnet.chain import Chain
 from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
@@ -37,7 +37,7 @@ class ContractViews:
         self._mover = Mover(Random(1), network.prices)
         self._reserves = {pool.token: pool for pool in pools_of(network, BLEND_V2)}
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
         """Answer one call on the state of a ledger."""
         if call.function == "get_reserve" and call.contract == BLEND_V2:
             return self._reserve(chain, ledger, call.arguments[0][1])
@@ -45,7 +45,7 @@ class ContractViews:
             return self._alula(chain, ledger, call)
         return self._others.simulate(chain, ledger, call)
 
-    def _reserve(self, chain: LedgerState, ledger: int, token: str) -> Simulation:
+    def _reserve(self, chain: Chain, ledger: int, token: str) -> Simulation:
         footprint = {
             key: chain.entry(key, ledger)
             for key in (reserve_config_key(BLEND_V2, token), reserve_data_key(BLEND_V2, token), instance_key(BLEND_V2))
@@ -64,7 +64,7 @@ class ContractViews:
         }
         return Simulation(encode_scval(struct_map(answer)), None, footprint)
 
-    def _alula(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+    def _alula(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         asked = [item[1] for item in call.arguments]
         keys = [instance_key(ALULA), listed := variant_key(ALULA, "AllPools")]
         state = dict(instance_of(_data(chain, ledger, instance_key(ALULA))).storage or ())
@@ -87,7 +87,7 @@ class ContractViews:
         return Simulation(encode_scval(pools[0] if asked else struct_map(market)), None, footprint)
 
 
-def _data(chain: LedgerState, ledger: int, key: bytes) -> ContractData:
+def _data(chain: Chain, ledger: int, key: bytes) -> ContractData:
     entry = chain.entry(key, ledger)
     assert entry is not None
     return decode_contract_data(entry.data)

@@ -16,7 +16,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.answers import Answer, Answering, Simulation
-from exporter.localnet.chain import LedgerState
+from exporter.localnet.chain import Chain
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from tests.jobs import direct, read_tables, settings_for
@@ -90,7 +90,7 @@ class Prices:
     def __init__(self, others: Answering, price: Simulation) -> None:
         self._others, self._price = others, price
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
         """Answer one call on the state of a ledger."""
         return self._price if call.function == "lastprice" else self._others.simulate(chain, ledger, call)
 

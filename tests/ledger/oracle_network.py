@@ -12,7 +12,7 @@ from exporter.ledger.codec.entries import code_key, decode_contract_data, instan
 from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.answers import Simulation
-from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change, LedgerState
+from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.network import LocalNetwork
 from tests.localnet.routed import CODE, ROUTER, RoutedAnswers
 from tests.protocols.made_ledger import Written, contract, entry, instance, price_data
@@ -54,7 +54,7 @@ class Feed:
 class _OracleAnswers:
     """``decimals()`` and ``lastprice(asset)`` of every oracle."""
 
-    def simulate(self, chain: LedgerState, ledger: int, call: ContractCall) -> Simulation:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
         keys = [instance_key(call.contract)]
         if call.function == "lastprice":

@@ -44,7 +44,6 @@ def test_a_balanced_endpoint_goes_backwards() -> None:
     rpc = rpc_of(advanced=9, lags=(0, 3, 1))
 
     assert [START + ahead for ahead in (9, 6, 8, 9, 6)] == [latest(rpc) for _ in range(5)]
-    assert [0, 1, 2, 0, 1] == [call.node for call in rpc.behaviour.calls]
 
 
 def test_the_chain_advances_by_calls() -> None:
@@ -95,11 +94,10 @@ def test_a_share_of_requests_fails() -> None:
     runs = []
     for _ in range(2):
         rpc = rpc_of(fail_rate=0.3, seed=9)
-        for _ in range(200):
-            rpc.post(HEALTH)
-        runs.append([call.outcome for call in rpc.behaviour.calls])
+        answers = [rpc.post(HEALTH) for _ in range(200)]
+        runs.append([(answer.status_code, b"-32603" in answer.content) for answer in answers])
 
     assert runs[0] == runs[1]
     outcomes = Counter(runs[0])
-    assert {"ok", "HTTP 503", "error -32603"} == set(outcomes)
-    assert 100 < outcomes["ok"] < 180
+    assert {(200, False), (503, False), (200, True)} == set(outcomes)
+    assert 100 < outcomes[200, False] < 180

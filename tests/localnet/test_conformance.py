@@ -14,10 +14,10 @@ import pytest
 
 from exporter.ledger.codec.scval_encode import encode_scval, u32
 from exporter.localnet.answers import PlayedAnswers
-from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.recording import RecordedAnswer
+from exporter.localnet.rpc import SNAPSHOT_NOT_FOUND
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.localnet.conformance import LATEST, OLDEST, TESTNET, answer_differences, recorded_questions, request_of

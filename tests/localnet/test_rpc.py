@@ -11,12 +11,13 @@ from exporter.deployments.derived_addresses import derived_address
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
-from exporter.localnet.behaviour import SNAPSHOT_NOT_FOUND, Behaviour
+from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    SNAPSHOT_NOT_FOUND,
 )
 from tests.localnet.rpc_client import LocalRpc, text
 from tests.protocols.made_ledger import contract

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
-import urllib.request
 from collections.abc import Iterator
 
 import httpx
@@ -14,44 +12,30 @@ from stellar_sdk import scval as sdk
 
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import entries
-from exporter.localnet import runner
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
-from exporter.localnet.runner import running, serve_forever
+from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-
-HEALTH = {"jsonrpc": "2.0", "id": 1, "method": "getHealth"}
-
-
-class Served:
-    def __init__(self, url: str, network: RecordedNetwork, behaviour: Behaviour) -> None:
-        self.url = url
-        self.network = network
-        self.behaviour = behaviour
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    """A server over a recorded network that has an archived reserve and has moved on by three ledgers."""
+def network() -> RecordedNetwork:
+    """A network that has an archived reserve and has moved on by three ledgers."""
     network = RecordedNetwork(archived=[RecordedNetwork().pools[0].key])
     for _ in range(3):
         network.advance()
-    behaviour = Behaviour(lags=(0, 2))
-    with running(create_app(network, behaviour)) as url:
-        yield Served(url, network, behaviour)
+    return network
 
 
-@pytest.fixture
-def sdk_server(served: Served) -> Iterator[SorobanServer]:
-    server = SorobanServer(f"{served.url}/node/0")
-    yield server
-    server.close()
+@pytest.fixture(scope="module")
+def sdk_server(network: RecordedNetwork) -> Iterator[SorobanServer]:
+    with running(create_app(network)) as url, SorobanServer(url) as server:
+        yield server
 
 
-def test_the_sdk_reads_health_network_and_ledgers(served: Served, sdk_server: SorobanServer) -> None:
+def test_the_sdk_reads_health_network_and_ledgers(network: RecordedNetwork, sdk_server: SorobanServer) -> None:
     """stellar-sdk parses getHealth, getNetwork, getVersionInfo, getLatestLedger and getLedgers."""
-    chain = served.network.chain
+    chain = network.chain
 
     health = sdk_server.get_health()
     assert ("healthy", chain.latest, chain.oldest) == (health.status, health.latest_ledger, health.oldest_ledger)
@@ -67,9 +51,9 @@ def test_the_sdk_reads_health_network_and_ledgers(served: Served, sdk_server: So
     assert [] == sdk_server.get_events(start_ledger=chain.oldest).events
 
 
-def test_the_sdk_reads_entries(served: Served, sdk_server: SorobanServer) -> None:
+def test_the_sdk_reads_entries(network: RecordedNetwork, sdk_server: SorobanServer) -> None:
     """stellar-sdk parses getLedgerEntries: the entries are those of the chain, absent ones are left out."""
-    chain = served.network.chain
+    chain = network.chain
     keys = list(chain.state(chain.latest))[:199]
     absent = entries.code_key(bytes(32))
 
@@ -84,9 +68,9 @@ def test_the_sdk_reads_entries(served: Served, sdk_server: SorobanServer) -> Non
         assert (truth.last_modified, truth.live_until) == (entry.last_modified_ledger, entry.live_until_ledger)
 
 
-def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
+def test_the_sdk_simulates(network: RecordedNetwork, sdk_server: SorobanServer) -> None:
     """stellar-sdk parses a simulation's result and its error."""
-    token, expected = served.network.prices.tokens[0], served.network.prices.now[0]
+    token, expected = network.prices.tokens[0], network.prices.now[0]
     asset = sdk.to_vec([sdk.to_symbol("Stellar"), sdk.to_address(token)])
 
     def simulated(*arguments: xdr.SCVal) -> object:
@@ -96,7 +80,7 @@ def test_the_sdk_simulates(served: Served, sdk_server: SorobanServer) -> None:
         )
         builder.append_invoke_contract_function_op(ORACLE, "lastprice", list(arguments))
         answer = sdk_server.simulate_transaction(builder.set_timeout(0).build())
-        assert served.network.chain.latest == answer.latest_ledger
+        assert network.chain.latest == answer.latest_ledger
         if answer.error is not None:
             return answer.error
         assert answer.results is not None
@@ -125,40 +109,10 @@ def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
         httpx.get(url)
 
 
-def test_serving_forever_prints_its_url_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocking form says where it listens, answers, and ends when its server is stopped."""
-    made = []
-    original = runner._server
-
-    def remembered(app: object) -> object:
-        made.append(original(app))  # type: ignore[arg-type]
-        return made[-1]
-
-    monkeypatch.setattr(runner, "_server", remembered)
-    urls: list[str] = []
-    started = threading.Event()
-
-    def on_start(url: str) -> None:
-        urls.append(url)
-        started.set()
-
-    app = create_app(RecordedNetwork())
-    thread = threading.Thread(target=serve_forever, args=(app,), kwargs={"port": 0, "on_start": on_start})
-    thread.start()
-    try:
-        assert started.wait(10)
-        with pytest.raises(urllib.error.HTTPError, match="405"):
-            urllib.request.urlopen(urls[0])
-    finally:
-        made[0].should_exit = True
-        thread.join(10)
-    assert not thread.is_alive()
-
-
-def test_urls_of_both_families() -> None:
-    """A URL has the host in brackets where it is an IPv6 address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert f"http://127.0.0.1:{listener.getsockname()[1]}" == runner.url_of(listener)
-    if socket.has_ipv6:
-        with socket.socket(socket.AF_INET6) as unbound:
-            assert runner.url_of(unbound).startswith("http://[::]:")
+def test_a_url_has_an_ipv6_address_in_brackets() -> None:
+    """So that it can be asked."""
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    with running(create_app(RecordedNetwork()), host="::1") as url:
+        assert url.startswith("http://[::1]:")
+        assert 405 == httpx.get(url).status_code
