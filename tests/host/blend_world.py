@@ -24,7 +24,7 @@ from exporter.ledger.codec.entries import (
 )
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
@@ -435,16 +435,6 @@ class Player:
         user, index, _, shares = held
         return submit(user, (REPAY, self.world.assets[index], self._part(shares)))
 
-    def _several(self) -> tuple[str, str, tuple[ScVal, ...]]:
-        first, second = self._asset(), self._asset()
-        amount = self._amount(first)
-        return submit(
-            self._user(),
-            (SUPPLY_COLLATERAL, first, amount),
-            (SUPPLY, second, self._amount(second)),
-            (WITHDRAW_COLLATERAL, first, amount // 3),
-        )
-
     def _donate(self) -> tuple[str, str, tuple[ScVal, ...]]:
         asset = self._asset()
         return asset, "transfer", (address(self._user()), address(POOL), i128(self._amount(asset) // 100 + 1))
@@ -537,12 +527,6 @@ class Player:
         ]
         return POOL, "bad_debt", (address(self.chance.choice(owing or [*USERS])),)
 
-    def _backstop(self) -> tuple[str, str, tuple[ScVal, ...]]:
-        user = address(self._user())
-        amount = i128(int(10 ** self.chance.uniform(7, 12.5)))
-        function = self.chance.choice(["deposit", "deposit", "queue_withdrawal", "dequeue_withdrawal", "withdraw"])
-        return self.world.backstop, function, (user, address(POOL), amount)
-
     def _pool(self) -> tuple[str, str, tuple[ScVal, ...]]:
         rate = self.chance.choice([0, 1, 1_000_000, 2_000_000, 9_999_999, self.chance.randint(0, 9_999_999)])
         return (
@@ -583,32 +567,12 @@ class Player:
         }
         return POOL, "queue_set_reserve", (address(asset), struct_map(fields))
 
-    def _emissions(self) -> tuple[str, str, tuple[ScVal, ...]]:
-        choice = self.chance.choice(["distribute", "gulp_emissions", "set_emissions_config", "claim", "claim"])
-        if choice == "distribute":
-            return self.world.backstop, "distribute", ()
-        if choice == "gulp_emissions":
-            return POOL, "gulp_emissions", ()
-        count = len(self.world.assets)
-        if choice == "claim":
-            ids = vec(*map(u32, sorted(self.chance.sample(range(2 * count), 2))))
-            user = address(self._user())
-            return POOL, "claim", (user, ids, user)
-        shares = [
-            struct_map(
-                {"res_index": u32(at), "res_type": u32(self.chance.randint(0, 1)), "share": u64(10**6 * (at + 1))}
-            )
-            for at in range(count)
-        ]
-        return POOL, "set_emissions_config", (vec(*shares),)
-
 
 _CHOICES: dict[str, float] = {
     "supply": 20,
     "withdraw": 13,
     "borrow": 22,
     "repay": 13,
-    "several": 4,
     "donate": 2,
     "gulp": 3,
     "status": 5,
@@ -616,8 +580,6 @@ _CHOICES: dict[str, float] = {
     "auction": 7,
     "fill": 8,
     "bad_debt": 2,
-    "backstop": 3,
     "pool": 2,
     "reserve": 5,
-    "emissions": 4,
 }

@@ -14,7 +14,6 @@ from tests.host.blend_world import World, real_state, start_machine
 from tests.host.machine import Machine
 
 _PROGRAM = os.environ.get("CONTRACT_HOST")
-_NEWEST = os.environ.get("CONTRACT_HOST_NEWEST")
 _STATES = int(os.environ.get("CONTRACT_HOST_STATES") or 2_000)
 
 
@@ -24,14 +23,6 @@ def program() -> Path:
     if not _PROGRAM:
         pytest.skip("the contract host was not built: scripts/test-host builds it and runs these tests")
     return Path(_PROGRAM)
-
-
-@pytest.fixture(scope="session")
-def newest_program() -> Path:
-    """The contract host of the newest protocol; skips where it was not built."""
-    if not _NEWEST:
-        pytest.skip("the contract host of the newest protocol was not built: scripts/test-host --newest builds it, too")
-    return Path(_NEWEST)
 
 
 @pytest.fixture(scope="session")

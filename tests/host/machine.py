@@ -9,7 +9,7 @@ a request, each line from it an answer; everything that is XDR goes as base64.
 | ``put`` | ``entries``: [LedgerKey, LedgerEntry or null, end of life or null] | sets entries or takes them away |
 | ``ledger`` | the fields of the host's LedgerInfo | says in which ledger calls run |
 | ``mark``, ``back`` | ``name`` | remembers all entries, and brings them back |
-| ``call`` | ``function``: HostFunction; ``authorised``, ``commit``, ``restore``, ``diagnostics`` | runs it |
+| ``call`` | ``function``: HostFunction; ``authorised``, ``commit``, ``restore`` | runs it |
 """
 
 from __future__ import annotations
@@ -72,10 +72,7 @@ class Outcome:
     ends: Mapping[bytes, int]
     archived: tuple[bytes, ...]
     restored: tuple[bytes, ...]
-    auth: tuple[bytes, ...]
     events: tuple[bytes, ...]
-    cpu: int
-    memory: int
 
     @property
     def footprint(self) -> tuple[bytes, ...]:
@@ -93,7 +90,6 @@ class Machine:
 
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.calls = 0
         self.protocol: int = self.ask(do="protocol")["protocol"]
         self.info = LedgerInfo(1, 1, "0" * 64, self.protocol)
 
@@ -171,26 +167,11 @@ class Machine:
         authorised: bool = False,
         commit: bool = False,
         restore: bool = False,
-        diagnostics: bool = False,
     ) -> Outcome:
         """Call a function. ``authorised``: whoever is asked for authorisation gives it; otherwise nobody does."""
         code = b"\0\0\0\0" + encode_address(contract) + encode_opaque(function.encode())
         code += struct.pack(">I", len(arguments)) + b"".join(map(encode_scval, arguments))
-        return self.run(code, authorised, commit, restore, diagnostics)
-
-    def run(
-        self, function: bytes, authorised: bool, commit: bool, restore: bool = False, diagnostics: bool = False
-    ) -> Outcome:
-        """Run a HostFunction, given as XDR."""
-        self.calls += 1
-        answer = self.ask(
-            do="call",
-            function=_text(function),
-            authorised=authorised,
-            commit=commit,
-            restore=restore,
-            diagnostics=diagnostics,
-        )
+        answer = self.ask(do="call", function=_text(code), authorised=authorised, commit=commit, restore=restore)
         raw = b64decode(answer["result"]) if "result" in answer else None
         changes = [(b64decode(key), read_only, value, end) for key, read_only, value, end in answer.get("changes", ())]
         return Outcome(
@@ -208,10 +189,7 @@ class Machine:
             ends={key: end for key, _, _, end in changes if end is not None},
             archived=_all(answer["archived"]),
             restored=_all(answer["restored"]),
-            auth=_all(answer.get("auth", ())),
             events=_all(answer.get("events", ())),
-            cpu=answer["cpu"],
-            memory=answer["memory"],
         )
 
 
