@@ -20,6 +20,9 @@ SETTLING = 3
 
 PAST_CLOSE_SECONDS = 4 * 3_600
 PAST_EVERY = 8 * 3_600
+ON_ICE = 3
+"""The status of Blend's markets in the run before, so that a new demo has changes to look at."""
+
 _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
 
@@ -41,7 +44,10 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
         import exporter
         from exporter.config import load
         from exporter.history.manifest import read_history_manifest
+        from exporter.ledger.codec.entries import instance_key
+        from exporter.ledger.codec.scval_encode import symbol
         from exporter.localnet.behaviour import Behaviour
+        from exporter.localnet.mover import Field
         from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
         from exporter.localnet.runner import running
         from exporter.localnet.server import create_app
@@ -72,6 +78,12 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
             window=QUIET_LEDGERS,
             quiet_ledgers=QUIET_LEDGERS,
         )
+
+        def publish(behaviour: Behaviour) -> exporter.RunResult:
+            with running(create_app(network, behaviour)) as url:
+                settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
+                return exporter.run(settings, console=console)
+
         if past:
             from exporter.localnet.past import live_into_lake, live_through, remember
 
@@ -84,15 +96,25 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
                     network.advance(network.pools)
                 facts.update(ledgers=past)
                 if new:
-                    state = live_into_lake(network, past, Path(folder))
+                    state = live_into_lake(network, past - 2, Path(folder))
                     added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
                     facts.update(observations=added.added, rows=added.rows)
                 else:
-                    live_through(network, past)
-                network.close_seconds = CLOSE_SECONDS
-        with running(create_app(network, Behaviour(advance_every_seconds=CLOSE_SECONDS))) as url:
-            settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
-            result = exporter.run(settings, console=console)
+                    live_through(network, past - 2)
+            markets = {pool.market for pool in network.pools if pool.protocol == "blend"}
+            statuses = [Field(instance_key(market), (symbol("Config"), symbol("status"))) for market in markets]
+            usual = {status.key: network.look(status.key) for status in statuses}
+
+            def close(written: dict[bytes, bytes | None]) -> None:
+                time_of_ledger = network.chain.close_time(network.chain.latest) + PAST_CLOSE_SECONDS
+                network.close(written | network.prices.advance(time_of_ledger))
+
+            close({status.key: status.write(network.look, ON_ICE) for status in statuses})
+            if new:
+                publish(Behaviour())
+            close(usual)
+            network.close_seconds = CLOSE_SECONDS
+        result = publish(Behaviour(advance_every_seconds=CLOSE_SECONDS))
         look = ("check", out) if "://" in out else ("serve", "--out", out)
         console.event("demo", f"view it with: {own_command(*look)}")
         sys.exit(result.exit_code)
