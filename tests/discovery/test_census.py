@@ -8,7 +8,7 @@ import pytest
 
 from exporter.deployments import MARKET
 from exporter.deployments.networks import network_of
-from exporter.discovery.census import Classifier, Found, Kind, words_of
+from exporter.discovery.census import Classifier, Found, Kind
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     CONTRACT_DATA,
@@ -142,10 +142,3 @@ def test_kinds_by_names(names: tuple[str, ...], kind: Kind) -> None:
     counts = Classifier(PROTOCOLS, ()).take([data], [(BLEND_V2, instance)]).counts
 
     assert [kind] == [each for each, count in counts.items() if count]
-
-
-def test_words() -> None:
-    """Of both ways to write names, in lower case."""
-    assert ["total", "borrowed"] == list(words_of("TotalBorrowed")) == list(words_of("total_borrowed"))
-    assert ["b", "supply"] == list(words_of("b_supply"))
-    assert ["rdata"] == list(words_of("RDATA"))

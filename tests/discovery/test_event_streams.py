@@ -140,13 +140,6 @@ def test_foreign_events() -> None:
     assert ["the RPC returned 2 events that were not asked for; they were ignored"] == found.notices
 
 
-def test_undecodable_events() -> None:
-    """Events that could not be decoded are reported."""
-    found = follow(Scripted(EventsPage((), 1_000, None, 1_000, undecodable=3)), {STREAM: 600})
-
-    assert ["events were ignored: 3 events of ledgers up to 1000 cannot be decoded"] == found.notices
-
-
 @pytest.mark.parametrize(("bound", "events"), [("MAX_PAGES", 0), ("MAX_EVENTS", 1)])
 def test_bounds(monkeypatch: pytest.MonkeyPatch, bound: str, events: int) -> None:
     """Pages and events of one run are bounded; the next run goes on from the last ledger that was looked at."""
@@ -196,11 +189,3 @@ def test_requests_are_shared() -> None:
     source = Scripted(end())
     follow(source, found.streams | {("two", FACTORY, ("opened", "shop")): 400}, modules=modules)
     assert [1_001, 1_001, 400] == [start for _, start in source.asked]
-
-
-def test_two_modules_of_one_contract() -> None:
-    """An event goes to every module that asked for it."""
-    modules = {"one": Module(), "two": Module()}
-    found = follow(Scripted(end(event("A"))), {STREAM: 600, ("two", *STREAM[1:]): 600}, modules=modules)
-
-    assert {STREAM: 1_001, ("two", FACTORY, ("deploy",)): 1_001} == found.streams

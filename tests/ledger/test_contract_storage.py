@@ -74,14 +74,6 @@ def test_what_has_no_rule_says_so() -> None:
     ]
 
 
-def test_an_answer_is_of_its_ledger() -> None:
-    """An answer names the ledger, its source and what it looked at, also with an error."""
-    stored = token()
-    answer = stored.ask(TOKEN, "mint")
-
-    assert (LEDGER, "storage", tuple(stored.entries)) == (answer.ledger, answer.endpoint, answer.footprint)
-
-
 def test_mainnet_tokens(mainnet_snapshot_path: Path) -> None:
     """Every token of the mainnet snapshot file answers from its instance; its other contracts have no rule."""
     snapshot = LedgerSnapshot.load(mainnet_snapshot_path)

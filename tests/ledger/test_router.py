@@ -13,23 +13,20 @@ from exporter.config import load
 from exporter.deployments import router_of
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import SourceError
-from exporter.job.reading import read_protocols, router_for
+from exporter.job.reading import router_for
 from exporter.job.sources import OpenSource, open_snapshot
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval, i128, vec
 from exporter.ledger.oracles import Quote, read_quotes
-from exporter.ledger.router import BUNDLE_SIZE, CALLER, ROUTED, Router
+from exporter.ledger.router import BUNDLE_SIZE, Router
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.player import NETWORK, RecordedNetwork
-from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import ProtocolReading
 from tests.ledger.oracle_network import QUIET, FeedKind, OracleNetwork
 from tests.localnet.direct_source import DirectSource
-from tests.localnet.routed import CODE, ROUTER, route
+from tests.localnet.routed import CODE, ROUTER
 
 Tamper = Callable[[ContractCall, SimulationAnswer], SimulationAnswer]
 Quotes = dict[tuple[str, str], Quote]
@@ -130,40 +127,6 @@ class TestSameAnswers:
             "the oracle has no price for this token",
             "lastprice() failed: HostError: Error(Contract, #2)",
         }
-
-    def test_every_protocol(self) -> None:
-        """All protocols read the same, to the last quote; K2's bulk calls go alone."""
-        network = RecordedNetwork(copies=3)
-        route(network)
-        settings = load(None, {"network.name": NETWORK}, environment={}).settings
-
-        def read(source: Asked, router: Router | None) -> list[ProtocolReading]:
-            opened = OpenSource(source, NETWORKS[NETWORK], [], NETWORK, None)
-
-            async def program(view: LedgerView) -> list[ProtocolReading]:
-                return await read_protocols(view, settings, opened, PROTOCOLS)
-
-            return asyncio.run(read_at_one_ledger(source, program, None, router)).result
-
-        without, source = Asked(network), Asked(network)
-        expected = read(without, None)
-
-        assert repr(expected) == repr(read(source, made_router()))
-        assert {call for call in without.log if call.function not in ROUTED} <= set(source.alone)
-        assert len(source.log) < len(without.log) / 2
-
-    def test_calls_of_an_oracle_are_in_one_bundle(self, still: OracleNetwork) -> None:
-        """Each oracle is in as few bundles as it can be: one that moves makes the others' no less certain."""
-        source = Asked(still)
-        quotes_of(source, made_router())
-        bundled = [
-            {invocation[1][0][1] for invocation in call.arguments[1][1]} for call in source.log if call.arguments[1:]
-        ]
-        per_oracle = len(still.feeds) // len(still.oracles) + 1
-
-        for oracle in still.oracles:
-            assert sum(oracle in contracts for contracts in bundled) <= -(-per_oracle // BUNDLE_SIZE) + 1
-        assert {(scval.ADDRESS, CALLER)} == {call.arguments[0] for call in source.log if call.arguments[1:]}
 
 
 def routed_only(change: Callable[[SimulationAnswer], SimulationAnswer]) -> Tamper:
@@ -370,26 +333,6 @@ class TestMovingPrices:
         assert known[True] >= known[False] > seeds * 5 * 90
         assert asked[True] < 0.8 * asked[False]
         assert bundles > seeds * 5
-
-    def test_oracle_that_writes_all_its_prices_at_once(self) -> None:
-        """Prices that all move between the bundles and a later entry are asked for again, and are all certain."""
-        network = OracleNetwork(prices_per_ledger=10**6)
-        source, router = Asked(network), made_router()
-        pinned = QUIET[0]
-        moved: list[int] = []
-
-        async def program(view: LedgerView) -> Quotes:
-            quotes = dict(await read_quotes(view, pairs_of(network)))
-            if not moved:
-                moved.append(network.advance())
-            await view.read([pinned[:-1] + b"\0"])  # it is absent, which is known at this ledger alone
-            return quotes
-
-        reading = asyncio.run(read_at_one_ledger(source, program, None, router))
-
-        assert [reading.certificate.ledger] == moved
-        assert certified(network, true_quotes(network, moved[0])) == certified(network, reading.result)
-        assert 0 == reading.certificate.uncertified_calls
 
 
 class TestWhereItComesFrom:

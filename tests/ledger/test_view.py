@@ -144,29 +144,6 @@ class TestFinishing:
         assert (109, 109) == reading_of(kept=False)
         assert (108, 109) == reading_of(kept=True)
 
-    @pytest.mark.parametrize("seed", range(3))
-    def test_busy_entries_and_calls_together(self, seed: int) -> None:
-        """Thirty calls over a quiet oracle, each a request of its own, are certified by what they looked at."""
-        rng = random.Random(seed)
-        busy = [f"busy {number}".encode() for number in range(3)]
-        keys = [*QUIET[:400], *busy]
-        rng.shuffle(keys)
-        chain = busy_chain(*busy, quiet=[*keys, b"oracle"], ledgers=50)
-        chain.functions["price"] = lambda reader: number_result(len(reader.get(b"oracle") or b""))
-        source = ChainSource(chain, requests_per_ledger=3)
-        calls = [ContractCall(f"oracle {number}", "price") for number in range(30)]
-
-        async def program(view: LedgerView) -> tuple[State, list[object]]:
-            return await states_of(keys)(view), [result.value for result in await view.call(calls)]
-
-        reading = asyncio.run(read_at_one_ledger(source, program))
-        state, prices = reading.result
-
-        assert true_state(chain, state, reading.certificate.ledger) == state
-        assert [(10, len(b"value"))] * 30 == prices
-        assert 0 == reading.certificate.uncertified_calls
-        assert reading.certificate.rounds <= 4
-
 
 def test_program_that_reads_nothing() -> None:
     """What uses nothing of the ledger is true of the newest one."""

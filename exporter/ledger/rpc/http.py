@@ -50,14 +50,11 @@ class HttpPoster:
         self._transport = transport
         self._received = received
         self._clients: dict[Endpoint, httpx.AsyncClient] = {}
-        self._closed = False
 
     async def aclose(self) -> None:
-        """Close every connection; nothing can be sent afterwards."""
-        self._closed = True
-        clients, self._clients = list(self._clients.values()), {}
+        """Close every connection; nothing may be sent afterwards."""
         async with AsyncExitStack() as stack:  # closes all of them even where one fails to
-            for client in clients:
+            for client in self._clients.values():
                 stack.push_async_callback(client.aclose)
 
     async def post(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:
@@ -94,8 +91,6 @@ class HttpPoster:
         return bytes(content)
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
-        if self._closed:
-            raise RuntimeError("the RPC client is closed")
         client = self._clients.get(endpoint)
         if client is None:
             client = self._clients[endpoint] = httpx.AsyncClient(

@@ -141,20 +141,6 @@ def test_keys_are_deduplicated_and_cut_into_requests_of_200() -> None:
     assert 2 == bench.rpc.most_in_flight
 
 
-def test_all_calls_share_the_bound_on_requests_in_flight() -> None:
-    """Reads, simulations and close times asked at once keep to max_in_flight together."""
-    bench = Bench(rpc=filled(500), max_in_flight=2)
-    bench.rpc.turns = 100
-
-    async def ask(source: RpcSource) -> None:
-        reads = [source.read_entries([key(number) for number in range(500)]) for _ in range(2)]
-        await asyncio.gather(*reads, source.tip(), source.close_time(500), *(source.simulate(CALL) for _ in range(9)))
-
-    bench.run(ask)
-
-    assert 2 == bench.rpc.most_in_flight
-
-
 def test_entries_are_matched_by_key() -> None:
     """Entries come in any order, absent keys are left out, live_until is as the endpoint says."""
     entries = {key(n): made_entry(n, live_until=live) for n, live in enumerate((None, 0, 2**32 - 1))}
@@ -221,15 +207,6 @@ def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
     assert Counter({A: 3, B: 3, C: 1}) == Counter(bench.rpc.asked("getHealth"))
 
 
-def test_an_endpoint_that_is_not_healthy_is_passed_over() -> None:
-    """A getHealth of another status than healthy is not a tip."""
-    bench = Bench(A, B)
-    bench.rpc.ledgers[A] = LEDGER - 50
-    bench.fault(A, fake.altered(lambda right: right["result"].update(status="catching up")))
-
-    assert LEDGER == bench.tip()
-
-
 def test_waits_grow_with_full_jitter_up_to_their_maximum() -> None:
     """Between rounds the client waits a random part of a time that doubles, up to a maximum."""
     bench = Bench(A, attempts=6, backoff_base_s=1, backoff_max_s=6)
@@ -283,15 +260,6 @@ def test_one_failed_batch_ends_the_whole_read() -> None:
 
     assert 0 == bench.run(ask)
     assert 15 > len(bench.rpc.calls)
-
-
-def test_a_closed_client_sends_nothing() -> None:
-    """After closing, using the client is a programming error that says so."""
-    bench = Bench()
-    bench.tip()
-
-    with pytest.raises(RuntimeError, match="the RPC client is closed"):
-        asyncio.run(bench.source.tip())
 
 
 # Rates ---------------------------------------------------------------------------------------------------------

@@ -184,12 +184,3 @@ def test_another_endpoint_is_down() -> None:
         rpc.faults["long.example"].append(rpc_error(-32601, "method not found"))
 
     assert OutOfRange(700, LATEST, certain=False) == read(rpc, 300, "short", "long")
-
-
-def test_no_events_at_all() -> None:
-    """An RPC without the method is an error that names it."""
-    rpc = EventRpc()
-    rpc.faults["one.example"].append(rpc_error(-32601, "method not found"))
-
-    with pytest.raises(AllEndpointsFailedError, match="getEvents from 800"):
-        read(rpc)

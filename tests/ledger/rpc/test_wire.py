@@ -74,15 +74,6 @@ def test_an_error_is_distinguished_from_a_broken_answer(request_id: int | None) 
     assert ("rpc -32700", "error -32700: m") == (caught.value.failure.name, caught.value.failure.text)
 
 
-@given(st.binary(max_size=40))
-def test_canonical_base64_goes_both_ways(data: bytes) -> None:
-    """What the standard library encodes is decoded to the same bytes, and encoded the same."""
-    text = base64.b64encode(data).decode()
-
-    assert data == wire.decode_base64(text, "x")
-    assert text == wire.encode_base64(data)
-
-
 @given(st.text(alphabet="AAAABQgw/+=-_ \n\0é", max_size=12))
 def test_no_other_base64_is_accepted(text: str) -> None:
     """A text is refused unless it is exactly what its bytes encode to."""

@@ -14,16 +14,13 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key, decode_contract_data
 from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval_encode import encode_opaque, i128, symbol, u32
-from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.codec.scval_encode import encode_opaque, symbol, u32
 from exporter.past.archive import checkpoint
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.bucket_entries import INIT
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_data_key
-from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.simulated_archive import MadeArchive, dead, levels, live, marked, time_to_live
-from tests.snapshot_files import write_snapshot
 
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
 OTHER = strkey.encode(strkey.CONTRACT, bytes(32))
@@ -145,16 +142,6 @@ def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
         archive.checkpoint(191)
     with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
         FolderFiles(tmp_path / "nothing")
-
-
-def test_a_snapshot_file_of_a_checkpoint_says_the_same_when_it_is_read_back(tmp_path: Path) -> None:
-    """The file has the entries, the true ends of their lives, the ledger, its close time and its network."""
-    made = MadeArchive(tmp_path, [[live(ONE, i128(-(2**100))), time_to_live(ONE, 800)]])
-    snapshot = archive_snapshot(read(made), 127, [CONTRACT])
-    write_snapshot(snapshot, tmp_path / "snapshot.json")
-
-    assert snapshot == LedgerSnapshot.load(tmp_path / "snapshot.json")
-    assert (22, 127, 1_700_000_127) == (snapshot.protocol_version, snapshot.ledger, snapshot.close_time)
 
 
 def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data: Path) -> None:

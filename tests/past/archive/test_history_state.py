@@ -14,13 +14,6 @@ from tests.past.archive.simulated_archive import levels
 GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": levels([b"a" * 32, bytes(32), b"c" * 32])}
 
 
-def test_buckets_are_given_newest_first() -> None:
-    """A level's curr comes before its snap, empty buckets are left out, and only this many levels as are asked for."""
-    live = decode_history_state(json.dumps(GOOD).encode(), "file").live
-
-    assert (b"a" * 32, b"c" * 32) == live.newest_first()
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
