@@ -171,13 +171,6 @@ class TestVectors:
         assert 2**127 - 1 == accrued.supplied.item()
         assert 2**127 - 1 - pool["supplied"] == accrued.revenue.item()
 
-    def test_rate_of_a_millisecond(self) -> None:
-        """Vector C 14, pub; of thirty days it is 0.4435 %."""
-        asked = columnar(math.rate_of_a_millisecond)
-
-        assert 1711193289232291 == asked(permille(54))
-        assert 4435413005690098272000000 == asked(permille(54)) * 30 * DAY
-
     def test_growth(self) -> None:
         """Vectors C 15, pub, and C 17 and 18, tol: eight terms are near e^x, and these are their digits."""
         of_a_millisecond = columnar(math.rate_of_a_millisecond)
@@ -194,37 +187,9 @@ class TestVectors:
         continuous = [asked(of_a_millisecond(rate), YEAR) - RAY for rate in YIELDING]
         assert [5.5485, 3.0285] == [round(value / 10**25, 4) for value in continuous]
 
-    def test_grown(self) -> None:
-        """Vector C 16, pub: an index grown by a factor."""
-        index, factor, grown = (
-            1131500000000000000000000000,
-            1004445264008993483975660215,
-            1136529816226176127118459533,
-        )
-        assert grown == columnar(math.value_of)(index, factor)
-
     def test_yield(self) -> None:
         """Vector 25, calc: the daily form of 5.4 % is 5.5443 %, of 2.9835 % it is 3.0263 %, rounded down here."""
         assert [554, 302] == [columnar(math.apy_bps)(rate) for rate in YIELDING]
-
-    def test_the_rate_of_a_live_market(self) -> None:
-        """XLM on 2026-09-28: 9.81e-5 at 0.196 %, which a base of 0 and slope1 / mid = 0.05 give."""
-        supplied, borrowed = 2_771_098_478_463, 5_435_078_498
-        pool = (
-            EMPTY
-            | P2
-            | {
-                "base_borrow_rate": 0,
-                "slope1": permille(25),
-                "supplied": supplied * 10**20,
-                "borrowed": borrowed * 10**20,
-            }
-        )
-        found = computed(pool, NOW)
-
-        assert (supplied, borrowed) == (found["total_supplied"], found["total_borrowed"])
-        assert "0.00196" == f"{found['stored_utilization'] / RAY:.5f}"
-        assert "9.81e-05" == f"{found['stored_borrow_apr'] / RAY:.2e}"
 
 
 # 1000 tokens supplied, 10 of them the protocol's, and 500 lent, a hundred seconds ago
