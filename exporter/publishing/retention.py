@@ -26,9 +26,9 @@ between two of these, a day apart, the pages that may go are those of the runs t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -72,22 +72,6 @@ _EXPIRING = tuple(  # most pages of histories stay: newest documents of any late
 _KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """The keys of the manifests of all runs in a store, by what is due to their readers; see `_Record`.
-
-    ``retained`` are superseded for less than the retention time, so their pages stay; ``expired`` for longer. ``whole``
-    says that every page is to be looked at.
-    """
-
-    current: str
-    retained: tuple[str, ...]
-    expired: tuple[str, ...]
-    settled: Collection[str] = ()
-    began: Mapping[str, int] = field(default_factory=dict)
-    whole: bool = True
-
-
 class _Record(msgspec.Struct, frozen=True):
     """Facts about runs, by the keys of their manifests, and of files of the history.
 
@@ -106,31 +90,6 @@ class _Record(msgspec.Struct, frozen=True):
     settled: list[str] = []
     expired: list[str] = []
     whole: int = 0
-
-
-def sort_runs(store: Store, current: str, moment: datetime | None, retention: timedelta) -> tuple[Runs, _Record | None]:
-    """Find every run of a store, and the record as it is due; without a present time all are retained, and none is.
-
-    ``current`` is the key of the manifest of the published run. Raises `StoreError`.
-    """
-    earlier = [key for key in published_state.manifest_keys(store) if key != current]
-    if moment is None:
-        return Runs(current, tuple(earlier), ()), None
-    present = int(moment.timestamp())
-    record = _read_record(store)
-    known = record.superseded
-    # A later time was recorded under a wrong clock.
-    superseded = {key: min(known.get(key, present), present) for key in earlier}
-    began = {key: since for key, since in record.began.items() if key in superseded or key == current}
-    settled = [key for key in record.settled if key in superseded]
-    last = int((moment - retention).timestamp())
-    expired = [key for key, since in superseded.items() if since < last]
-    # A page that a sweep which died removed may have been written again since by a run that found none of its own.
-    whole = not 0 <= present - record.whole < WHOLE_SWEEP.total_seconds() or not set(expired).isdisjoint(record.expired)
-    begun = present if whole else record.whole
-    due = _Record(superseded, record.history, began, settled, expired, begun)
-    retained = tuple(key for key, since in superseded.items() if since >= last)
-    return Runs(current, retained, tuple(expired), settled, began, whole), due
 
 
 def note_run(store: Store, key: str, began: datetime | None) -> None:
@@ -200,11 +159,18 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The facts that a sweep goes by, and the record that it writes; made without changing anything."""
+    """The facts that a sweep goes by, and the record that it writes; made without changing anything.
 
-    runs: Runs
-    record: _Record | None
-    stale_documents: tuple[str, ...]
+    Runs are the keys of their manifests. ``retained`` are superseded for less than the retention time, so their pages
+    stay; ``expired`` for longer. ``whole`` says that every page is to be looked at.
+    """
+
+    current: str
+    retained: list[str]
+    expired: list[str]
+    whole: bool
+    record: _Record
+    stale_documents: list[str]
     history: HistoryManifest | None
 
 
@@ -245,18 +211,17 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
             if isinstance(plan, str):
                 return SweepResult(refused=plan)
             documents = store.delete(plan.stale_documents)
-            if plan.record is None:
+            if ageless is not None:
                 return SweepResult(documents=documents, ageless=ageless)
-            settled = [*plan.runs.retained, *plan.runs.expired]
-            _write_record(store, structs.replace(plan.record, settled=settled))
+            _write_record(store, plan.record)
             try:
-                pages = _remove_pages(store, plan.runs, before)
+                pages = _remove_pages(store, plan, before)
             except _UncertainError as error:
                 return SweepResult(documents=documents, refused=str(error))
             return SweepResult(
                 documents=documents,
                 pages=pages,
-                runs=_remove_runs(store, plan.runs),
+                runs=_remove_runs(store, plan.expired),
                 history=_remove_history(store, plan.history, before),
                 leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
             )
@@ -275,22 +240,40 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
             "makes the tree whole"
         )
-    current = published_state.read_current_listing(store, published.pointer)
-    history = read_history_manifest(store)
-    runs, record = sort_runs(store, published.pointer.manifest_key, moment, retention)
-    stale = set[str]()
-    due = [key for key in (*runs.retained, *runs.expired) if key not in runs.settled]
-    kept = set(_documents(current)) if due else set[str]()
+    listing = published_state.read_current_listing(store, published.pointer)
+    history, current = read_history_manifest(store), published.pointer.manifest_key
+    earlier = [key for key in published_state.manifest_keys(store) if key != current]
+    if moment is None:
+        stale = _stale_documents(store, listing, earlier, ())
+        return _Plan(current, earlier, [], False, _Record({}), stale, history)
+    present, last = int(moment.timestamp()), int((moment - retention).timestamp())
+    record = _read_record(store)
+    # A later time was recorded under a wrong clock.
+    superseded = {key: min(record.superseded.get(key, present), present) for key in earlier}
+    began = {key: since for key, since in record.began.items() if key in superseded or key == current}
+    expired = [key for key, since in superseded.items() if since < last]
+    # A page that a sweep which died removed may have been written again since by a run that found none of its own.
+    whole = not 0 <= present - record.whole < WHOLE_SWEEP.total_seconds() or not set(expired).isdisjoint(record.expired)
+    due = [key for key in earlier if key not in record.settled]
+    stale = _stale_documents(store, listing, due, expired)
+    record = _Record(superseded, record.history, began, earlier, expired, present if whole else record.whole)
+    retained = [key for key in earlier if key not in expired]
+    return _Plan(current, retained, expired, whole, record, stale, history)
+
+
+def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
+    """The documents of these runs that the published one does not have. An expired run may be unreadable."""
+    stale, kept = set[str](), set(_documents(current)) if due else set[str]()
     for key in due:
         try:
             listing = published_state.read_listing(store, key)
         except StoreError:
-            if key in runs.expired:
+            if key in expired:
                 continue
             raise
         if listing is not None:
             stale.update(key for key in _documents(listing) if key not in kept)
-    return _Plan(runs, record, tuple(sorted(key for key in stale if not key.startswith(_KEPT))), history)
+    return sorted(key for key in stale if not key.startswith(_KEPT))
 
 
 def _documents(listing: RunListing) -> Iterator[str]:
@@ -301,7 +284,7 @@ class _UncertainError(Exception):
     """It cannot be determined which pages are needed."""
 
 
-def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
+def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
     """Remove pages last written before a time, except those of the published and of retained runs.
 
     Age alone says nothing: a page may be written once and named by many runs. But a run that found none of its pages
@@ -309,8 +292,8 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     """
     removed = 0
     last = int((before + CLOCK_TOLERANCE).timestamp())
-    holding = [key for key in (runs.current, *runs.retained) if runs.began.get(key, 0) <= last]
-    old = _old_pages(store, runs, before)
+    holding = [key for key in (plan.current, *plan.retained) if plan.record.began.get(key, 0) <= last]
+    old = _old_pages(store, plan, before)
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys}).unique()
         for key in holding:
@@ -327,10 +310,10 @@ def _remove_pages(store: Store, runs: Runs, before: datetime) -> int:
     return removed
 
 
-def _old_pages(store: Store, runs: Runs, before: datetime) -> Iterator[str]:
+def _old_pages(store: Store, plan: _Plan, before: datetime) -> Iterator[str]:
     """Pages last written before a time: those of the expired runs, or where that is not enough, all."""
-    listings = [] if runs.whole else [_listing_or_none(store, key) for key in runs.expired]
-    if runs.whole or None in listings:
+    listings = [] if plan.whole else [_listing_or_none(store, key) for key in plan.expired]
+    if plan.whole or None in listings:
         infos = (info for prefix in _EXPIRING for info in store.list(prefix))
         pages = (info.key for info in infos if info.modified < before)
     else:
@@ -344,9 +327,9 @@ def _listing_or_none(store: Store, key: str) -> RunListing | None:
     return None
 
 
-def _remove_runs(store: Store, runs: Runs) -> int:
+def _remove_runs(store: Store, expired: Sequence[str]) -> int:
     """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
-    removed = store.delete(runs.expired)
+    removed = store.delete(expired)
     left = [info.key for info in store.list(published_state.RUNS_PREFIX)]
     named = {f"{key.removesuffix('.json')}.parquet" for key in left if RUN.pattern.fullmatch(key)}
     store.delete(sorted(key for key in left if RUN_FILES.pattern.fullmatch(key) and key not in named))

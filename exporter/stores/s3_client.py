@@ -51,7 +51,7 @@ class S3Options:
     pause_seconds: float = 0.25
     longest_pause_seconds: float = 4.0
     deadline_seconds: float = 120.0
-    lease_seconds: float = 300.0
+    lease_seconds: float = 150.0
 
     @property
     def margin_seconds(self) -> float:

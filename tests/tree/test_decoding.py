@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,10 @@ from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.publishing.published_state import read_intent, read_listing, read_published
-from exporter.publishing.retention import SUPERSEDED_KEY, sort_runs, superseded_history
+from exporter.publishing.retention import SUPERSEDED_KEY, superseded_history
 from exporter.serve.preview import page_sizes
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, utc_now
+from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 
 DEEP = {
@@ -57,5 +56,4 @@ def test_records_that_may_be_lost_are_begun_again(data: bytes, tmp_path: Path) -
 
     assert {} == superseded_history(store)
     assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
-    assert () == sort_runs(store, "v1/runs/x.json", utc_now(), timedelta(1))[0].expired
     assert None is page_sizes(tmp_path)
