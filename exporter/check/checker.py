@@ -116,7 +116,7 @@ class TreeChecker:
             model = self._read(key, data, sha256, *(found or (None, {})))
             if model is not None and self._schemas is not None and model in self._schemas:
                 whole.summary.validated += 1
-                whole.faults.add_all(key, self._schemas.faults(model, decode_json(data, object)))
+                whole.faults.add(key, *self._schemas.faults(model, decode_json(data, object)))
         except CheckError as error:
             whole.faults.add(key, str(error).removeprefix(f"{key}: "))
         except (ValueError, RecursionError) as error:
@@ -204,7 +204,7 @@ class TreeChecker:
         whole.summary.documents[model.__name__] += 1
         if isinstance(document, SystemStatus | HistoryManifest | OpenApiDocument | ProofList | Census):
             whole.documents[model] = key, document
-        whole.faults.add_all(key, KINDS.get(model, judge_ledger)(whole, key, document))
+        whole.faults.add(key, *KINDS.get(model, judge_ledger)(whole, key, document))
         return model.__name__
 
 

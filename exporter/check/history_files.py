@@ -81,7 +81,7 @@ def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFa
     if whole.latest is not None and whole.latest not in {file.sha256 for file in history.files[-1:]}:
         whole.faults.add(LATEST_PARQUET.template, "is not the newest file of the history")
     for file in history.files:
-        whole.faults.add_all(file.key, _file_faults(whole, status, file, facts.get(file.key)))
+        whole.faults.add(file.key, *_file_faults(whole, status, file, facts.get(file.key)))
 
 
 def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: ParquetFacts | None) -> Iterator[str]:

@@ -201,7 +201,7 @@ async def _check_file(source: HttpSource, whole: Whole, wanted: _Expected, sizes
         return
     if wanted.sha256 and hashlib.sha256(answer.body).hexdigest() != wanted.sha256:
         whole.faults.add(f"/{wanted.url}", f"is answered with other bytes than those of {wanted.key}")
-    whole.faults.add_all(f"/{wanted.url}", _header_faults(answer, content_type(wanted.key)))
+    whole.faults.add(f"/{wanted.url}", *_header_faults(answer, content_type(wanted.key)))
 
 
 async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) -> None:
@@ -216,7 +216,7 @@ async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) ->
     else:
         if document.status != code:
             whole.faults.add(f"/{url}", f"is answered with a problem document of status {document.status}, not {code}")
-    whole.faults.add_all(f"/{url}", _header_faults(answer, PROBLEM_CONTENT_TYPE))
+    whole.faults.add(f"/{url}", *_header_faults(answer, PROBLEM_CONTENT_TYPE))
 
 
 def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:

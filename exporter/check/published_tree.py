@@ -149,7 +149,7 @@ async def _check(
         unfinished = await _unfinished(source, status)
         if unfinished is None:
             raise
-        raise TreeFaultsError((*error.faults, unfinished), error.total + 1) from None
+        raise TreeFaultsError((*error.faults, unfinished)) from None
 
 
 async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
@@ -260,7 +260,7 @@ async def _read_census(source: TreeSource, checker: TreeChecker, status: SystemS
     checker.add(CENSUS.template, data)
     census = checker.whole.one(Census)
     if census is not None:
-        checker.whole.faults.add_all(CENSUS.template, census_faults(census, status.network))
+        checker.whole.faults.add(CENSUS.template, *census_faults(census, status.network))
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:

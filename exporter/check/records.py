@@ -59,7 +59,7 @@ def named_files(listed: ProofList) -> list[str]:
 
 def check_proofs(whole: Whole, status: SystemStatus, listed: ProofList, files: Mapping[str, bytes]) -> None:
     """Note what is wrong with the proofs; ``files`` are those of `named_files` that are there."""
-    whole.faults.add_all(PROOFS.template, _list_faults(status, listed))
+    whole.faults.add(PROOFS.template, *_list_faults(status, listed))
     for key in named_files(listed):
         if key not in files:
             whole.faults.add(key, f"is missing, though {PROOFS.template} names it")
@@ -72,7 +72,7 @@ def check_proofs(whole: Whole, status: SystemStatus, listed: ProofList, files: M
     for proof in listed.proofs:
         # The list of trust is the one by which the newest were made; earlier ones may have been made by another.
         if proof.proven_at == newest and proof.proof_key in files:
-            whole.faults.add_all(proof.proof_key, _proof_faults(proof, files[proof.proof_key], trust))
+            whole.faults.add(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
 
 
 def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:

@@ -7,7 +7,7 @@ which a tree has one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -18,9 +18,6 @@ _Model = TypeVar("_Model")
 
 SHOWN_FAULTS = 20
 """How many faults a message lists."""
-
-KEPT_FAULTS = 10_000
-"""How many faults are remembered; further ones are only counted."""
 
 MAX_FAULT_CHARACTERS = 400
 """A fault may repeat what a file says, and a file may say anything."""
@@ -38,50 +35,32 @@ class Fault:
 
 
 class TreeFaultsError(CheckError):
-    """A tree fails its checks.
+    """A tree fails its checks; ``faults`` say what is wrong, by key."""
 
-    Attributes:
-        faults: what is wrong, by key; at most KEPT_FAULTS.
-        total: how many faults there are.
-    """
-
-    def __init__(self, faults: Sequence[Fault], total: int) -> None:
+    def __init__(self, faults: Sequence[Fault]) -> None:
         shown = [f"  {fault}" for fault in faults[:SHOWN_FAULTS]]
-        if total > len(shown):
-            shown.append(f"  and {total - len(shown)} more")
-        count = "1 fault" if total == 1 else f"{total} faults"
-        super().__init__("\n".join((f"the tree fails its checks: {count}", *shown)))
+        if len(faults) > len(shown):
+            shown.append(f"  and {len(faults) - len(shown)} more")
+        super().__init__("\n".join((f"the tree fails its checks: {pluralize(len(faults), 'fault')}", *shown)))
         self.faults = tuple(faults)
-        self.total = total
 
 
 class Faults:
-    """Collects faults, each once, within a bound."""
+    """Collects faults, each once."""
 
     def __init__(self) -> None:
-        self._kept: set[Fault] = set()
-        self.total = 0
+        self._found: set[Fault] = set()
 
-    def add(self, key: str, text: str) -> None:
-        """Note that something is wrong in the file of a key."""
-        if len(text) > MAX_FAULT_CHARACTERS:
-            text = text[: MAX_FAULT_CHARACTERS - 1] + "…"
-        fault = Fault(key, text.replace("\n", " "))
-        if fault in self._kept:
-            return
-        self.total += 1
-        if len(self._kept) < KEPT_FAULTS:
-            self._kept.add(fault)
-
-    def add_all(self, key: str, texts: Iterable[str]) -> None:
-        """Note everything that is wrong in the file of a key."""
+    def add(self, key: str, *texts: str) -> None:
+        """Note what is wrong in the file of a key."""
         for text in texts:
-            self.add(key, text)
+            cut = text if len(text) <= MAX_FAULT_CHARACTERS else text[: MAX_FAULT_CHARACTERS - 1] + "…"
+            self._found.add(Fault(key, cut.replace("\n", " ")))
 
     def raise_any(self) -> None:
         """Raise TreeFaultsError if anything is wrong."""
-        if self.total:
-            raise TreeFaultsError(sorted(self._kept), self.total)
+        if self._found:
+            raise TreeFaultsError(sorted(self._found))
 
 
 @dataclass(slots=True)
@@ -93,16 +72,10 @@ class CheckSummary:
         >>> summary.lines()[0].startswith("run ")
         True
 
-    Attributes:
-        complete: False for a sample.
-        version: of the exporter that wrote the tree, by its OpenAPI document.
-        files: files by kind, and ``bytes`` likewise.
-        documents: documents by the name of their model; ``markets`` and ``pools`` are those with one of their own.
-        validated: documents that were also held against the schemas of the tree's OpenAPI document.
-        links: cursors, references and links that were followed to a file.
-        requests: public URLs that were asked for, in addition to the files themselves.
-        rerendered: files of the run that came out of its evidence and the history byte for byte.
-        not_rerendered: why the run was not rendered again; None where it was, or nobody tried.
+    ``files`` and ``bytes`` are by kind, ``documents`` by the name of their model, ``markets`` and ``pools`` those with
+    one of their own. ``validated`` were also held against the schemas of the tree's OpenAPI document, whose ``version``
+    is that of the exporter. ``links`` were followed to a file. ``rerendered`` files came out of the run's evidence and
+    the history byte for byte; ``not_rerendered`` says why none was, None also for a sample.
     """
 
     run_id: str = ""

@@ -56,24 +56,11 @@ class JoinedFilesError(SourceError):
 class FetchedTree:
     """A tree as far as verifying needs it.
 
-    ``tree`` is a folder with the history as it was before the run, an output for the run to be repeated into.
-
-    Attributes:
-        status: the pointer.
-        files: the listing of the run's files.
-        site_published_at: when the run was published whose web pages it kept; None where they are its own.
-        evidence: of the run, packed.
-        changes: the run's list of changes.
-        earlier: the newest earlier runs.
-        history: the history's manifest.
-        before: the files of the history before the run, as far as ``tree`` has them.
-        as_published: whether ``before`` are the very files that the run found. They are not where a file was replaced
-            since, and is gone.
-        proofs: the list of proofs; None where there is none.
-        proof_files: the proof files of the run and of ``earlier``, by run id.
-        checker: the verifier and the list of organisations that the tree has, by key.
-        census: the file of the census, None where there is none.
-        keys: every key of the tree; None where the source cannot list them.
+    ``tree`` is a folder with the history as it was before the run, an output for the run to be repeated into; of that
+    history it has the files ``before``, which are not ``as_published`` where one was replaced since, and is gone.
+    ``files`` are listed by the run, whose web pages are of ``site_published_at``, None where they are its own.
+    ``proof_files`` of the run and of ``earlier`` runs are by run id, ``checker`` are the tree's verifier and list of
+    organisations by key. ``keys`` are all of the tree; None where the source cannot list them.
     """
 
     tree: Path

@@ -2,14 +2,17 @@
 
 The calls are part of the same read transaction as everything else, so both are of one ledger. What depends on the clock
 is compared at the close time of the ledger at which a call was made.
+
+The calls that readers make are answered twice: by the RPC's simulation, and from the entries of the same ledger. What
+has no rule is counted, not compared. A call that the RPC refused is compared where the contract itself failed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
@@ -19,16 +22,97 @@ from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.known_markets_file import load_memory
 from exporter.job.reading import read_protocols, reading_deadline, view_limits
 from exporter.job.sources import OpenSource, Source
-from exporter.job.storage_rule_comparison import RecordingView, StorageRuleComparison, compare_storage_rules
-from exporter.ledger.observation import UNCERTIFIED, CallResult
+from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
+from exporter.ledger.observation import UNCERTIFIED, CallResult, Entry
+from exporter.ledger.source import ContractCall, RawEntry
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Compared, NoView, ProtocolReading, Row, ViewCall
 from exporter.protocols.compute import compute
 from exporter.stores import open_store
 
+MAX_ROUNDS: Final = 24
+"""Of reading what the answers from entries still lack; a call that lacks more is not compared."""
+
+_OWN_ERROR: Final = "Error(Contract, "
+
 MAX_OTHER_TIMES = 100
 """How many further clocks are tried to explain differences."""
+
+
+class RecordingView(LedgerView):
+    """Another view, which remembers the calls that were made through it."""
+
+    def __init__(self, view: LedgerView) -> None:
+        self._view = view
+        self.made: dict[ContractCall, CallResult] = {}
+
+    async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
+        return await self._view.read(keys, kept)
+
+    async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
+        asked = list(calls)
+        results = await self._view.call(asked)
+        self.made |= dict(zip(asked, results, strict=True))
+        return results
+
+
+@dataclass(slots=True)
+class StorageRuleComparison:
+    """``compared`` calls have an answer from entries, too; ``without`` have none, for these reasons."""
+
+    compared: int = 0
+    without: dict[ContractCall, str] = field(default_factory=dict)
+    differences: list[Compared] = field(default_factory=list)
+
+
+class _MissingError(Exception):
+    """An entry is asked for that was not read yet."""
+
+
+async def compare_storage_rules(
+    view: LedgerView, made: Mapping[ContractCall, CallResult], close_time: Callable[[int], Awaitable[int]]
+) -> StorageRuleComparison:
+    """Answer the calls from entries, read through ``view``, and compare. Raises `SourceError` as reading does."""
+    comparable = {
+        call: result for call, result in made.items() if result.value is not None or _OWN_ERROR in (result.error or "")
+    }
+    times = {ledger: await close_time(ledger) for ledger in {result.ledger for result in comparable.values()}}
+    known: dict[bytes, RawEntry | None] = {}
+    missing = dict.fromkeys(key for call in comparable for key in view.footprint(call))
+    answers: dict[ContractCall, tuple[ScVal | None, str | None]] = {}
+
+    def read(key: bytes) -> RawEntry | None:
+        if key not in known:
+            missing[key] = None
+            raise _MissingError
+        return known[key]
+
+    for _ in range(MAX_ROUNDS):
+        known |= {key: None if entry is None else entry.raw for key, entry in (await view.read(missing)).items()}
+        missing.clear()
+        for call, result in comparable.items():
+            if call in answers:
+                continue
+            try:
+                answer = storage_answers(read, result.ledger, times[result.ledger]).answer(call)
+            except _MissingError:
+                continue
+            answers[call] = (None if answer.result is None else decode_scval(answer.result)), answer.error
+        if not missing:
+            break
+    found = StorageRuleComparison()
+    for call, result in comparable.items():
+        value, error = answers.get(call, (None, f"{NOT_FROM_STORAGE}the entries that it looks at are too many"))
+        if error is not None and error.startswith(NOT_FROM_STORAGE):
+            found.without[call] = error.removeprefix(NOT_FROM_STORAGE)
+            continue
+        found.compared += 1
+        if value != result.value:
+            name = f"{call.function}() from its entries"
+            found.differences.append(Compared(call.contract, None, name, value or error, result.value or result.reason))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,13 +45,8 @@ OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """The result of a second rendering.
-
-    Attributes:
-        same: how many of the run's files came out byte for byte.
-        different: what is wrong, by key.
-        unknown: the keys of those that show files of the history that are gone.
-        kept: the keys of web pages that an earlier run rendered, and this one kept.
+    """How many files came out byte for byte, what is wrong with others by key, and those that show files of the history
+    that are gone.
     """
 
     same: int
@@ -100,9 +95,9 @@ def _check_again(uri: str, looked: CheckSummary) -> str | None:
         except JoinedFilesError as error:
             return str(error)
         except RefutedError as error:
-            raise TreeFaultsError([Fault(POINTER_KEY, str(error))], 1) from None
+            raise TreeFaultsError([Fault(POINTER_KEY, str(error))]) from None
     if made.different:
-        raise TreeFaultsError([Fault(*item) for item in made.different.items()], len(made.different))
+        raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     looked.rerendered = made.same
     if made.kept:
         return f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.site_published_at}"

@@ -44,13 +44,12 @@ from exporter.history.periods import periods_of
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.job.from_archive import FromArchive
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
-from exporter.job.ledger_clock import check_ledger_clock
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets, router_for
 from exporter.job.report import RunLog, RunReport
-from exporter.job.sources import RpcEndpoints, Source, StoredLedger
+from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock
 from exporter.ledger.view import Certificate
 from exporter.past.archive.archive_files import checkpoint_of
 from exporter.protocols import PROTOCOLS

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
-from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.errors import ConfigError, NetworkMismatchError, SourceError, lasting
 from exporter.job.evidence import MAGIC, Evidence, EvidenceSource
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.rpc.client import RpcSource
@@ -21,6 +22,10 @@ from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
 from exporter.protocols import storage_answers
+from exporter.tree.documents import timestamp
+
+TOLERANCE = timedelta(minutes=5)
+"""How far a ledger's close time may lie ahead of this machine's clock, and behind it without a warning."""
 
 OnRequest = Callable[[], None]
 """Called for each request that a source makes."""
@@ -170,3 +175,33 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
             f"{what} is of network {known.get(network, f'with id {network}')}, but the run is configured for "
             f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
         )
+
+
+def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
+    """Compare the close time (unix seconds) of a ledger from an RPC with this machine's clock; gives a warning, if any.
+
+    One that is too late would bar every honest run after it, because no later ledger closes earlier. Files, archives
+    and evidence are of old ledgers on purpose; they are not judged.
+
+    Raises:
+        SourceError: it is too far in the future, or the ledger is older than ``network.max_ledger_age``.
+    """
+    behind = now - datetime.fromtimestamp(close_time, UTC)
+    seconds, longest = int(abs(behind).total_seconds()), settings.max_ledger_age
+    closed = f"ledger {ledger} closed at {timestamp(close_time)}, {lasting(seconds)}"
+    if behind < -TOLERANCE:
+        raise SourceError(
+            f"{closed} after the time of this machine's clock, {timestamp(int(now.timestamp()))}, and at most "
+            f"{lasting(int(TOLERANCE.total_seconds()))} are allowed. Nothing was published. One of the two clocks is "
+            "wrong: correct this machine's, or use another rpc_url"
+        )
+    if behind <= TOLERANCE or not longest:
+        return None
+    if seconds > longest:
+        raise SourceError(
+            f"{closed} ago, and network.max_ledger_age allows {lasting(longest)}: the RPC does not follow the network, "
+            "or this machine's clock is wrong. Nothing was published; use another rpc_url, or correct the clock"
+        )
+    if settings.network.prefer_checkpoint:  # up to 63 ledgers before the newest, on purpose
+        return None
+    return f"{closed} ago: the RPC lags behind the network, or this machine's clock is fast"

@@ -54,19 +54,12 @@ EARLIER_RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The state of a tree that is verified.
+    """The state of a tree that is verified; times in unix seconds.
 
-    Attributes:
-        close_time: when the run's ledger closed, in unix seconds; its header says so.
-        verified_at: when this was found out, in unix seconds.
-        files: how many the run has.
-        repeated: how many of them came out of its evidence byte for byte.
-        signed: how many of the trusted organisations signed.
-        earlier: the earlier runs whose rows follow from their evidence, which was held against a checkpoint.
-        rows: how many rows the history has before the run.
-        covered_rows: how many of them are of ``earlier``.
-        unproven: all that neither signatures nor evidence confirm.
-        complete: how the run's markets compare with all contracts of the checkpoint, where that was asked for.
+    ``repeated`` of the run's ``files`` came out of its evidence byte for byte. ``signed`` counts organisations.
+    ``earlier`` are the earlier runs whose rows follow from their evidence, which was held against a checkpoint: these
+    are ``covered_rows`` of the ``rows`` that the history has before the run. ``complete`` says how the run's markets
+    compare with all contracts of the checkpoint, where that was asked for.
     """
 
     run_id: str

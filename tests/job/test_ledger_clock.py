@@ -13,7 +13,7 @@ from exporter.check.published_tree import check_files
 from exporter.config import MAX_LEDGER_AGE
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError, SourceError
-from exporter.job.ledger_clock import check_ledger_clock
+from exporter.job.sources import check_ledger_clock
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app

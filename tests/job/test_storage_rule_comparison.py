@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from exporter.deployments.networks import network_id
+from exporter.job.on_chain import RecordingView, StorageRuleComparison, compare_storage_rules
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
-from exporter.job.storage_rule_comparison import RecordingView, StorageRuleComparison, compare_storage_rules
 from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
