@@ -27,12 +27,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta, Struct
-
-from exporter.ledger.codec import strkey
 
 MARKET = "market"
 BACKSTOP = "backstop"
@@ -94,60 +88,11 @@ class Deployment:
         return self.address(BACKSTOP)
 
 
-_Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-
-
-class _Contract(Struct, forbid_unknown_fields=True):
-    role: str
-    address: str
-    name: str = ""
-    wasm_hash: _Hash | None = None
-    source: str | None = None
-    date: datetime.date | None = None
-
-
-class _Pool(Struct, forbid_unknown_fields=True):
-    market: str
-    pool: str
-    token: str
-    decimals: int | None = None
-    source: str | None = None
-    date: datetime.date | None = None
-
-
-class _Deployment(Struct, forbid_unknown_fields=True):
-    label: str
-    source: str
-    date: datetime.date
-    contracts: list[_Contract]
-    pools: list[_Pool] = []
-
-
-class _Router(Struct, forbid_unknown_fields=True):
-    address: str
-    name: str
-    source: str
-    date: datetime.date
-    wasm_hash: _Hash | None = None
-
-
-class _App(Struct, forbid_unknown_fields=True):
-    protocol: str
-    url: Annotated[str, Meta(pattern=r"^https://[a-z.]+/[A-Za-z0-9/?=_-]*(\{(market|hub)\})?$")]
-    source: str
-    date: datetime.date
-
-
-class _File(Struct, forbid_unknown_fields=True):
-    protocol: str
-    deployment: list[_Deployment]
-
-
 @cache
 def deployments_of(network: str) -> tuple[Deployment, ...]:
     """The deployments of a network that the package has lists of, by protocol and in the order of the files.
 
-    Raises `ValueError` where a file is not as it should be; a test reads all of them.
+    A test holds all of them against what they should be.
     """
     folder = files(__name__) / network
     if not folder.is_dir():
@@ -158,23 +103,17 @@ def deployments_of(network: str) -> tuple[Deployment, ...]:
 
 @cache
 def router_of(network: str) -> KnownContract | None:
-    """The contract of a network that makes many calls in one simulation (`exporter.ledger.router`), if one is listed.
-
-    Raises `ValueError` where the list is not as it should be; a test reads it.
-    """
+    """The contract that makes many calls in one simulation (`exporter.ledger.router`), if a network has one listed."""
     text = files(__name__).joinpath("routers.toml").read_text("utf-8")
-    for item in msgspec.convert(tomllib.loads(text), dict[str, list[_Router]]).get(network, ()):
-        if not strkey.is_contract(item.address):
-            raise ValueError(f"routers.toml: {item.address} is not the strkey of a contract")
-        return KnownContract(item.address, ROUTER, item.source, item.date, item.name, item.wasm_hash)
+    for item in tomllib.loads(text).get(network, ()):
+        return KnownContract(role=ROUTER, **item)
     return None
 
 
 @cache
 def _apps() -> dict[str, dict[str, str]]:
-    text = files(__name__).joinpath("apps.toml").read_text("utf-8")
-    listed = msgspec.convert(tomllib.loads(text), dict[str, list[_App]])
-    return {network: {app.protocol: app.url for app in apps} for network, apps in listed.items()}
+    listed = tomllib.loads(files(__name__).joinpath("apps.toml").read_text("utf-8"))
+    return {network: {app["protocol"]: app["url"] for app in apps} for network, apps in listed.items()}
 
 
 def app_url(network: str, protocol: str, market: str, pool: str) -> str | None:
@@ -184,31 +123,9 @@ def app_url(network: str, protocol: str, market: str, pool: str) -> str | None:
 
 
 def _read(file: Traversable) -> Iterator[Deployment]:
-    content = msgspec.convert(tomllib.loads(file.read_text("utf-8")), _File)
-    for listed in content.deployment:
-        for address in (*(item.address for item in listed.contracts), *(item.token for item in listed.pools)):
-            if not strkey.is_contract(address):
-                raise ValueError(f"{file.name}: {address} is not the strkey of a contract")
-        contracts = tuple(
-            KnownContract(
-                item.address,
-                item.role,
-                item.source or listed.source,
-                item.date or listed.date,
-                item.name,
-                item.wasm_hash,
-            )
-            for item in listed.contracts
-        )
-        pools = tuple(
-            KnownPool(
-                item.market,
-                item.pool,
-                item.token,
-                item.source or listed.source,
-                item.date or listed.date,
-                item.decimals,
-            )
-            for item in listed.pools
-        )
-        yield Deployment(content.protocol, listed.label, contracts, pools)
+    content = tomllib.loads(file.read_text("utf-8"))
+    for listed in content["deployment"]:
+        given = {"source": listed["source"], "date": listed["date"]}
+        contracts = tuple(KnownContract(**given | item) for item in listed["contracts"])
+        pools = tuple(KnownPool(**given | item) for item in listed.get("pools", ()))
+        yield Deployment(content["protocol"], listed["label"], contracts, pools)

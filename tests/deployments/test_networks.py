@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import re
+import tomllib
+from importlib.resources import files
 
 import pytest
 
-from exporter.deployments import Deployment, app_url
+from exporter.deployments import Deployment, app_url, router_of
 from exporter.deployments.derived_addresses import derived_address
 from exporter.deployments.networks import NETWORKS, network_id, network_of
 from exporter.ledger.codec import strkey
@@ -42,9 +46,28 @@ def blend_on(name: str) -> list[Deployment]:
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)
-def test_addresses_are_contracts(deployment: Deployment) -> None:
-    """Every address is the strkey of a contract, its checksum right: no digit was lost in copying."""
-    assert [] == [address for address in addresses_of(deployment) if not strkey.is_contract(address)]
+def test_lists_are_well_formed(deployment: Deployment) -> None:
+    """Every address is the strkey of a contract, its checksum right: no digit was lost in copying; nor of a hash."""
+    pools = [address for pool in deployment.pools for address in (pool.market, pool.token)]
+    contracts = [*deployment.contracts, *filter(None, map(router_of, NETWORKS))]
+    addresses = [item.address for item in contracts]
+    hashes = [item.wasm_hash for item in contracts if item.wasm_hash is not None]
+
+    assert [] == [address for address in addresses + pools if not strkey.is_contract(address)]
+    assert [] == [text for text in hashes if not re.fullmatch("[0-9a-f]{64}", text)]
+    for listed in (contracts, deployment.pools):
+        assert all(item.source and type(item.date) is datetime.date for item in listed)
+
+
+def test_links_are_well_formed() -> None:
+    """Every app has an https URL with one place for a market or a hub at most, a source and a date."""
+    text = files("exporter.deployments").joinpath("apps.toml").read_text("utf-8")
+    apps = [app for listed in tomllib.loads(text).values() for app in listed]
+
+    assert apps
+    for app in apps:
+        assert {"protocol", "url", "source", "date"} == set(app)
+        assert re.fullmatch(r"https://[a-z.]+/[A-Za-z0-9/?=_-]*(\{(market|hub)\})?", app["url"])
 
 
 @pytest.mark.parametrize("name", NETWORKS)
