@@ -42,7 +42,7 @@ from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.job.reading import read_protocols, view_limits
 from exporter.job.sources import OpenSource
-from exporter.ledger.stored_source import StoredSource
+from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.past.lake import change_files
 from exporter.past.lake.boundaries import boundaries, last_before

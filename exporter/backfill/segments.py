@@ -24,9 +24,9 @@ from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
-from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.lake.change_files import LedgerChanges, read_changes, read_ledgers
 from exporter.past.lake.close_meta import EVENT, decode_event

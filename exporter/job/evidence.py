@@ -23,8 +23,8 @@ from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.stored_source import StoredSource
 from exporter.protocols import storage_answers
 from exporter.protocols.base import Candidate, Origin, with_contract
 

@@ -615,8 +615,6 @@ def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
         "calls": certificate.calls,
         "footprint_keys": certificate.footprint_keys,
         "uncertified_calls": certificate.uncertified_calls,
-        "newest_change": certificate.newest_change.hex() if certificate.newest_change else None,
-        "oldest_read": certificate.oldest_read.hex() if certificate.oldest_read else None,
     }
 
 

@@ -1,23 +1,25 @@
-"""Answers to contract calls from the entries of one ledger, where a contract's code, and so its rule, is known.
+"""One ledger's entries as a source for the one-ledger view, so that readers of protocols run on them unchanged.
 
-    answers = StorageAnswers(read, ledger, close_time, RULES)
-    answers.answer(ContractCall(oracle, "lastprice", (asset,)))
-
-Nothing is run, and nothing is guessed: without a rule for a contract's layout or a function of it, and where entries
-are missing, the answer is an error that begins with `NOT_FROM_STORAGE`. Rules: `exporter.ledger.storage_rules`.
+Calls are answered from the entries, where a contract's code, and so its rule, is known. Nothing is run, and nothing is
+guessed: without a rule for a contract's layout or a function of it, and where entries are missing, the answer is an
+error that begins with `NOT_FROM_STORAGE`. Rules: `exporter.ledger.storage_rules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, Protocol
 
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.storage_rules import redstone, redstone_sep40, reflector, token_contract
 from exporter.ledger.storage_rules.host import Call, Contract, NotFromStorageError, Rule, StorageHost, TrapError
+
+Read = Callable[[bytes], RawEntry | None]
+"""Gives the entry under a LedgerKey XDR as a reader at the ledger sees it."""
 
 NOT_FROM_STORAGE: Final = "not from storage: "
 """How the error begins of a call that entries do not answer."""
@@ -35,9 +37,7 @@ class StorageAnswers:
     gone, an archived persistent one has a ``live_until`` of 0), or None.
     """
 
-    def __init__(
-        self, read: Callable[[bytes], RawEntry | None], ledger: int, close_time: int, rules: Sequence[Rule]
-    ) -> None:
+    def __init__(self, read: Read, ledger: int, close_time: int, rules: Sequence[Rule]) -> None:
         self._read = read
         self._rules = rules
         self._ledger = ledger
@@ -64,3 +64,54 @@ class StorageAnswers:
         wasm_hash = contract.instance.wasm_hash
         code = "an asset contract" if wasm_hash is None else f"code {wasm_hash.hex()[:16]}"
         raise NotFromStorageError(f"no rule for {contract.address}, which runs {code}")
+
+
+class Answers(Protocol):
+    """Answers calls of one ledger, as `StorageAnswers` does."""
+
+    def answer(self, call: ContractCall) -> SimulationAnswer: ...
+
+
+AnswersAt = Callable[[Read, int, int], Answers]
+"""Makes the answers of a ledger: from its entries, its number and its close time."""
+
+
+class StoredSource:
+    """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
+
+    def __init__(self, read: Read, ledger: int, close_time: int, label: str, answers: AnswersAt) -> None:
+        """Args: what reads an entry, and of which ledger; the rules by which calls are answered."""
+        self.asked: dict[bytes, None] = {}
+        self.called: dict[str, None] = {}
+        self._look = read
+        self._ledger, self._close_time = ledger, close_time
+        self.label = label
+        self._answers = answers(self._read, ledger, close_time)
+
+    def _read(self, key: bytes) -> RawEntry | None:
+        self.asked[key] = None
+        return self._look(key)
+
+    async def tip(self) -> int:
+        return self._ledger
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        """Read any number of keys, in answers of at most 200."""
+        distinct = tuple(dict.fromkeys(keys))
+        answers = []
+        for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
+            asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
+            found = {key: entry for key in asked if (entry := self._read(key)) is not None}
+            answers.append(EntriesAnswer(self._ledger, asked, found, self.label))
+        return answers
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        """The answer from storage, or an error that says why there is none."""
+        self.called[call.contract] = None
+        return replace(self._answers.answer(call), endpoint=self.label)
+
+    async def close_time(self, ledger: int) -> int:
+        """The close time of the ledger. Raises `SourceError` for any other."""
+        if ledger != self._ledger:
+            raise SourceError(f"the {self.label} holds ledger {self._ledger} only, not the close time of {ledger}")
+        return self._close_time

@@ -22,8 +22,8 @@ from exporter.ledger.codec import xdr_json
 from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
+from exporter.ledger.contract_storage import AnswersAt, StoredSource
 from exporter.ledger.source import LATEST_CLOSE_TIME, RawEntry
-from exporter.ledger.stored_source import AnswersAt, StoredSource
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 """A larger file is refused before it is read."""

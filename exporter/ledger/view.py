@@ -65,7 +65,6 @@ _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, 
 class Certificate:
     """Why the run is the state of ``ledger``: every entry and call it used is known to hold over ``interval``.
 
-    ``newest_change`` and ``oldest_read`` are LedgerKey XDR of one key that sets each end (None: a call does).
     ``uncertified_calls`` had no result known to hold at the ledger; the program was given an error for them.
     """
 
@@ -76,8 +75,6 @@ class Certificate:
     calls: int
     footprint_keys: int
     uncertified_calls: int
-    newest_change: bytes | None
-    oldest_read: bytes | None
 
 
 # No repr: `asyncio.run` makes that of what it gives when it puts the signal handlers back, and this has a ledger in it.
@@ -251,11 +248,6 @@ class LedgerView:
 
     def _certificate(self, interval: Interval, rounds: int, uncertified: int) -> Certificate:
         known = self._known
-        newest, oldest = known.extremes()
-        if newest is not None and known.keys[newest].interval.first < interval.first:
-            newest = None
-        if oldest is not None and known.keys[oldest].interval.last > interval.last:
-            oldest = None
         ledger = interval.last - (interval.last + 1) % self._limits.spacing
         return Certificate(
             ledger=ledger if ledger in interval else interval.last,
@@ -265,8 +257,6 @@ class LedgerView:
             calls=len(known.used_calls),
             footprint_keys=len(known.footprints()),
             uncertified_calls=uncertified,
-            newest_change=newest,
-            oldest_read=oldest,
         )
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS
-from exporter.ledger.contract_storage import RULES, StorageAnswers
-from exporter.ledger.stored_source import Read
+from exporter.ledger.contract_storage import RULES, Read, StorageAnswers
 from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.alula import Alula
 from exporter.protocols.base import ProtocolModule

@@ -24,9 +24,9 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import seen_at
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Row

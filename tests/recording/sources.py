@@ -24,9 +24,9 @@ from exporter.ledger.codec.entries import (
 )
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, struct_map, symbol, vec
+from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
-from exporter.ledger.stored_source import StoredSource
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.recording import RecordedAnswer
 from exporter.past.archive.archive_files import FolderFiles
