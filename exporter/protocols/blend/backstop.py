@@ -19,7 +19,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission
-from exporter.protocols.blend.funding import Funding, FundingEntries, decode_emitter
+from exporter.protocols.blend.funding import Funding, FundingEntries, decode_emitter, known
 from exporter.protocols.blend.layout import PoolInstance
 from exporter.protocols.blend.records import Entries
 from exporter.tree.values import RewardReason
@@ -127,16 +127,12 @@ def lp_value_key(backstop: str) -> bytes:
     return data_key(backstop, symbol("LPTknVal"))
 
 
-def decode_backstop_tokens(entry: Entry | None) -> BackstopTokens | None:
-    """The tokens that a backstop's instance names; None where it cannot be read."""
-    try:
-        if entry is None:
-            return None
-        storage = Fields(instance_of(entry.contract_data()).storage, "backstop instance")
-        tokens = BackstopTokens(*(storage.address(name) for name in ("BToken", "BLNDTkn", "USDCTkn")))
-    except DecodeError:
-        return None
-    return tokens if all(token.startswith("C") for token in tokens) else None
+def decode_backstop_tokens(entry: Entry | None) -> BackstopTokens:
+    """The tokens that a backstop's instance names. Raises `DecodeError`, also where there is none."""
+    if entry is None:
+        raise DecodeError("backstop: the instance is missing")
+    storage = Fields(instance_of(entry.contract_data()).storage, "backstop instance")
+    return BackstopTokens(*(storage.contract(name) for name in ("BToken", "BLNDTkn", "USDCTkn")))
 
 
 def decode_balance(entry: Entry | None) -> Balance:
@@ -152,15 +148,13 @@ def decode_balance(entry: Entry | None) -> Balance:
     return balance
 
 
-def decode_lp_value(entry: Entry | None) -> tuple[int, int] | None:
-    """BLND and USDC behind one share of the token as a v1 backstop last noted them; None where it cannot be read."""
-    try:
-        if entry is None or entry.archived:
-            return None
-        blnd, usdc = (expect(item, scval.I128, "LPTknVal") for item in expect(entry.value, scval.VEC, "LPTknVal") or ())
-    except (DecodeError, ValueError):
-        return None
-    return (blnd, usdc) if min(blnd, usdc) >= 0 else None
+def decode_lp_value(entry: Entry | None) -> tuple[int, int]:
+    """BLND and USDC behind one share of the token as a v1 backstop last noted them. Raises `DecodeError`."""
+    items = () if entry is None or entry.archived else expect(entry.value, scval.VEC, "LPTknVal") or ()
+    value = tuple(expect(item, scval.I128, "LPTknVal") for item in items)
+    if len(value) != 2 or min(value) < 0:
+        raise DecodeError("LPTknVal: not two amounts")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +261,7 @@ class Insurance:
         """``entries`` has the instances of the backstops, as far as they were read."""
         self._pools = {market: (pool, pool.backstop) for market, pool in pools.items() if pool.backstop is not None}
         self._tokens = {
-            backstop: decode_backstop_tokens(entries.get(instance_key(backstop)))
+            backstop: known(decode_backstop_tokens, entries.get(instance_key(backstop)))
             for _, backstop in self._pools.values()
         }
         self._funding = {
@@ -324,10 +318,6 @@ class Insurance:
     def _backstop(self, market: str, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
         pool, backstop = self._pools[market]
         comet = self._comet(backstop, entries)
-        try:
-            balance = decode_balance(entries[balance_key(backstop, market)])
-        except DecodeError:
-            balance = None
         value = None if comet is None else (comet.blnd_per_share, comet.usdc_per_share)
         funding = self.funding(market, entries)
         return PoolBackstop(
@@ -336,11 +326,11 @@ class Insurance:
             status=pool.status,
             backstop=backstop,
             tokens=self._tokens[backstop],
-            balance=balance,
+            balance=known(decode_balance, entries[balance_key(backstop, market)]),
             emission=decode_emission(entries[backstop_emission_key(pool.generation, backstop, market)], funding.funded),
             funding=funding,
             comet=comet,
-            lp_value=decode_lp_value(entries[lp_value_key(backstop)]) if pool.generation == "v1" else value,
+            lp_value=known(decode_lp_value, entries[lp_value_key(backstop)]) if pool.generation == "v1" else value,
             in_reward_zone=market in zones[backstop] if backstop in zones else None,
         )
 
@@ -348,11 +338,7 @@ class Insurance:
         named = self._tokens[backstop]
         if named is None:
             return None
-        records, shares = (entries[key] for key in comet_keys(named.lp))
-        try:
-            return decode_comet(records, shares, named.blnd, named.usdc)
-        except DecodeError:
-            return None
+        return known(decode_comet, *(entries[key] for key in comet_keys(named.lp)), named.blnd, named.usdc)
 
 
 _UPDATED = ("admin_active", "active", "admin_on_ice", "on_ice", "frozen")

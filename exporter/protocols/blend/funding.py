@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -46,12 +46,21 @@ class Funding(NamedTuple):
     remaining: int | None
 
 
-def decode_emitter(entry: Entry | None) -> str | None:
-    """The emitter that a backstop's instance names; None where it cannot be read."""
+def known(decode: Callable[..., _T], *entries: Any) -> _T | None:
+    """What is decoded of some entries; None where they cannot be."""
     try:
-        return None if entry is None else Fields(instance_of(entry.contract_data()).storage, "").contract("Emitter")
+        return decode(*entries)
     except DecodeError:
         return None
+
+
+def decode_emitter(entry: Entry | None) -> str | None:
+    """The emitter that a backstop's instance names; None where it cannot be read."""
+    return (
+        None
+        if entry is None
+        else known(lambda: Fields(instance_of(entry.contract_data()).storage, "").contract("Emitter"))
+    )
 
 
 class FundingEntries:
@@ -71,11 +80,9 @@ class FundingEntries:
 
     def decode(self, entries: Entries) -> Funding:
         """The state in the entries. An archived one says it, too: nobody changes it before it is restored."""
-        source = _known(self._source, entries)
-        promised = _known(self._promise, entries) if source == EmissionSource.BACKFILL else None
-        return Funding(
-            source, _known(self._funded, entries), None if promised is None else max(ALLOTMENT - promised, 0)
-        )
+        source = known(self._source, entries)
+        promised = known(self._promise, entries) if source == EmissionSource.BACKFILL else None
+        return Funding(source, known(self._funded, entries), None if promised is None else max(ALLOTMENT - promised, 0))
 
     def _source(self, entries: Entries) -> EmissionSource:
         instance = _entry(entries, self._emitter)
@@ -98,13 +105,6 @@ class FundingEntries:
         """All that was ever promised of the allotment."""
         value = _value(entries, self._promised)
         return 0 if value is None else int(expect(value, scval.I128, "BackfillEmis"))
-
-
-def _known(decode: Callable[[Entries], _T], entries: Entries) -> _T | None:
-    try:
-        return decode(entries)
-    except DecodeError:
-        return None
 
 
 def _entry(entries: Entries, key: bytes | str | None) -> Entry | None:

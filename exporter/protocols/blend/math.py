@@ -128,11 +128,8 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             close time does not accrue: on the chain it cannot be after it.
 
     Returns:
-        The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units) and
-        `utilization_bps` (Int64, of these two); `accrued_b_rate`, `accrued_d_rate`, `accrued_ir_mod`,
-        `accrued_backstop_credit`; `stored_utilization`, `stored_borrow_apr`, `stored_supply_apr` and the same three
-        `accrued_` (7 decimals); `borrow_apy_bps`, `supply_apy_bps` (Int64, from the stored rates, as Blend's SDK and
-        site show them). All are Int128 unless said otherwise.
+        The frame with the totals, the accrued state, and the rates of the stored and of the accrued state, all Int128;
+        `utilization_bps` and, from the stored rates as Blend's SDK and site show them, the yields, all Int64.
 
     Raises:
         ExactOverflowError: with the rows in which a value of the contract does not fit into 128 bits.

@@ -44,7 +44,7 @@ NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "PUPG
 DEFAULT_PRICE_AGE = 3_600
 """Seconds: up to this age a router takes a price where neither PSTALE nor the asset's own limit is set."""
 
-_BPS = 10_000
+BPS = 10_000
 
 UNSIGNED = Number(scval.U128, 0, MAX_AMOUNT)
 RESERVE = {
@@ -220,8 +220,8 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
     numbers |= {name: values[name] for name in ("decimals", "reserve_factor", *BITMAP_NUMBERS)}
     if numbers["decimals"] > MAX_TOKEN_DECIMALS:
         raise DecodeError(f"{what}: {numbers['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
-    if numbers["reserve_factor"] > _BPS:
-        raise DecodeError(f"{what}: the reserve factor is {numbers['reserve_factor']}, above {_BPS}")
+    if numbers["reserve_factor"] > BPS:
+        raise DecodeError(f"{what}: the reserve factor is {numbers['reserve_factor']}, above {BPS}")
     return ReserveEntry(
         a_token=reserve.contract("a_token_address"),
         debt_token=reserve.contract("debt_token_address"),

@@ -23,13 +23,12 @@ import polars as pl
 from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.curves import RateModel
-from exporter.protocols.k2.layout import BITMAP_NUMBERS, MIN_FIRST_SUPPLY, RAY_DECIMALS, VERSION
+from exporter.protocols.k2.layout import BITMAP_NUMBERS, BPS, MIN_FIRST_SUPPLY, RAY_DECIMALS, VERSION
 from exporter.protocols.k2.rewards import SIDES, of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.tables import TERMS
 
-RAY = 10**27
-BPS = 10_000
+RAY: int = 10**RAY_DECIMALS
 SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
@@ -73,10 +72,8 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             kept as they are.
 
     Returns:
-        The frame with these columns added: `accrued_liquidity_index`, `accrued_variable_borrow_index`,
-        `stored_utilization`, `accrued_utilization`, `accrued_liquidity_rate`, `accrued_variable_borrow_rate`
-        (27 decimals), `total_supplied`, `total_borrowed` (accrued, base units), all Int128; `utilization_bps`,
-        `supply_apy_bps` and `borrow_apy_bps` (Int64; the yields from the stored rates).
+        The frame with the totals, the accrued indexes and rates, and the utilizations, all Int128; `utilization_bps`
+        and the yields, of the stored rates, all Int64.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits, or

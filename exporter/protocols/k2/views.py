@@ -16,13 +16,12 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.k2.layout import RESERVE
+from exporter.protocols.k2.layout import BPS, RESERVE
+from exporter.protocols.k2.math import RAY
 
 VIEW = "get_current_reserve_data"
 BORROW_INDEX = "get_current_var_borrow_idx"
 
-_BPS = 10_000
-_RAY = 10**27
 _DECIMALS_AT, _RESERVE_FACTOR_AT = 42, 57  # bits of data_low
 
 
@@ -54,7 +53,7 @@ class K2Views(ProtocolViews):
             "stored_borrow_apr": (row["stored_borrow_apr"], numbers["current_variable_borrow_rate"]),
             "total_supplied": (row["total_supplied"], supplied),
             "total_borrowed": (row["total_borrowed"], borrowed),
-            "utilization_bps": (row["utilization_bps"], borrowed * _BPS // supplied if supplied else 0),
+            "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
             "decimals": (row["decimals"], bits >> _DECIMALS_AT & 0xFF),
             "reserve_factor": (row["raw"]["reserve_factor"], bits >> _RESERVE_FACTOR_AT & 0x3FFF),
             "a_token": (row["raw"]["a_token"], reserve.address("a_token_address")),
@@ -67,4 +66,4 @@ class K2Views(ProtocolViews):
 
 
 def _indexed(scaled: int, index: int) -> int:
-    return (scaled * index + _RAY // 2) // _RAY
+    return (scaled * index + RAY // 2) // RAY

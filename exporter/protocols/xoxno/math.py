@@ -57,11 +57,8 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
             reserve factor at most BPS and the decimals at most 27. Other columns are kept as they are.
 
     Returns:
-        The frame with these columns added: `total_supplied`, `total_borrowed` (accrued, base units; the protocol's
-        revenue is part of what is supplied) and `utilization_bps` (Int64, of these two); `accrued_supplied`,
-        `accrued_revenue` (scaled), `accrued_supply_index`, `accrued_borrow_index`; `stored_utilization`,
-        `stored_borrow_apr`, `stored_supply_apr` and the same three `accrued_` (27 decimals); `borrow_apy_bps`,
-        `supply_apy_bps` (Int64, of the stored rates). All are Int128 unless said otherwise.
+        The frame with the totals, in which the protocol's revenue is, the accrued state, and the rates of the stored
+        and of the accrued state, all Int128; `utilization_bps` and the yields, of the stored rates, all Int64.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
