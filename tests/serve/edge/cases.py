@@ -195,8 +195,7 @@ def _parameters(test: Any, number: int) -> list[Any]:
 
 def _urls() -> Iterable[str]:
     for query in [
-        *_parameters(test_routes.test_assets_queries_pick_a_file, 1),
-        *_parameters(test_routes.test_bad_parameters_are_problems, 1),
+        *(query for query, *_ in (*test_routes.OF_ASSETS, *test_routes.BAD_VALUES)),
         *(f"limit={limit}" for limit in _parameters(test_routes.test_limit_picks_the_largest_size_not_above_it, 1)),
     ]:
         yield f"/v1/assets?{query}"
@@ -208,18 +207,15 @@ def _urls() -> Iterable[str]:
         yield path
         yield f"{path}?limit=bad&market=bad"
     for query in [
-        *_parameters(test_routes.test_queries_of_pools_pick_a_file, 1),
-        *_parameters(test_routes.test_a_market_or_a_token_alone_picks_its_pools, 1),
+        *(query for query, _ in (*test_routes.OF_POOLS, *test_routes.OF_POOLS_OF_ONE, *test_routes.POOLS_REFUSED)),
         f"market={test_serve.BIG}",
         f"token={test_serve.COMMON}",
         f"market={test_serve.BIG.replace('C', '%43', 1)}",
-        *(query for query, _ in test_routes.POOLS_REFUSED),
     ]:
         yield f"/v1/pools?{query}"
     yield from (f"/v1/pools/market/{test_serve.BIG}", f"/v1/pools/token/{test_serve.STRANGER}")
     yield from (f"/v1/pool-pages/{test_routes.TOKEN}", "/v1/pool-pages/unknown", "/v1/pools/open", "/v1/pools/nothing")
-    yield from (f"/v1/markets/{market}" for market in _parameters(test_routes.test_ill_formed_markets_are_400, 0))
-    histories = _parameters(test_routes.test_histories_pick_a_file, 1)
+    histories = [query for query, _ in test_routes.OF_HISTORIES]
     for market, pool in ((test_routes.M, test_routes.T), (test_serve.BIG, test_serve.COMMON)):
         yield from (f"/v1/assets/{market}/{pool}/history?{query}" for query in histories)
     totals = (*test_routes.HISTORIES, f"/v1/markets/{test_serve.BIG}", f"/v1/tokens/{test_serve.COMMON}")
@@ -229,7 +225,7 @@ def _urls() -> Iterable[str]:
             f"{path}/history?{query}" for query in ("bucket=2h", "cursor=a.b", "cursor=unknown", "%62ucket=%36h")
         )
         yield f"{path}/history/1h.json"
-    for path, query, _ in _parameters(test_routes.test_ill_formed_names_are_refused, 0):
+    for path, query, _ in test_routes.REFUSED:
         yield f"{path}?{query}"
     yield from test_serve.URLS
     yield from test_serve.MISSING_PAGES
