@@ -166,7 +166,7 @@ class _Folders:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._open: dict[str, tuple[int, bool]] = {}
+        self._open: dict[str, int] = {}
         self.changed: set[str] = set()
         """The paths of folders that have new names in them, which are not durable yet."""
 
@@ -179,39 +179,33 @@ class _Folders:
     def path(self, part: str) -> str:
         return f"{self._root}/{part}" if part else self._root
 
-    def made(self, part: str) -> tuple[int, bool]:
-        """Open a folder, made if need be, and say whether it is known to have been made just now, and so empty."""
-        found = self._open.get(part)
-        if found is not None:
-            return found
+    def made(self, part: str) -> int:
+        """Open a folder, made if need be."""
+        if part in self._open:
+            return self._open[part]
         if len(self._open) >= OPEN_FOLDERS:
             self._close()
         if not part:
-            return self._hold(part, self._made_root(), new=False)
+            return self._hold(part, self._made_root())
         above, _, name = part.rpartition("/")
-        parent, parent_is_new = self.made(above)
-        if not parent_is_new:
-            try:
-                return self._hold(part, _open_folder(name, parent), new=False)
-            except FileNotFoundError:
-                pass  # not suppress(), which takes longer than the opening
+        parent = self.made(above)
         try:
             os.mkdir(name, dir_fd=parent)
+            self.changed.add(self.path(above))
         except FileExistsError:
-            return self._hold(part, _open_folder(name, parent), new=False)
-        self.changed.add(self.path(above))
-        return self._hold(part, _open_folder(name, parent), new=True)
+            pass  # not suppress(), which takes longer than the opening
+        return self._hold(part, _open_folder(name, parent))
 
     def found(self, part: str) -> int | None:
         """Open a folder; None where there is none."""
         if part in self._open:
-            return self._open[part][0]
+            return self._open[part]
         try:
             if not part:
-                return self._hold(part, os.open(self._root, os.O_RDONLY | os.O_DIRECTORY), new=False)[0]
+                return self._hold(part, os.open(self._root, os.O_RDONLY | os.O_DIRECTORY))
             above, _, name = part.rpartition("/")
             parent = self.found(above)
-            return None if parent is None else self._hold(part, _open_folder(name, parent), new=False)[0]
+            return None if parent is None else self._hold(part, _open_folder(name, parent))
         except FileNotFoundError:
             return None
         except NotADirectoryError:
@@ -224,7 +218,7 @@ class _Folders:
         while True:
             held = self._open.pop(part, None)
             if held is not None:
-                os.close(held[0])
+                os.close(held)
             if not part:
                 return
             part = part.rpartition("/")[0]
@@ -252,12 +246,12 @@ class _Folders:
             self.changed.add(str(root.parent))
             return os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
 
-    def _hold(self, part: str, descriptor: int, *, new: bool) -> tuple[int, bool]:
-        self._open[part] = descriptor, new
-        return descriptor, new
+    def _hold(self, part: str, descriptor: int) -> int:
+        self._open[part] = descriptor
+        return descriptor
 
     def _close(self) -> None:
-        for descriptor, _ in self._open.values():
+        for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
 
@@ -389,7 +383,7 @@ class FolderStore:
         trial = f"{self._temporary_stem}trial"
         try:
             with reported("write into", self.uri), _Folders(self._root) as folders:
-                root, _ = folders.made("")
+                root = folders.made("")
                 try:
                     write_file(trial, b"trial", root)
                 finally:
@@ -443,8 +437,8 @@ class FolderStore:
                 for key, data in files:
                     part, _, name = check_key(key).rpartition("/")
                     try:
-                        folder, is_new = folders.made(part)
-                        if not is_new and _is_there(folder, name, key, data, immutable=immutable):
+                        folder = folders.made(part)
+                        if _is_there(folder, name, key, data, immutable=immutable):
                             unchanged += 1
                             continue
                         self._temporary_count += 1
@@ -454,7 +448,7 @@ class FolderStore:
                             write_file(temporary, data, folder)
                         except FileNotFoundError:  # another process removed the empty folder since it was last seen
                             folders.forget(part)
-                            write_file(temporary, data, folders.made(part)[0])
+                            write_file(temporary, data, folders.made(part))
                     except OSError as error:
                         raise refused("write", key, error) from error
                     size += len(data)
@@ -465,7 +459,7 @@ class FolderStore:
             finally:
                 for staged in batch:
                     with suppress(OSError):
-                        os.unlink(staged.temporary, dir_fd=folders.made(staged.part)[0])
+                        os.unlink(staged.temporary, dir_fd=folders.made(staged.part))
             if self._durable and folders.changed:
                 with reported("make durable the names in", self.uri):
                     make_durable((), folders.changed)
@@ -481,7 +475,7 @@ class FolderStore:
         while batch:
             staged = batch[0]
             try:
-                folder, _ = folders.made(staged.part)
+                folder = folders.made(staged.part)
                 if not immutable:
                     os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
                     is_new = True
