@@ -91,12 +91,7 @@ class Classifier:
         self._marks_of = lru_cache(maxsize=1 << 14)(self._marks_of_name)
 
     def take(self, entries: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance]]) -> CensusTaken:
-        """Take the census of a state.
-
-        Args:
-            entries: the LedgerEntryData XDR of all contract data, in any order.
-            instances: every contract's address and instance.
-        """
+        """Take the census of a state, of the LedgerEntryData XDR of all contract data, and each contract's instance."""
         seen: defaultdict[bytes, set[str | int]] = defaultdict(set)
         for data in entries:
             for length, text in _SYMBOL.findall(data):

@@ -37,12 +37,8 @@ _HTTP_LOGGERS: Final = (
 )
 
 
-class _OnlyWarnings(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.WARNING
-
-
-_ONLY_WARNINGS: Final = _OnlyWarnings()
+def _is_warning(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING
 
 
 def quiet_http_loggers() -> None:
@@ -51,7 +47,7 @@ def quiet_http_loggers() -> None:
     A level alone would not do: configuring logging later could set it again. A filter stays.
     """
     for name in _HTTP_LOGGERS:
-        logging.getLogger(name).addFilter(_ONLY_WARNINGS)  # adding the same filter again changes nothing
+        logging.getLogger(name).addFilter(_is_warning)  # adding the same filter again changes nothing
 
 
 class Redactor:

@@ -43,9 +43,7 @@ OUT_OF_RANGE: Final = -32600
 """Of getEvents and getLedgers: the ledger is not among those kept. Of other methods: the request is not one."""
 _REFUSALS: Final = frozenset({OUT_OF_RANGE, -32601, -32602})
 """Codes that say that the request, the method, or its parameters are not accepted, so that repeating does not help."""
-_MESSAGE_LENGTH: Final = 16_384  # of an RPC's error message, before it is cleaned and cut further
 _DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
-_RFC_3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z", re.ASCII)
 
 
 class RpcError(Struct):
@@ -128,7 +126,7 @@ class EventInfo(Struct, rename="camel"):
     topic: list[str] | None
     value: str
     in_successful_contract_call: bool = True
-    ledger_closed_at: Any = None
+    ledger_closed_at: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class EventsResult(Struct, rename="camel"):
@@ -172,9 +170,9 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
             return reply.result
         if reply.error is None or reply.result is not None:
             unusable("the answer must have a result or an error")
-        code, message = reply.error.code, reply.error.message[:_MESSAGE_LENGTH]
-        lasting = code in _REFUSALS
-        raise AttemptError(Failure(f"rpc {code}", f"error {code}: {message}", code, lasting, blame=not lasting))
+        code, lasting = reply.error.code, reply.error.code in _REFUSALS
+        text = f"error {code}: {reply.error.message}"
+        raise AttemptError(Failure(f"rpc {code}", text, code, lasting, blame=not lasting))
     return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
 
 
@@ -222,7 +220,10 @@ def stated_close_time(result: EventsResult, ledger: int) -> int | None:
     """The close time of ``ledger`` in unix seconds, where an answer has it by the way; nothing makes it unusable."""
     if result.latest_ledger == ledger and (time := _unix_seconds(result.latest_ledger_close_time)) is not None:
         return time
-    return next((_time_of(event.ledger_closed_at) for event in result.events or () if event.ledger == ledger), None)
+    for event in result.events or ():
+        if event.ledger == ledger and event.ledger_closed_at is not None:
+            return _unix_seconds(int(event.ledger_closed_at.timestamp()))
+    return None
 
 
 def _unix_seconds(given: Any) -> int | None:
@@ -230,15 +231,6 @@ def _unix_seconds(given: Any) -> int | None:
     if isinstance(given, str):
         given = int(given) if _DIGITS.fullmatch(given) else 0
     return given if type(given) is int and 1 <= given <= LATEST_CLOSE_TIME else None
-
-
-def _time_of(text: Any) -> int | None:
-    """The unix seconds of RFC 3339 text in UTC, cut down to whole ones."""
-    found = _RFC_3339.fullmatch(text) if isinstance(text, str) else None
-    try:
-        return None if found is None else _unix_seconds(int(datetime.fromisoformat(f"{found[1]}+00:00").timestamp()))
-    except ValueError:
-        return None
 
 
 def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes, RawEntry]:

@@ -30,12 +30,7 @@ REQUEST_SECONDS = 30.0
 
 
 class Deadline:
-    """The end of the time that a command may spend on reading history archives, all of them together.
-
-    Args:
-        seconds: from now on.
-        setting: what bounds it, for the message.
-    """
+    """When a command must have read all that it needs of history archives; ``setting`` names what bounds it."""
 
     def __init__(self, seconds: float = 300.0, setting: str = "the deadline") -> None:
         self._end = monotonic() + seconds
@@ -163,14 +158,8 @@ class Archives:
     def open(cls, uris: Sequence[str], kept: Path, deadline: Deadline | None = None) -> Archives:
         """Open archives by folder, ``https://``, ``http://`` (every digest is verified) or ``s3://BUCKET/PREFIX``.
 
-        Args:
-            uris: where they are.
-            kept: a folder for the buckets that are fetched.
-            deadline: when reading them must have ended.
-
-        Raises:
-            ConfigError: an address is not that of an archive.
-            ArchiveFileMissingError: there is no such folder.
+        ``kept`` is a folder for the buckets that are fetched. Raises `ConfigError` for an address of no archive, and
+        `ArchiveFileMissingError` where there is no such folder.
         """
         kept.mkdir(parents=True, exist_ok=True)
         deadline = deadline or Deadline()

@@ -18,8 +18,7 @@ _HERE = "exporter.past.archive"
 def trust_of(passphrase: str, path: Path | None = None) -> Trust:
     """The organisations of a file, or without one those that are known for a network.
 
-    Raises:
-        ConfigError: the file cannot be read or is of another network, or nobody is known for this one.
+    Raises `ConfigError` where the file cannot be read or is of another network, or where nobody is known for this one.
     """
     content, name = trust_file(passphrase, path)
     try:
