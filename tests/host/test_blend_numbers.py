@@ -6,24 +6,18 @@ import random
 
 import pytest
 
-from exporter.ledger.codec.entries import data_key, decode_contract_data, instance_key, variant_key
-from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, struct_map, symbol, vec
+from exporter.ledger.codec.entries import decode_contract_data, instance_key
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols.blend.layout import (
     decode_instance,
-    decode_reserve_list,
-    decode_reward_zone,
-    market_keys,
     reserve_config_key,
     reserve_data_key,
-    reward_zone_key,
 )
 from tests.host.blend_judge import Sample, compare
-from tests.host.blend_world import BACKSTOP_DEPOSITOR, POOL
+from tests.host.blend_world import POOL
 from tests.host.machine import Machine
 
 HOUR = 3_600
@@ -57,55 +51,6 @@ def test_reserves_are_what_the_contract_says_later_on(
 
     assert [] == differences
     assert 4 == len(samples)
-
-
-def test_the_pool_is_what_the_contract_says(
-    untouched: Machine, archive_state: CheckpointState, assets: list[str]
-) -> None:
-    """Configuration, list of reserves, administrator and users' positions are in the entries that we read."""
-    instance = decode_instance(entry_of(archive_state, instance_key(POOL)))
-    config = Fields.of(untouched.call(POOL, "get_config").given(), "get_config")
-
-    assert ("v2", True) == (instance.generation, instance.known_code)
-    assert instance.backstop_rate == config.u32("bstop_rate")
-    assert instance.oracle == config.address("oracle")
-    assert ("admin_active", 0) == (instance.status, config.u32("status"))
-    assert assets == list(decode_reserve_list(entry_of(archive_state, market_keys(POOL)[1])))
-    storage = {key[1]: value for key, value in instance.storage}
-    assert storage["Admin"] == untouched.call(POOL, "get_admin").given()
-    users = [user for user, _ in positions(archive_state)]
-    assert 2 == len(users)
-    for user, stored in positions(archive_state):
-        assert stored == untouched.call(POOL, "get_positions", address(user)).given()
-
-
-def positions(state: CheckpointState) -> list[tuple[str, ScVal]]:
-    found = []
-    for key in sorted(state.entries):
-        if key[:4] == b"\0\0\0\x06":
-            data = decode_contract_data(state.entries[key].data)
-            if data.contract == POOL and data.key[0] == vec()[0] and data.key[1][0] == symbol("Positions"):
-                found.append((data.key[1][1][1], data.value))
-    return found
-
-
-def test_the_backstop_is_what_the_contract_says(untouched: Machine, archive_state: CheckpointState) -> None:
-    """Its reward zone, token, balances of the pool and of its depositor are in the entries that we read."""
-    instance = decode_instance(entry_of(archive_state, instance_key(POOL)))
-    backstop = {key[1]: value for key, value in instance.storage}["Backstop"][1]
-    zone = untouched.call(backstop, "reward_zone").given()
-    pool = Fields.of(untouched.call(backstop, "pool_data", address(POOL)).given(), "pool_data")
-    balance_key = variant_key(backstop, "PoolBalance", address(POOL))
-    stored = Fields.of(decode_contract_data(archive_state.entries[balance_key].data).value, "PoolBalance")
-    user = struct_map({"pool": address(POOL), "user": address(BACKSTOP_DEPOSITOR)})
-    user_key = data_key(backstop, vec(symbol("UserBalance"), user))
-    depositor = untouched.call(backstop, "user_balance", address(POOL), address(BACKSTOP_DEPOSITOR)).given()
-
-    assert decode_reward_zone(entry_of(archive_state, reward_zone_key(backstop))) == tuple(item[1] for item in zone[1])
-    for name in ("shares", "tokens"):
-        assert stored.i128(name) == pool.i128(name)
-    assert -(-stored.i128("q4w") * 10**7 // stored.i128("shares")) == pool.i128("q4w_pct")
-    assert decode_contract_data(archive_state.entries[user_key].data).value == depositor
 
 
 def test_made_up_reserves_have_a_result_exactly_where_the_contract_gives_one(

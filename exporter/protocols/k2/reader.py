@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from exporter.deployments import Deployment
@@ -54,7 +55,6 @@ class _Reader(Collector):
         self.routers: dict[str, layout.RouterInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
         self.reserves: dict[tuple[str, str], layout.ReserveEntry] = {}
-        self.failures: dict[tuple[str, str], UnreadError | DecodeError] = {}
         self.balances: Mapping[tuple[str, str], Balance] = {}
         self.emissions: Mapping[str, Emissions] = {}
 
@@ -73,14 +73,9 @@ class _Reader(Collector):
             self.take_proposed(market, instance_entry, PROPOSED)
             self.routers[market] = router
 
-    def take_reserve(self, market: str, asset: str, entries: Entries) -> None:
-        """Decode what the router has of a reserve; it says where the rest is."""
-        try:
-            self.reserves[market, asset] = layout.decode_reserve(
-                live(entries[layout.reserve_key(market, asset)], "the reserve's RDATA entry")
-            )
-        except (UnreadError, DecodeError) as error:
-            self.failures[market, asset] = error
+    def reserve(self, market: str, asset: str, entries: Entries) -> layout.ReserveEntry:
+        """What the router has of a reserve; it says where the rest is. Raises `UnreadError` and `DecodeError`."""
+        return layout.decode_reserve(live(entries[layout.reserve_key(market, asset)], "the reserve's RDATA entry"))
 
     def keys_of_rest(self) -> Iterator[bytes]:
         """The keys that the reserves name: their two tokens, what the aToken has, and the rate model's entries."""
@@ -102,8 +97,6 @@ class _Reader(Collector):
         status = "paused" if router.paused else "active"
         for asset in members:
             with self.noting(market, asset):
-                if (market, asset) in self.failures:
-                    raise self.failures[market, asset]
                 row = self.row_of(market, asset, entries)
                 self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
                 self.append(row | {"market_name": name, "market_status": status, "wasm_hash": router.wasm_hash})
@@ -138,7 +131,7 @@ class _Reader(Collector):
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
         """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
-        reserve = self.reserves[market, asset]
+        reserve = self.reserve(market, asset, entries)
         a_token = live(entries[instance_key(reserve.a_token)], f"the reserve's aToken {reserve.a_token}")
         debt_token = live(entries[instance_key(reserve.debt_token)], f"the reserve's debt token {reserve.debt_token}")
         own, shared = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
@@ -250,7 +243,8 @@ async def read_markets(
         ]
     )
     for reserve in reserves:
-        reader.take_reserve(*reserve, entries)
+        with suppress(UnreadError, DecodeError):  # said when the market is taken
+            reader.reserves[reserve] = reader.reserve(*reserve, entries)
 
     entries |= await view.read([*reader.keys_of_rest()])
     await reader.take_rewards(view, entries)
