@@ -15,7 +15,7 @@ from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.storage_rules import redstone, redstone_sep40, reflector, token_contract
+from exporter.ledger.storage_rules import redstone, reflector, token_contract
 from exporter.ledger.storage_rules.host import Call, Contract, NotFromStorageError, Rule, StorageHost, TrapError
 
 Read = Callable[[bytes], RawEntry | None]
@@ -24,7 +24,7 @@ Read = Callable[[bytes], RawEntry | None]
 NOT_FROM_STORAGE: Final = "not from storage: "
 """How the error begins of a call that entries do not answer."""
 
-RULES: Final[Sequence[Rule]] = (token_contract, reflector, redstone_sep40, redstone)
+RULES: Final[Sequence[Rule]] = (token_contract, reflector, redstone)
 """Of contracts that no single protocol owns; `exporter.protocols.storage_answers` adds those of the protocols."""
 
 

@@ -16,7 +16,7 @@ from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entry
-from exporter.ledger.storage_rules.redstone_sep40 import ADAPTER_OF
+from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Held, ProtocolReading
 from exporter.protocols.collector import code_of, config_keys

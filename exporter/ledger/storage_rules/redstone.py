@@ -1,51 +1,68 @@
-"""RedStone's adapter: the last price of each feed, and the ones before it (docs/oracles.md, "RedStone").
+"""RedStone's adapter, and its SEP-40 contract over the adapter's feeds (docs/oracles.md, "RedStone").
 
-Times in entries are in milliseconds.
+The adapter has the last price of each feed, and the ones before it; its times in entries are in milliseconds. The
+SEP-40 contract gives them by asset, in the decimals of the finest feed. The adapter's address is in its code, not in
+an entry.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from exporter.ledger.codec import scval
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import string, symbol, u64, vec
-from exporter.ledger.storage_rules.host import Call, Contract, StorageHost, TrapError, items, unknown_function
+from exporter.ledger.codec.scval_encode import VOID, string, symbol, u32, vec
+from exporter.ledger.storage_rules.host import (
+    I128_MAX,
+    Call,
+    Contract,
+    NotFromStorageError,
+    StorageHost,
+    TrapError,
+    items,
+    present,
+    price_data,
+    unknown_function,
+)
 
-ADAPTERS: Final = {"CA526Y2NQWGWVVQ7RFFPGAZMU66PSYJ3UC2MTVAV4ZU7OM5BOPHDXUSG"}
-"""Mainnet's adapter. Nothing in an adapter's instance identifies it, so others are known by their code."""
+ADAPTER_OF: Final = {
+    "CBMGLKUQZVSAIL5CPDDAWSUY7MAKXISHMOZEVLMBUWBMFGHRJSR4WYRF": (
+        "CA526Y2NQWGWVVQ7RFFPGAZMU66PSYJ3UC2MTVAV4ZU7OM5BOPHDXUSG"
+    )
+}
+"""Mainnet's SEP-40 contract with its adapter. Nothing in the instances of others shows either: their code does."""
 
 MAX_AGE_MS: Final = 30 * 60 * 60 * 1000
 MISSING: Final = "Error(Storage, MissingValue)"
 STALE: Final = "Error(Contract, #1400)"
-THRESHOLD: Final = 3  # signers that a price needs; a constant of the code
+DECIMALS: Final = 8
 
 _FUNCTIONS: Final = (b"read_price_data_for_feed", b"unique_signer_threshold", b"write_prices")
+_STRKEY: Final = re.compile(rb"C[A-Z2-7]{55}")
 
 
 def recognises(host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract is a known adapter, or its code has an adapter's functions."""
-    if contract.address in ADAPTERS:
+    """Whether a contract has the settings of the SEP-40 one, or is a known adapter, or its code has its functions."""
+    if _is_sep40(contract) or contract.address in ADAPTER_OF.values():
         return True
-    if string("owner") not in contract.storage:
-        return False
-    code = host.code(contract) or b""
+    code = host.code(contract) or b"" if string("owner") in contract.storage else b""
     return all(name in code for name in _FUNCTIONS)
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The answer of one of the adapter's reading functions."""
+    """The answer of a function of SEP-40, or of one of the adapter's reading functions."""
+    return _sep40(host, contract, call) if _is_sep40(contract) else _adapter(host, contract, call)
+
+
+def _adapter(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match call:
         case ["read_price_data_for_feed", feed]:
             return _fresh(host, contract, feed)
         case ["read_price_data", feeds]:
             return vec(*(_fresh(host, contract, feed) for feed in items(feeds, "feeds")))
-        case ["read_prices", feeds]:
-            data = [Fields.of(_fresh(host, contract, feed), "price") for feed in items(feeds, "feeds")]
-            return vec(*((scval.U256, expect(each.get("price") or vec(), scval.U256, "price")) for each in data))
-        case ["read_timestamp", feed]:
-            return u64(Fields.of(_fresh(host, contract, feed), "price").u64("package_timestamp"))
         case ["read_price_history", feed, (scval.U32, int(limit))]:
             # A feed's last prices, oldest first.
             stored = host.data(contract.address, vec(symbol("Feed"), feed))
@@ -53,8 +70,6 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
                 raise TrapError(MISSING)
             known = items(Fields.of(stored, "Feed").get("price_data") or vec(), "price_data")
             return vec(*known[max(len(known) - limit, 0) :])
-        case ["unique_signer_threshold"]:
-            return u64(THRESHOLD)
     raise unknown_function(call)
 
 
@@ -66,3 +81,73 @@ def _fresh(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     if Fields.of(stored, "price").u64("write_timestamp") + MAX_AGE_MS <= host.now * 1000:
         raise TrapError(STALE)
     return stored
+
+
+def _is_sep40(contract: Contract) -> bool:
+    return all(vec(symbol(name)) in contract.storage for name in ("BaseAsset", "MaxDecimals", "Resolution"))
+
+
+def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
+    most: int = expect(contract.storage[vec(symbol("MaxDecimals"))], scval.U32, "MaxDecimals")
+    match call:
+        case ["decimals"]:
+            return u32(most)
+        case ["resolution"]:
+            return contract.storage[vec(symbol("Resolution"))]
+        case ["lastprice", asset]:
+            feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
+            if feed is None:
+                return VOID
+            found = host.try_call(_adapter_of(host, contract), "read_price_data_for_feed", feed)
+            return VOID if found is None else _price(found, _decimals(host, contract, feed), most)
+        case ["price", asset, (scval.U64, int(time))]:
+            for data, decimals in _records(host, contract, asset, 2**32 - 1):
+                if Fields.of(data, "price").u64("package_timestamp") // 1000 == time:
+                    return _price(data, decimals, most)
+            return VOID
+        case ["prices", asset, (scval.U32, int(records))]:
+            prices = [_price(data, decimals, most) for data, decimals in _records(host, contract, asset, records)]
+            given = [price for price in prices if price != VOID]
+            return vec(*given) if given else VOID
+    raise unknown_function(call)
+
+
+def _records(host: StorageHost, contract: Contract, asset: ScVal, records: int) -> list[tuple[ScVal, int]]:
+    """The last prices of an asset's feed, oldest first, each with the feed's decimals."""
+    feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
+    if feed is None:
+        return []
+    found = host.try_call(_adapter_of(host, contract), "read_price_history", feed, u32(records))
+    if found is None:
+        return []
+    decimals = _decimals(host, contract, feed)
+    return [(data, decimals) for data in items(found, "history")]
+
+
+def _decimals(host: StorageHost, contract: Contract, feed: ScVal) -> int:
+    stored = host.data(contract.address, vec(symbol("FeedDecimals"), feed))
+    return DECIMALS if stored is None else int(expect(stored, scval.U32, "FeedDecimals"))
+
+
+def _price(data: ScVal, decimals: int, most: int) -> ScVal:
+    """A feed's price in the contract's decimals, or none where it does not fit."""
+    fields = Fields.of(data, "price")
+    price: int = expect(present(fields.get("price")), scval.U256, "price")
+    scaled = price * 10 ** min(max(most - decimals, 0), 39)
+    return VOID if scaled > I128_MAX else price_data(scaled, fields.u64("package_timestamp") // 1000)
+
+
+def _adapter_of(host: StorageHost, contract: Contract) -> str:
+    known = ADAPTER_OF.get(contract.address)
+    if known is not None:
+        return known
+    found = set()
+    for match in _STRKEY.findall(host.code(contract) or b""):
+        try:
+            strkey.decode(match.decode())
+        except DecodeError:
+            continue
+        found.add(match.decode())
+    if len(found) != 1:
+        raise NotFromStorageError("RedStone's adapter, which only the contract's code names, is not known")
+    return str(found.pop())

@@ -8,13 +8,11 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.storage_rules.host import price_data
-from exporter.ledger.storage_rules.redstone import ADAPTERS
-from exporter.ledger.storage_rules.redstone_sep40 import ADAPTER_OF
+from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from tests.ledger.storage_rules.stored import NOW, Stored, by_string, by_variant, other
 from tests.protocols.made_ledger import contract
 
-(ADAPTER,) = ADAPTERS
-(SEP40,) = ADAPTER_OF
+((SEP40, ADAPTER),) = ADAPTER_OF.items()
 DAY = 86_400
 HALF_HOURS_30 = 30 * 3600
 
@@ -48,7 +46,7 @@ def test_a_feed_has_a_price_for_30_hours() -> None:
 
     assert price == stored.value(ADAPTER, "read_price_data_for_feed", string("OLD"), now=NOW - 1)
     assert "HostError: Error(Contract, #1400)" == stored.error(ADAPTER, "read_price_data_for_feed", string("OLD"))
-    assert "HostError: Error(Storage, MissingValue)" == stored.error(ADAPTER, "read_timestamp", string("NEW"))
+    assert "HostError: Error(Storage, MissingValue)" == stored.error(ADAPTER, "read_price_data_for_feed", string("NEW"))
 
 
 def test_one_feed_of_several_that_is_old_fails_all() -> None:
@@ -56,8 +54,7 @@ def test_one_feed_of_several_that_is_old_fails_all() -> None:
     both = vec(string("BTC"), string("OLD"))
     assert adapter().error(ADAPTER, "read_price_data", both).endswith("#1400)")
 
-    prices = vec((scval.U256, 6_000_000_000_000), (scval.U256, 5))
-    assert prices == adapter().value(ADAPTER, "read_prices", both, now=NOW - 1)
+    assert 2 == len(adapter().value(ADAPTER, "read_price_data", both, now=NOW - 1)[1])
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (2, 2), (3, 3), (9, 3)])
@@ -72,17 +69,17 @@ def test_another_adapter_is_known_by_its_code() -> None:
     """An adapter of another network is one if its code has the functions; without its code it is unknown."""
     mine = contract("an adapter")
     stored = adapter(mine)
-    assert stored.error(mine, "read_timestamp", string("BTC")).startswith("not from storage: no rule for")
+    assert stored.error(mine, "read_price_data_for_feed", string("BTC")).startswith("not from storage: no rule for")
 
     stored.code(b"read_price_data_for_feed unique_signer_threshold write_prices")
-    assert u64((NOW - 60) * 1000 + 7) == stored.value(mine, "read_timestamp", string("BTC"))
+    price = feed_price(6_000_000_000_000, NOW - 60, NOW - 30)
+    assert price == stored.value(mine, "read_price_data_for_feed", string("BTC"))
 
 
 def sep40(address: str = SEP40) -> Stored:
     """A SEP-40 contract over the adapter, whose finest feed has 10 decimals."""
     stored = adapter()
     stored.deploy(address, by_variant(BaseAsset=other("USD"), MaxDecimals=u32(10), Resolution=u32(DAY)))
-    stored.put(address, vec(symbol("Assets")), vec(other("BTC"), other("OLD")))
     for name in ("BTC", "OLD"):
         stored.put(address, vec(symbol("AssetToFeed"), other(name)), string(name))
     stored.put(address, vec(symbol("FeedDecimals"), string("BTC")), u32(8))
@@ -95,9 +92,7 @@ def test_the_sep40_contract_scales_a_feed() -> None:
 
     assert price_data(600_000_000_000_000, NOW - 60) == stored.value(SEP40, "lastprice", other("BTC"))
     assert [VOID, VOID] == [stored.value(SEP40, "lastprice", other(name)) for name in ("OLD", "ETH")]
-    assert [u32(10), u32(DAY), other("USD")] == [
-        stored.value(SEP40, function) for function in ("decimals", "resolution", "base")
-    ]
+    assert [u32(10), u32(DAY)] == [stored.value(SEP40, function) for function in ("decimals", "resolution")]
     assert price_data(200, NOW - 120) == stored.value(SEP40, "price", other("BTC"), u64(NOW - 120))
     assert vec(price_data(200, NOW - 120), price_data(100, NOW - 60)) == stored.value(
         SEP40, "prices", other("BTC"), u32(2)
