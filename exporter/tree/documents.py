@@ -100,15 +100,10 @@ class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
 class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     """The insurance of the suppliers of a market of Blend, as its contracts count it at the observed ledger.
 
-    `lp_tokens` are tokens of a pool of Comet, of which `blnd` and `usdc` are the parts, all in base units of 7
-    decimals; `value_usd_cents` is their worth by the market's own oracle. `queued_part` (7 decimals) of the `shares` is
-    queued for withdrawal. `threshold_product_bps` compares BLND^4 * USDC with what the contract asks for: its fifth
-    root says how far the funds are. `status_after_update` is what a call of `update_status`, which anybody may make,
-    would make of the market now; the status itself changes by such a call alone. The emission is what depositors who
-    have not queued are paid, in base units of `emission_token` times 10^`emission_decimals` a second; its reason is one
-    of those of the `rewards` of a pool, or `no_backstop`. `emission_source` says where its next promises come from: the
-    `emitter`, a `backfill` of which nothing is minted yet and `backfill_remaining` is left, or `none`. Where
-    `emission_funded` is false, the backstop has less than it promised, and claims fail. What cannot be read is null.
+    `lp_tokens` are tokens of a pool of Comet, of which `blnd` and `usdc` are the parts. The fifth root of
+    `threshold_product_bps` says how far the funds are. A status changes by a call of `update_status` alone, which
+    anybody may make. A `backfill` is BLND of which nothing is minted yet. Where `emission_funded` is false, claims
+    fail. What cannot be read is null.
     """
 
     backstop: Annotated[ContractAddress, described("The backstop's contract, a strkey.")]
@@ -392,11 +387,7 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class Proof(Struct, frozen=True, forbid_unknown_fields=True):
     """The proof of a run: its evidence held against a checkpoint whose header enough organisations signed for.
 
-    Of `entries` in the evidence, `confirmed` are in the state of the checkpoint as they were at the run's ledger;
-    `changed_since` were changed between the two, `not_looked_up` were not looked for in the older buckets,
-    `short_lived` left no trace at the checkpoint, and `absent` are absent there: of all these, and of the results of
-    `calls`, there is only the RPC's word. `organisations_signed` of `organisations_trusted`
-    signed, where `organisations_needed` must. `proof_key` is the file to check it by.
+    Of the entries that are not `confirmed`, and of the results of `calls`, there is only the RPC's word.
     """
 
     run_id: RunId
@@ -456,12 +447,7 @@ class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Census(Struct, frozen=True, forbid_unknown_fields=True):
-    """The kind of every contract of a checkpoint's state, and which lending contracts a run did not read.
-
-    `header` is the hash of the checkpoint's header. `counts` has the contracts of each kind, and `codes` those of the
-    first three kinds by code. `run_id` is the run that they were compared with, null for none. `unread_count` counts
-    the contracts of the first three kinds that it did not read, `unread` has the first of them, by kind and address.
-    """
+    """The kind of every contract of a checkpoint's state, and which lending contracts a run did not read."""
 
     network: Passphrase
     checkpoint: Annotated[Ledger, described("The ledger of the checkpoint.")]
@@ -855,13 +841,7 @@ class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
-    """The coverage of a protocol, and the meaning of its numbers.
-
-    `year_seconds` is the year that the protocol's annual rates are of; the texts say what is a market and a pool of
-    it, how the yields follow from the rates, of which state rates and totals are and what is part of them, where the
-    price comes from, and what is not in the numbers. In these the protocols differ. The counts are those of the
-    published run.
-    """
+    """The coverage of a protocol, and the meaning of its numbers, in which protocols differ."""
 
     protocol: ProtocolName
     title: Annotated[Words, described("The protocol's name.")]
@@ -957,17 +937,9 @@ class Absent(Struct, frozen=True, forbid_unknown_fields=True):
 class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     """The pointer: which run is the published one. It is written last, so all that it implies is there.
 
-    `network` is the passphrase of the network that was read, and `network_name` what it is called: `mainnet`,
-    `testnet`, `local` (a network of one machine, as the made one of `exporter demo`), or `custom` for any other.
-    `ledger_close_time` is the close time of the observed ledger, `generated_at` the time of the run, and
-    `next_expected_at` the time by which a newer run should have replaced this one (null when nobody knows).
-    `pool_count` counts all member pools of the markets that were read, those in `unread` among them; `token_count`
-    the different tokens of the pools that were read; `unread_count` and `unpriced_count` the entries of those lists.
-    `unpriced_bps` is the share of the pools that were read which have no price, and `unpriced_markets` has each market
-    with such pools, ascending.
-    `evidence_key` is the file with everything that the run's numbers come from.
-    Until `/v1/proofs` lists the run, its numbers are the RPC's word; `proof_checkpoint` is the ledger whose state they
-    can be held against; it can be proven when the network has published the checkpoint after it, 64 ledgers later.
+    The network `local` is one of a single machine, as that of `exporter demo`. Until `/v1/proofs` lists the run, its
+    numbers are the RPC's word; `proof_checkpoint` can be proven when the network has published the checkpoint after it,
+    64 ledgers later.
     """
 
     run_id: RunId

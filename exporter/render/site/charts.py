@@ -9,7 +9,7 @@ of every line is what the run itself observed, at its ledger's close. Nothing is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,7 +20,7 @@ import polars as pl
 from markupsafe import Markup
 
 from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
-from exporter.history.closed_buckets import ClosedBuckets, Form, Place
+from exporter.history.closed_buckets import ClosedBuckets, Place
 from exporter.history.frames import Frames
 from exporter.history.series import Series
 from exporter.history.totals import places_of, totals_of
@@ -101,8 +101,8 @@ class Trends:
         places = self._pools.select("market", "pool").rows()
         lengths = _lengths(self._series.pools, places)
         drawn: dict[Place, Trend] = {}
-        for bucket, chosen in _by_bucket(lengths):
-            drawn |= self._pool_trends(bucket, chosen)
+        for bucket in BUCKETS:
+            drawn |= self._pool_trends(bucket, {place for place, own in lengths.items() if own == bucket})
         yield from (drawn.get(place, Trend(lengths[place].name)) for place in places)
 
     def of_groups(self, scope: str) -> dict[str, GroupTrend]:
@@ -150,23 +150,12 @@ def _lengths(frames: Frames, places: Sequence[Place]) -> dict[Place, Bucket]:
     return lengths
 
 
-def _by_bucket(lengths: Mapping[Place, Bucket]) -> Iterator[tuple[Bucket, set[Place]]]:
-    for bucket in BUCKETS:
-        chosen = {place for place, own in lengths.items() if own == bucket}
-        if chosen:
-            yield bucket, chosen
-
-
-def _frame(form: Form, places: Iterable[Place]) -> pl.DataFrame:
-    return pl.DataFrame(sorted(places), schema=dict.fromkeys(form.keys, pl.String()), orient="row")
-
-
 def _columns(
     buckets: ClosedBuckets, now: pl.DataFrame, names: Sequence[str], places: set[Place]
 ) -> dict[Place, list[list[Any]]]:
     """The columns of each place as lists: its closed buckets, and what is observed now."""
     keys = buckets.form.keys
-    wanted = _frame(buckets.form, places)
+    wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
     rows = pl.concat([buckets.closed.select(*keys, *names), now.select(*keys, *names)]).join(
         wanted, on=keys, how="semi"
     )

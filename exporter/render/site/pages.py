@@ -222,7 +222,6 @@ class _Site:
             "markets": tables.markets.height,
             "pools": int(tables.markets["pool_count"].sum()),
             "tokens": tables.pools["token_address"].n_unique(),
-            "protocols": tables.markets["protocol"].n_unique(),
             "unpriced": len(tables.unpriced),
         }
 

@@ -158,8 +158,3 @@ def snippets() -> tuple[Snippet, ...]:
         Snippet(name, title, tuple((folder / f"{name}.j2").read_text("utf-8").rstrip("\n").split(PLACEHOLDER)))
         for name, title in _TITLES.items()
     )
-
-
-def snippet_text(name: str, base_url: str) -> str:
-    """A snippet as it runs against a tree: ``name`` as in ``duckdb.sql``, ``base_url`` without a slash at its end."""
-    return base_url.join(next(snippet.pieces for snippet in snippets() if snippet.name == name)) + "\n"
