@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -49,6 +49,11 @@ from exporter.tree.pools import AssetDetail
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 
+MAX_FAULTS = 20
+"""How many faults of one document are named."""
+
+Schemas = dict[str, jsonschema_rs.Draft202012Validator]
+
 
 class TreeChecker:
     """Checks one tree. Files are added one by one."""
@@ -74,7 +79,7 @@ class TreeChecker:
         listed = listed or RunListing.of(())
         self.whole = Whole(ledger, page_sizes, partial=partial, own_files_only=own_files_only, listed=listed)
         self._parquet: dict[str, ParquetFacts] = {}
-        self._schemas: Schemas | None = None
+        self._schemas: Schemas = {}
 
     def add_rendered(self, file: RenderedFile) -> None:
         """Add a file as it comes from its renderer, and hold it against what that says of it."""
@@ -114,9 +119,9 @@ class TreeChecker:
                 follow_links(whole, key, links_of(key, data) if links is None else links)
                 return
             model = self._read(key, data, sha256, *(found or (None, {})))
-            if model is not None and self._schemas is not None and model in self._schemas:
+            if model in self._schemas:
                 whole.summary.validated += 1
-                whole.faults.add(key, *self._schemas.faults(model, decode_json(data, object)))
+                whole.faults.add(key, *schema_faults(self._schemas, model, decode_json(data, object)))
         except CheckError as error:
             whole.faults.add(key, str(error).removeprefix(f"{key}: "))
         except (ValueError, RecursionError) as error:
@@ -125,7 +130,7 @@ class TreeChecker:
     def use_schemas(self, openapi: bytes) -> None:
         """Validate all documents that are added from now on against the schemas of an OpenAPI document, too."""
         try:
-            self._schemas = schemas_of(openapi)
+            self._schemas = schemas_of(decode_json(openapi, OpenApiDocument).components["schemas"])
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self.whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
@@ -208,44 +213,31 @@ class TreeChecker:
         return model.__name__
 
 
-MAX_FAULTS = 20
-"""How many faults of one document are named."""
+def schemas_of(components: Mapping[str, Any]) -> Schemas:
+    """Compile the schemas of an OpenAPI document, by name. They are a stranger's: none is fetched, every pattern ends.
+
+    Raises `CheckError` for one that is not a schema, or that refers to a missing one.
+    """
+    compiled = {}
+    for name, schema in components.items():
+        if not isinstance(schema, dict):
+            raise CheckError(f"$.components.schemas: {name} is not a schema")
+        try:
+            compiled[name] = jsonschema_rs.Draft202012Validator(
+                {**schema, "components": {"schemas": components}},
+                offline=True,
+                pattern_options=jsonschema_rs.RegexOptions(),  # of all its engines the one that never goes back
+            )
+        except ValueError as error:
+            raise CheckError(f"$.components.schemas: {name} is not known here: {_first_line(error)}") from error
+    return compiled
 
 
-class Schemas:
-    """The schemas of an OpenAPI document, by name. They are a stranger's: none is fetched, every pattern ends soon."""
-
-    def __init__(self, components: Mapping[str, Any]) -> None:
-        """Compile them. Raises `CheckError` for one that is not a schema, or that refers to a missing one."""
-        self._validators = {}
-        for name, schema in components.items():
-            if not isinstance(schema, dict):
-                raise CheckError(f"$.components.schemas: {name} is not a schema")
-            try:
-                self._validators[name] = jsonschema_rs.Draft202012Validator(
-                    {**schema, "components": {"schemas": components}},
-                    offline=True,
-                    pattern_options=jsonschema_rs.RegexOptions(),  # of all its engines the one that never goes back
-                )
-            except ValueError as error:
-                raise CheckError(f"$.components.schemas: {name} is not known here: {_first_line(error)}") from error
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._validators
-
-    def faults(self, name: str, value: Any) -> Iterator[str]:
-        """The faults of a decoded JSON value by the schema of a name."""
-        for count, error in enumerate(self._validators[name].iter_errors(value)):
-            if count == MAX_FAULTS:
-                return
-            place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
-            yield f"is not as the OpenAPI document says: ${place}: {_first_line(error)}"
-
-
-@lru_cache(maxsize=1)
-def schemas_of(openapi: bytes) -> Schemas:
-    """The schemas of an OpenAPI document. Raises what `use_schemas` names as a fault."""
-    return Schemas(decode_json(openapi, OpenApiDocument).components["schemas"])
+def schema_faults(schemas: Schemas, name: str, value: Any) -> Iterator[str]:
+    """The faults of a decoded JSON value by the schema of a name."""
+    for error in islice(schemas[name].iter_errors(value), MAX_FAULTS):
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+        yield f"is not as the OpenAPI document says: ${place}: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:

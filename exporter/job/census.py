@@ -1,4 +1,6 @@
-"""Taking the census of a proven checkpoint, and comparing it with what a run into a tree read."""
+"""Taking the census of a proven checkpoint, comparing it with what a run into a tree read, and whether a run has every
+market: all instances and all records of factories are looked at.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -15,17 +18,20 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery.census import LENDING, CensusTaken, Classifier, Found, Kind
 from exporter.discovery.known_markets import KnownMarket, Memory
-from exporter.errors import CheckError, DecodeError, StoreError
+from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
 from exporter.job.evidence import Evidence
-from exporter.job.from_archive import FromArchive, ProvenState, open_archive_state
+from exporter.job.from_archive import FromArchive, open_archive_state
 from exporter.job.known_markets_file import save_memory
+from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import decode_contract_data, instance_key
-from exporter.ledger.snapshot_file import SnapshotSource
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import LedgerView
+from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Origin
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
@@ -98,10 +104,10 @@ def run_read_of(status: SystemStatus, markets: MarketList, evidence: Evidence) -
     return RunRead(status, read, frozenset(map(strkey.encode_contract, touched)), reasons)
 
 
-def take_census(state: ProvenState, passphrase: str) -> CensusTaken:
-    """The census of a proven state."""
+def take_census(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
+    """The census of a state."""
     classifier = Classifier(PROTOCOLS, network_of(passphrase).deployments)
-    return classifier.take((data for _, data in state.index.contract_data()), state.instances)
+    return classifier.take((data for _, data in index.contract_data()), instances)
 
 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
@@ -115,7 +121,7 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
     if run is not None and run.status.network != settings.passphrase:
         raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
     with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:
-        taken = take_census(state, settings.passphrase)
+        taken = take_census(state.index, state.instances, settings.passphrase)
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
         document = document_of(settings.passphrase, state.proven, taken, run)
         if store is not None:
@@ -220,6 +226,88 @@ def _unread(lending: Iterable[Found], run: RunRead | None, checkpoint: int) -> I
         why = _NO_RUN if run is None else run.why_unread(found, checkpoint)
         if why is not None:
             yield CensusContract(found.address, str(found.kind), found.protocol, _hex(found.wasm_hash), *why)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """``markets`` are in the run, read or named; ``excluded`` have a market's code, and no factory has their record.
+
+    ``census`` is the document that a census of the checkpoint gives.
+    """
+
+    contracts: int
+    markets: int
+    excluded: Sequence[str]
+    census: Census
+
+    def line(self) -> str:
+        left_out = f": {', '.join(self.excluded[:5])}" if self.excluded else ""
+        return (
+            f"{self.contracts} contracts: {pluralize(self.markets, 'market')} of them in the run; excluded, with the "
+            f"code or storage of a market and no factory's record: {len(self.excluded)}{left_out}"
+        )
+
+
+def check_complete(
+    archives: Archives, proven: Proven, folder: Path, network: str, run: RunRead, unproven: Unproven
+) -> Complete:
+    """Compare a run with all contracts of its checkpoint.
+
+    Args:
+        archives: where the buckets are.
+        proven: the checkpoint.
+        folder: an empty one, for the index of the state.
+        network: the passphrase.
+        run: what the run read.
+        unproven: gets markets that are newer than the run, and contracts of unknown code with a market's storage.
+
+    Raises:
+        RefutedError: a market is not in the run.
+        ArchiveError: the buckets cannot be had.
+    """
+    checkpoint = archives.first(lambda archive: archive.checkpoint(proven.ledger))
+    if checkpoint.header.hash != proven.hash:
+        raise ArchiveError(f"the archives have another header of ledger {proven.ledger} than the proven one")
+    folder.mkdir()
+    index = StateIndex(archives, checkpoint, folder)
+    try:
+        header = checkpoint.header
+        snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network_id(network), index)
+        recorded, vouching = recorded_markets(SnapshotSource(snapshot, storage_answers), index, network)
+        taken = take_census(index, index.instances(), network)
+        looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
+        for address, (protocol, _) in recorded.items():
+            if instance_key(address) in index:
+                looked_at.setdefault(address, Found(address, Kind.KNOWN_CODE, protocol, None))
+        markets, excluded = 0, list[str]()
+        for found in looked_at.values():
+            if found.address in run.markets or found.address in run.reasons:
+                markets += 1
+            elif found.address not in recorded and found.protocol in vouching:
+                excluded.append(found.address)
+            else:
+                _left_out(found, recorded, index, run, unproven)
+        return Complete(sum(taken.counts.values()), markets, sorted(excluded), document_of(network, proven, taken, run))
+    finally:
+        index.close()
+
+
+def _left_out(
+    found: Found, recorded: Mapping[str, tuple[str, int]], index: StateIndex, run: RunRead, unproven: Unproven
+) -> None:
+    """Judge a contract that the run neither read nor named."""
+    ledger = run.status.observed_ledger
+    what = f"{found.address} of {found.protocol}"
+    if found.address in recorded:
+        why, changed = "a factory has a record of it", recorded[found.address][1]
+    elif found.kind == Kind.KNOWN_CODE:
+        why, changed = "it has the code of a market", index[instance_key(found.address)].last_modified
+    else:
+        unproven.add(Reason.MARKETS, [f"{what}: its storage is that of a market, its code is unknown"])
+        return
+    if changed <= ledger:
+        raise RefutedError(f"the run left out {what}: {why} since ledger {changed}, and the run is of {ledger}")
+    unproven.add(Reason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
 
 
 def _hex(digest: bytes | None) -> str | None:

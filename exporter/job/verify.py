@@ -23,8 +23,7 @@ from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize
-from exporter.job.census import MARKETS_KEY, run_read_of
-from exporter.job.completeness import Complete, check_complete
+from exporter.job.census import MARKETS_KEY, Complete, check_complete, run_read_of
 from exporter.job.earlier_runs import (
     changes_before,
     compare_rows,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.check.checker import Schemas, TreeChecker
+from exporter.check.checker import TreeChecker, schema_faults, schemas_of
 from exporter.check.summary import TreeFaultsError
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
@@ -305,16 +305,16 @@ class TestPriorities:
         assert [str(fault) for fault in caught.value.faults] == sorted(map(str, caught.value.faults))
 
 
-def schema_faults(schema: dict[str, Any], value: Any) -> list[str]:
+def by_schema(schema: dict[str, Any], value: Any) -> list[str]:
     """What is wrong with a value by a schema."""
-    return list(Schemas({"Thing": schema, "Other": {"type": "string"}}).faults("Thing", value))
+    return list(schema_faults(schemas_of({"Thing": schema, "Other": {"type": "string"}}), "Thing", value))
 
 
 def test_the_place_is_named() -> None:
     """A fault says where in the document it is."""
     schema = {"properties": {"data": {"items": {"properties": {"n": {"type": "integer"}}}}}}
 
-    assert ['is not as the OpenAPI document says: $.data[1].n: "1" is not of type "integer"'] == schema_faults(
+    assert ['is not as the OpenAPI document says: $.data[1].n: "1" is not of type "integer"'] == by_schema(
         schema, {"data": [{"n": 1}, {"n": "1"}]}
     )
 
@@ -332,15 +332,15 @@ def test_the_place_is_named() -> None:
 def test_unknown_schemas_are_refused(schema: dict[str, Any]) -> None:
     """What is not a schema, or refers to what is not in the document, is refused; nothing is fetched for it."""
     with pytest.raises(CheckError, match="Thing"):
-        Schemas({"Thing": schema})
+        schemas_of({"Thing": schema})
 
 
 def test_patterns_end_soon() -> None:
     """A pattern with which other engines would be busy for years is done at once."""
     schema = {"pattern": "^(a+)+$"}
 
-    assert [] == schema_faults(schema, "a" * 40)
-    assert 1 == len(schema_faults(schema, "a" * 40 + "b"))
+    assert [] == by_schema(schema, "a" * 40)
+    assert 1 == len(by_schema(schema, "a" * 40 + "b"))
 
 
 class TestSchemas:

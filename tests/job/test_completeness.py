@@ -17,8 +17,7 @@ from exporter.console import Silence
 from exporter.deployments import FACTORY
 from exporter.deployments.networks import network_of
 from exporter.errors import EXIT_REFUTED, RefutedError
-from exporter.job.census import RunRead, census
-from exporter.job.completeness import Complete, check_complete
+from exporter.job.census import Complete, RunRead, census, check_complete
 from exporter.job.from_archive import FromArchive
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import scval
