@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,70 +20,67 @@ from exporter.tree.families import CHANGES, INTENT_KEY, POINTER_KEY
 from tests.jobs import NOW, run, settings_for
 
 
+@pytest.fixture(scope="module")
+def first() -> Iterator[tuple[str, MemoryStore]]:
+    """A network at its second ledger, by its URL, and a store with the run of its first."""
+    network, store = RecordedNetwork(), MemoryStore()
+    with running(create_app(network)) as url:
+        run(settings_for(None, url), store)
+        network.advance()
+        yield url, store
+
+
 def pages_of(store: Store) -> dict[str, bytes]:
     """Every web page of a tree."""
     keys = [info.key for info in store.list("") if info.key.endswith(".html")]
     return {key: stored.data for key in keys if (stored := store.get(key)) is not None}
 
 
-def ledger_of(store: Store) -> int:
-    stored = store.get(POINTER_KEY)
-    assert stored is not None
-    return int(json.loads(stored.data)["observed_ledger"])
+def changed_pages(url: str, store: Store, before: Store, minutes: int, **flags: int) -> set[str]:
+    """The pages that a run changes so much later, but for the one that is the same at every ledger."""
+    run(settings_for(None, url, **flags), store, now=NOW + timedelta(minutes=minutes))
+    was = pages_of(before)
+    return {key for key, data in pages_of(store).items() if was[key] != data}
 
 
 @pytest.mark.parametrize(
-    ("minutes", "later", "kept"),
+    ("flags", "later", "kept"),
     [
-        pytest.param(15, 5, True, id="kept"),
-        pytest.param(15, 14, False, id="nearly-as-old-as-they-get"),
-        pytest.param(15, 60, False, id="hourly-runs"),
-        pytest.param(0, 5, False, id="never-kept"),
-        pytest.param(None, 5, False, id="folder"),
+        pytest.param({"output__site_minutes": 15}, 5, True, id="kept"),
+        pytest.param({"output__site_minutes": 15}, 14, False, id="nearly-as-old-as-they-get"),
+        pytest.param({"output__site_minutes": 0}, 5, False, id="never-kept"),
+        pytest.param({}, 5, False, id="not-on-s3"),
     ],
 )
-def test_pages_stay_a_while(minutes: int | None, later: int, kept: bool) -> None:
+def test_pages_stay_a_while(first: tuple[str, MemoryStore], flags: dict[str, int], later: int, kept: bool) -> None:
     """A quiet run keeps all pages but the one that lists the history's files, until they are old enough."""
-    network, store = RecordedNetwork(), MemoryStore()
-    with running(create_app(network)) as url:
-        flags = {} if minutes is None else {"output__site_minutes": minutes}
-        settings = settings_for(None, url, **flags)
-        run(settings, store)
-        before = pages_of(store)
-        network.advance()
-        run(settings, store, now=NOW + timedelta(minutes=later))
-    changed = {key for key, data in pages_of(store).items() if before[key] != data}
+    url, before = first
+    changed = changed_pages(url, MemoryStore(before), before, later, **flags)
 
-    assert ({"data.html"} if kept else {*before} - {"404.html"}) == changed
+    assert ({"data.html"} if kept else {*pages_of(before)} - {"404.html"}) == changed
 
 
 @pytest.mark.parametrize("happened", ["unfinished", "lost", "another version", "news"])
-def test_pages_are_rendered_where_they_might_be_wrong(happened: str) -> None:
+def test_pages_are_rendered_where_they_might_be_wrong(first: tuple[str, MemoryStore], happened: str) -> None:
     """After a run that died, after another version, with a new market, and where a page is missing."""
-    network, store = RecordedNetwork(), MemoryStore()
-    with running(create_app(network)) as url:
-        settings = settings_for(None, url, output__site_minutes=15)
-        run(settings, store)
-        before, ledger = pages_of(store), ledger_of(store)
-        if happened == "unfinished":
-            began = {"run_id": f"{ledger + 1}-0123456789ab", "observed_ledger": ledger + 1, "started_at": "2026"}
-            store.put(INTENT_KEY, json.dumps(began).encode())
-        elif happened == "lost":
-            store.delete(["index.html"])
-        else:
-            stored = store.get(CHANGES.template)
-            assert stored is not None
-            changes = json.loads(stored.data)
-            if happened == "news":
-                del changes["markets"][0]
-            else:
-                changes["exporter_version"] = "0"
-            store.put(CHANGES.template, json.dumps(changes).encode())
-        network.advance()
-        run(settings, store, now=NOW + timedelta(minutes=5))
-    changed = {key for key, data in pages_of(store).items() if before[key] != data}
+    url, before = first
+    store, pointer, stored = MemoryStore(before), before.get(POINTER_KEY), before.get(CHANGES.template)
+    assert pointer is not None
+    assert stored is not None
+    ledger, changes = json.loads(pointer.data)["observed_ledger"], json.loads(stored.data)
+    if happened == "unfinished":
+        began = {"run_id": f"{ledger + 1}-0123456789ab", "observed_ledger": ledger + 1, "started_at": "2026"}
+        store.put(INTENT_KEY, json.dumps(began).encode())
+    elif happened == "lost":
+        store.delete(["index.html"])
+    elif happened == "news":
+        del changes["markets"][0]
+    else:
+        changes["exporter_version"] = "0"
+    store.put(CHANGES.template, json.dumps(changes).encode())
+    changed = changed_pages(url, store, before, 5, output__site_minutes=15)
 
-    assert ({"index.html", "data.html"} if happened == "lost" else {*before} - {"404.html"}) == changed
+    assert ({"index.html", "data.html"} if happened == "lost" else {*pages_of(before)} - {"404.html"}) == changed
 
 
 def test_a_check_says_which_pages_are_older(tmp_path: Path) -> None:
