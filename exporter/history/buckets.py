@@ -45,13 +45,21 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "active": pl.Boolean(),  # whether its market was open for lending and borrowing
     "supply_index": pl.Int128(),
     "index_decimals": pl.Int64(),
+    "supply_reward_index": pl.Int128(),  # null where it is not known, as the next
+    "reward_scale": pl.Int64(),  # decimals of what 10^decimals shares were paid, in reward tokens
 }
 """The source of buckets: one row a pool and ledger (`observations_of`)."""
 
+LATER = ("supply_reward_index", "reward_decimals", "reward_token_decimals")
+"""Columns of `SOURCES` that older files of the history do not have."""
+
+_MADE = ("supplied_usd_cents", "borrowed_usd_cents", "active", "supply_reward_index", "reward_scale")
+
 SOURCES = (
-    *(name for name in OBSERVATIONS if name not in ("supplied_usd_cents", "borrowed_usd_cents", "active")),
+    *(name for name in OBSERVATIONS if name not in _MADE),
     "decimals",
     "market_status",
+    *LATER,
 )
 """The columns of the pools frame, and of every history file, that observations are made of."""
 
@@ -71,6 +79,7 @@ Time = TypeVar("Time", int, pl.Expr)
 
 _KEYS = ("market", "pool", "start")
 _MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
+_AT_ENDS = ("ledger_close_time", "index_decimals", "supply_index", "reward_scale", "supply_reward_index")
 _MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
 
 
@@ -137,12 +146,10 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("observed_ledger").max().alias("last_ledger"),
         pl.col("token_address", "protocol").first(),
         pl.col("active").all(),
-        *(_at_ends(name) for name in ("ledger_close_time", "index_decimals", "supply_index")),
+        *(_at_ends(name) for name in _AT_ENDS),
     )
     grouped = grouped.sort(_KEYS)
-    return grouped.with_columns(_printed_medians(grouped, rows), _realized_yields(grouped)).select(
-        *BUCKETS_FRAME, *PARTS
-    )
+    return grouped.with_columns(_printed_medians(grouped, rows), *_realized(grouped)).select(*BUCKETS_FRAME, *PARTS)
 
 
 def _at_ends(name: str) -> pl.Expr:
@@ -151,18 +158,23 @@ def _at_ends(name: str) -> pl.Expr:
     return pl.concat_list(ordered.first(), ordered.last()).alias(f"{name}_at_ends")
 
 
-def _realized_yields(grouped: pl.DataFrame) -> pl.Series:
-    """The gain of a supply share a year, from the first to the last observation of a bucket, compounded daily.
+def _realized(grouped: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """The gain of a supply share a year, compounded daily, and the reward of a token, from the first observation on.
 
     A loss may be of all; null where there is one time, or where the index has other decimals in the end.
     """
-    ends = grouped.select(pl.selectors.ends_with("_at_ends")).iter_rows()
-    rates = []
-    for (begin, end), (scale, last_scale), (first, last) in ends:
-        grown = None if begin == end or scale != last_scale or not first else last - first
-        rate = None if grown is None else grown * _YEAR * _RATE_SCALE // (first * (end - begin))
+    rates: list[int | None] = []
+    rewards: list[str | None] = []
+    for (begin, end), (scale, last_scale), (first, last), (unit, last_unit), (paid, last_paid) in grouped.select(
+        f"{name}_at_ends" for name in _AT_ENDS
+    ).iter_rows():
+        same = begin != end and scale == last_scale and first
+        rate = (last - first) * _YEAR * _RATE_SCALE // (first * (end - begin)) if same else None
         rates.append(None if rate is None else max(-365 * _RATE_SCALE, min(rate, _MAX_RATE)))
-    return annual_yield_bps_floor(column(rates), 365, _RATE_SCALE).alias("realized_supply_apy_bps")
+        known = same and unit is not None and unit == last_unit and None not in (paid, last_paid) and paid <= last_paid
+        rewards.append(printed_price((last_paid - paid) * 10**scale // first, unit) if known else None)
+    yields = annual_yield_bps_floor(column(rates), 365, _RATE_SCALE).alias("realized_supply_apy_bps")
+    return yields, pl.Series("realized_supply_reward", rewards, dtype=pl.String)
 
 
 def floored_mean(name: str) -> pl.Expr:
@@ -221,6 +233,7 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
     return pools.with_columns(
         *(pl.Series(name, column, dtype=pl.Int128) for name, column in values.items()),
         pl.col("market_status").is_in(sorted(ACTIVE)).alias("active"),
+        (pl.col("reward_decimals") + pl.col("reward_token_decimals")).alias("reward_scale"),
     ).select(OBSERVATIONS.keys())
 
 

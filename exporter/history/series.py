@@ -29,7 +29,7 @@ import polars as pl
 
 from exporter import FORMAT, tables
 from exporter.errors import CheckError, StoreError
-from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, HOUR, LATER, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.closed_buckets import POOLS, TOTALS, Place
 from exporter.history.frames import Frames
 from exporter.history.manifest import data_of
@@ -45,7 +45,7 @@ STATE_KEY = "state/history-buckets.bin"
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """The version that renders documents: another one renders all of them again."""
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
 
 BATCH_ROWS = 100_000
@@ -261,7 +261,10 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
 def read_observations(data: bytes) -> pl.DataFrame:
     """The observations in a file of the history. Raises a StoreError that starts with its key if it is another file."""
     try:
-        frame = pl.read_parquet(io.BytesIO(data), columns=list(SOURCES))
+        there = pl.read_parquet_schema(io.BytesIO(data))
+        wanted = [name for name in SOURCES if name in there or name not in LATER]
+        frame = pl.read_parquet(io.BytesIO(data), columns=wanted)
+        frame = frame.with_columns(pl.lit(None).alias(name) for name in SOURCES if name not in wanted)
         return observations_of(_from_file_types(frame, {name: tables.POOLS[name] for name in SOURCES}))
     except pl.exceptions.PolarsError as error:
         raise StoreError(f"does not have the columns of a history file: {error}") from error

@@ -715,6 +715,13 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
             "daily, in basis points, rounded down; null with one observation."
         ),
     ]
+    realized_supply_reward: Annotated[
+        Price | None,
+        described(
+            "What one token that was supplied at the first observation was paid until the last, in whole reward "
+            "tokens, rounded down; null with one observation, and when unknown."
+        ),
+    ]
     borrow_apy_bps: Annotated[BasisPoints, described("Median annual cost of borrowers, in basis points, rounded down.")]
     utilization_bps: Annotated[BasisPoints, described("Median utilization, in basis points, rounded down.")]
     tvl_usd_cents: Annotated[

@@ -497,6 +497,15 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     supply_reward_expiration: Annotated[
         Timestamp | None, term(75, "when the suppliers' reward ends; null without an end")
     ]
+    supply_reward_index: Annotated[
+        FixedPoint | None,
+        term(
+            96,
+            "what 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times "
+            "10^reward_decimals",
+            null="when unknown",
+        ),
+    ]
     supply_reward_apr_bps: Annotated[
         BasisPoints | None,
         computed(

@@ -15,6 +15,8 @@ PAGE_BUCKETS = {"5m": 36, "1h": 48, "1d": 48, "1w": 48}
 SPANS = {"5m": 0, "1h": 4, "1d": 8, "1w": 3}
 """Whole spans before the newest one in the newest document."""
 
+INDEX_DECIMALS = 12
+
 Place = tuple[str, str]
 
 
@@ -49,6 +51,11 @@ class Observation:
     def supply_index(self) -> int:
         """What a share is worth: it grows, and falls once in a while."""
         return 10**12 + self.time % 100_003 * 1_234
+
+    @property
+    def reward_index(self) -> int | None:
+        """What 10^decimals shares were ever paid, of 14 decimals; now and then nobody knows."""
+        return None if self.time % 7 == 3 else self.time * 10**9 + self.total_supplied % 10**8
 
     @property
     def place(self) -> Place:
@@ -102,6 +109,15 @@ def realized(members: Sequence[Observation]) -> int | None:
     return floor((1 + daily) ** 365 * 10_000) - 10_000
 
 
+def realized_reward(members: Sequence[Observation]) -> str | None:
+    """The reward tokens that one token got from the first to the last ledger, in 14 decimals."""
+    first, *_, last = sorted(members, key=lambda item: item.ledger) * 2
+    if first.time == last.time or first.reward_index is None or last.reward_index is None:
+        return None
+    paid = floor(Fraction((last.reward_index - first.reward_index) * 10**INDEX_DECIMALS, first.supply_index))
+    return f"{paid // 10**14}.{paid % 10**14:014d}"
+
+
 def iso(seconds: int) -> str:
     """A time as the API writes it."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
@@ -137,6 +153,7 @@ def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]
         "total_borrowed": str(mean([item.total_borrowed for item in members])),
         "supply_apy_bps": median(item.supply_apy_bps for item in members),
         "realized_supply_apy_bps": realized(members),
+        "realized_supply_reward": realized_reward(members),
         "borrow_apy_bps": median(item.borrow_apy_bps for item in members),
         "utilization_bps": median(item.utilization_bps for item in members),
         "tvl_usd_cents": str(mean(values)) if values else None,

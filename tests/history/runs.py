@@ -18,7 +18,7 @@ from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import render_document
-from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, iso, pages_of, totals_of
+from tests.history.bucket_judge import INDEX_DECIMALS, LENGTHS, Observation, buckets_of, iso, pages_of, totals_of
 from tests.history.frames import pools_frame
 from tests.render.rendering import contract
 
@@ -41,6 +41,10 @@ def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.
             "borrow_apy_bps": item.borrow_apy_bps,
             "utilization_bps": item.utilization_bps,
             "supply_index": item.supply_index,
+            "index_decimals": INDEX_DECIMALS,
+            "supply_reward_index": item.reward_index,
+            "reward_decimals": 7,
+            "reward_token_decimals": 7,
             "tvl_usd_cents": item.tvl_usd_cents,
             "oracle_price": None if item.price is None else item.price[0],
             "oracle_decimals": None if item.price is None else item.price[1],

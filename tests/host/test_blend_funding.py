@@ -9,7 +9,9 @@ from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Liquidation
+from exporter.protocols.blend.emissions import decode_emission, decode_index, index_at, reserve_emission_key
 from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding, FundingEntries, decode_emitter
+from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
 from tests.host.blend_world import (
     BACKSTOP_DEPOSITOR,
     NEVER,
@@ -107,6 +109,14 @@ class Paid:
         self.world.machine.put({key: None})
 
 
+def emission_of(world: World) -> tuple[Entry, int, int]:
+    """What is paid to the suppliers of the first reserve, with its shares and decimals."""
+    key, asset = reserve_emission_key("v2", POOL, 0, "supply"), world.assets[0]
+    config, data = world.reserve(asset)
+    reserve = decode_reserve(Entry(reserve_config_key(POOL, asset), config), Entry(reserve_data_key(POOL, asset), data))
+    return Entry(key, world.entries[key]), reserve["b_supply"], reserve["decimals"]
+
+
 def test_claims_succeed_where_rewards_are_funded(world: World) -> None:
     """From the backfill over a gift, its spending and the swap to the drop: claims and what is said agree."""
     world.restart()
@@ -140,6 +150,13 @@ def test_claims_succeed_where_rewards_are_funded(world: World) -> None:
     paid.do(paid.backstop, "drop")
     paid.promise()
     agree()
+    emission, shares, decimals = emission_of(world)
+    before = decode_index(emission)
+    paid.do(POOL, "claim", address(LENDER), vec(SUPPLIED), address(LENDER), after=100)
+    expected = index_at(world.info.close_time, decode_emission(emission, True), before, shares, decimals)
+    assert before is not None
+    assert before[0] < (expected or 0)
+    assert (expected, world.info.close_time) == decode_index(emission_of(world)[0])  # to the last digit
 
     left = ALLOTMENT - promised
     assert [

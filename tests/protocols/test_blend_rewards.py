@@ -17,7 +17,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.balances import balance_key as token_balance_key
 from exporter.protocols.blend.backstop import Balance, Comet, PoolBackstop, balance_key, comet_keys, lp_value_key
-from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
+from exporter.protocols.blend.emissions import Emission, backstop_emission_key, index_at, plan_key, reserve_emission_key
 from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.reader import BlendReading
@@ -288,6 +288,25 @@ class TestReading:
         (of_pool, apr) = reward(world, "reason", "apr_bps", market=BLEND_V2)
         assert (reason, reason != "valid") == (of_pool, apr is None)
         assert ("valid",) == reward(world, "reason")  # v1 promises what the emitter minted
+
+    @pytest.mark.parametrize(
+        ("stored", "shares", "expected"),
+        [
+            ((7, NOW - 20), 3 * ONE, 7 + 20 * 5 * ONE // (3 * ONE)),
+            ((7, NOW - 20), 0, 7),  # nobody has a share
+            ((7, NOW + 90), ONE, 7),
+            ((7, NOW - 20), 1, 7 + 20 * 5 * ONE),
+            ((10**38 - 1, NOW - 20), 1, None),
+            (None, ONE, None),
+        ],
+    )
+    def test_what_a_share_was_ever_paid(
+        self, stored: tuple[int, int] | None, shares: int, expected: int | None
+    ) -> None:
+        """The stored index and what was paid since, at most until the expiration, rounded down."""
+        assert expected == index_at(NOW, Emission(5, NOW + 60), stored, shares, 7)
+        if expected is not None and stored is not None:
+            assert expected == index_at(NOW + 100, Emission(5, NOW), stored, shares, 7)
 
     def test_what_is_not_paid(self) -> None:
         """Without a plan nothing was ever paid; an emission ends with the close time that it names."""

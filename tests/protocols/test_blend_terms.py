@@ -16,7 +16,9 @@ from tests.protocols.judged import at
 from tests.protocols.test_blend_math import reserve_of
 
 CODE = {generation: code.hex() for code, generation in WASM_HASHES.items()}
-UNPAID = {f"{side}_{name}": None for side in ("supply", "borrow") for name in ("eps", "expiration", "unpaid")}
+UNPAID = {"supply_emitted": None} | {
+    f"{side}_{name}": None for side in ("supply", "borrow") for name in ("eps", "expiration", "unpaid")
+}
 V1, V2 = (
     {
         **dict.fromkeys(TEXTS, ""),

@@ -87,7 +87,21 @@ def test_a_bad_file_is_refused_by_name(key: str, data: bytes, message: str) -> N
 
 
 EARLY = HistoryBucket(
-    "2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", "1", "1", 1, 1, 1, 1, "5", "1.0", 2, 1, LEDGER - 5, LEDGER - 4
+    "2026-11-21T10:00:00Z",
+    "2026-11-21T11:00:00Z",
+    "1",
+    "1",
+    1,
+    1,
+    "0.5",
+    1,
+    1,
+    "5",
+    "1.0",
+    2,
+    1,
+    LEDGER - 5,
+    LEDGER - 4,
 )
 LATE = replace(
     EARLY,

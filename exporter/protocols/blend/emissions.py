@@ -9,6 +9,7 @@ from exporter.ledger.codec.entries import data_key, variant_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import address, symbol, u32
 from exporter.ledger.observation import Entry
+from exporter.tables import MAX_DECIMAL
 from exporter.tree.values import RewardReason
 
 SIDES = ("borrow", "supply")
@@ -37,6 +38,28 @@ class Emission(NamedTuple):
         if self.expiration <= time:
             return Emission(0, self.expiration, RewardReason.EXPIRED)
         return self._replace(reason=(self.reason or RewardReason.VALID) if self.eps else RewardReason.NO_EMISSIONS)
+
+
+def decode_index(entry: Entry | None) -> tuple[int, int] | None:
+    """What a share of one side was ever paid, as an emission entry of v2 has it, and of when (unix seconds) that is."""
+    try:
+        fields = None if entry is None or entry.archived else Fields.of(entry.value, "emission")
+        return None if fields is None else (fields.i128("index"), fields.u64("last_time"))
+    except DecodeError:
+        return None
+
+
+def index_at(time: int, emission: Emission, stored: tuple[int, int] | None, shares: int, decimals: int) -> int | None:
+    """What a share was ever paid up to a time, as the contract would store it; None where that is not known.
+
+    It is in units of `Emission.eps`, for 10^decimals of all the shares of a side (`distributor.rs`).
+    """
+    if stored is None or emission.eps is None or emission.expiration is None:
+        return None
+    index, last = stored
+    seconds = max(min(time, emission.expiration) - last, 0)
+    index += seconds * emission.eps * 10**decimals // shares if shares > 0 else 0
+    return index if 0 <= index <= MAX_DECIMAL else None
 
 
 def plan_key(market: str) -> bytes:

@@ -22,7 +22,7 @@ import polars as pl
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
-from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, Emission
+from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, Emission, index_at
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
@@ -73,7 +73,7 @@ REWARD_COLUMNS = {
     f"{side}_reward_{part}": TERMS[f"{side}_reward_{part}"]
     for side in SIDES
     for part in ("per_second", "expiration", "reason")
-}
+} | {"supply_reward_index": TERMS["supply_reward_index"]}
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
@@ -113,8 +113,13 @@ def rewards(columns: Mapping[str, list[object]]) -> pl.DataFrame:
             Emission(*row).at(time)
             for *row, time in cast("Iterable[Any]", zip(*parts, columns["close_time"], strict=True))
         ]
-        names = (f"{side}_reward_{part}" for part in ("per_second", "expiration", "reason"))
-        paid |= {name: [emission[place] for emission in emissions] for place, name in enumerate(names)}
+        for place, part in enumerate(("per_second", "expiration", "reason")):
+            paid[f"{side}_reward_{part}"] = [emission[place] for emission in emissions]
+    names = ("close_time", "supply_eps", "supply_expiration", "supply_emitted", "b_supply", "decimals")
+    paid["supply_reward_index"] = [
+        index_at(time, Emission(eps, expiration), *rest)
+        for time, eps, expiration, *rest in cast("Iterable[Any]", zip(*(columns[name] for name in names), strict=True))
+    ]
     return exact.frame(paid, REWARD_COLUMNS)
 
 

@@ -15,7 +15,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
-from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
+from exporter.protocols.blend.emissions import SIDES, decode_emission, decode_index, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Entries, Records
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
@@ -56,6 +56,7 @@ COLUMNS = (
     "supply_eps",
     "supply_expiration",
     "supply_unpaid",
+    "supply_emitted",
     "borrow_eps",
     "borrow_expiration",
     "borrow_unpaid",
@@ -199,7 +200,8 @@ class _Reader(Collector):
         if not layout.has_index(config, place):
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
         emissions: dict[str, object] = {"reward_token": instance.reward_token}
-        for side, key in self.emission_keys(market, asset).items():
+        keys = self.emission_keys(market, asset)
+        for side, key in keys.items():
             emission = decode_emission(entries[key], funded)
             values = (emission.eps, emission.expiration, emission.reason)
             emissions |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
@@ -217,6 +219,7 @@ class _Reader(Collector):
                 "bstop_rate": instance.backstop_rate,
                 **reserve,
                 **emissions,
+                "supply_emitted": decode_index(entries[keys["supply"]]),
             }
         )
         self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
