@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
+from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.storage_rules import redstone, reflector, token_contract
 from exporter.ledger.storage_rules.host import Call, Contract, NotFromStorageError, Rule, StorageHost, TrapError
 
@@ -96,14 +96,9 @@ class StoredSource:
         return self._ledger
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Read any number of keys, in answers of at most 200."""
-        distinct = tuple(dict.fromkeys(keys))
-        answers = []
-        for start in range(0, len(distinct), MAX_KEYS_PER_REQUEST):
-            asked = distinct[start : start + MAX_KEYS_PER_REQUEST]
-            found = {key: entry for key in asked if (entry := self._read(key)) is not None}
-            answers.append(EntriesAnswer(self._ledger, asked, found, self.label))
-        return answers
+        asked = tuple(dict.fromkeys(keys))
+        found = {key: entry for key in asked if (entry := self._read(key)) is not None}
+        return [EntriesAnswer(self._ledger, asked, found, self.label)] if asked else []
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         """The answer from storage, or an error that says why there is none."""

@@ -50,10 +50,8 @@ class _UnusableError(Exception):
 class Router:
     """Simulates calls in bundles, for one run. ``notices`` are for the operator.
 
-    Args:
-        contract: the router's strkey.
-        wasm_hash: the hex of the code it must have; None where that is not known.
-        choose: which of a group of calls is asked for without the router, too.
+    The router must have the code of ``wasm_hash`` (hex), where that is known. ``choose`` gives the call that is also
+    asked for without it.
     """
 
     def __init__(

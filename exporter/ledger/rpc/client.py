@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import httpx
+import msgspec
 
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError
 from exporter.ledger.events import EventFilter, EventsPage, OutOfRange
@@ -59,15 +60,8 @@ class RpcCounters:
 
     def as_dict(self) -> dict[str, Any]:
         """The counters as plain values in a fixed order, for a report."""
-        return {
-            "requests": dict(sorted(self.requests.items())),
-            "answers": dict(sorted(self.answers.items())),
-            "errors": {label: dict(sorted(names.items())) for label, names in sorted(self.errors.items())},
-            "keys_asked": self.keys_asked,
-            "retries": self.retries,
-            "bytes_sent": self.bytes_sent,
-            "bytes_received": self.bytes_received,
-        }
+        plain: dict[str, Any] = msgspec.to_builtins(self, order="deterministic")
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +89,9 @@ class RpcSource:
     Use it as an async context manager, within one event loop. ``counters`` and ``endpoints`` are for the run report;
     neither they nor any error holds anything of a URL but host and port.
 
-    Args:
-        rpc_urls: 1 to 16 URLs, the preferred ones first. https, or http to this machine.
-        passphrase: of the network that each endpoint must serve; checked before anything that it says is used.
-        limits: bounds on time, size, rate and tries.
-        transport: what to send HTTP requests through instead of the network.
-        timing: clock and chance; for tests.
-        on_request: called after each HTTP request.
-
-    Raises:
-        ConfigError: a URL or the passphrase is not acceptable.
+    The preferred ones of 1 to 16 URLs go first. What an endpoint says is used only when it is known to serve the
+    network of the passphrase. ``transport`` sends HTTP requests in place of the network, ``on_request`` is called
+    after each. Raises `ConfigError` where a URL or the passphrase is not acceptable.
     """
 
     def __init__(
