@@ -83,24 +83,12 @@ def chain(rows: Sequence[bytes], size: int) -> Iterator[Page]:
 
 
 def check_pools(pools: pl.DataFrame) -> None:
-    """Refuse a pools frame that breaks a promise of the API, with CheckError.
-
-    Rows must ascend by market and pool without a repetition and be of one ledger, and a pool has a value in USD
-    exactly when it has a price.
-    """
+    """Refuse a pools frame of which the rows do not ascend by market and pool, each once, with CheckError."""
     previous = ("", "")
     for row in pools.select("market", "pool").iter_rows():
         if row <= previous:
             raise CheckError(f"pools: {row} comes after {previous}; rows must ascend by market and pool, each once")
         previous = row
-    ledgers = pools.get_column("observed_ledger").unique().sort().to_list()
-    if len(ledgers) > 1:
-        raise CheckError(f"pools: the rows of one run must be of one ledger; they are of {ledgers}")
-    torn = pools.filter(pl.col("oracle_price_usd").is_null() != pl.col("tvl_usd_cents").is_null())
-    if torn.height:
-        raise CheckError(
-            f"pools: {torn['market'][0]} {torn['pool'][0]}: oracle_price_usd and tvl_usd_cents must be null together"
-        )
 
 
 @dataclass(frozen=True, slots=True)

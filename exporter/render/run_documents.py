@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
@@ -135,21 +135,15 @@ def market_pool(snapshot: PoolSnapshot) -> MarketPool:
 def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     """Refuse frames of which one contradicts the other, with CheckError naming the market.
 
-    Markets ascend, each once; every pool's market is among them; all are of one ledger; the pools counted are those
-    read and those unread; and the value of a market is the sum over its pools that have a price.
+    Every pool's market is among the markets; the pools counted are those read and those unread; and the value of a
+    market is the sum over its pools that have a price.
     """
-    names = markets.get_column("market").to_list()
-    if any(later <= earlier for earlier, later in pairwise(names)):
-        raise CheckError("markets: rows must ascend by market, each once")
     members: dict[str, list[int | None]] = {}
     for market, value in pools.select("market", "tvl_usd_cents").iter_rows():
         members.setdefault(market, []).append(value)
-    strangers = sorted(set(members) - set(names))
+    strangers = sorted(set(members) - set(markets["market"]))
     if strangers:
         raise CheckError(f"pools: {strangers[0]} is not among the markets")
-    ledgers = {ledger for frame in (pools, markets) for ledger in frame.get_column("observed_ledger").unique()}
-    if len(ledgers) > 1:
-        raise CheckError(f"markets: all rows of one run must be of one ledger; they are of {sorted(ledgers)}")
     columns = ("market", "pool_count", "unread_count", "tvl_usd_cents")
     for market, pool_count, unread_count, tvl in markets.select(columns).iter_rows():
         rows = members.get(market, [])

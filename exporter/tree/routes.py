@@ -164,21 +164,25 @@ def _parameters(query: str) -> dict[str, str]:
     return {name: value for name, value in first.items() if value}
 
 
+def _page(family: families.Family, cursor: str, missing: Problem) -> Served | Problem:
+    """The page of a cursor, which fixes the run, the filter and the size: other parameters are ignored."""
+    return Served((family.key(cursor=cursor),), missing) if _CURSOR.fullmatch(cursor) else missing
+
+
+def _invalid_addresses(parameters: Mapping[str, str]) -> Problem | None:
+    for name in ("market", "token"):
+        if name in parameters and not _CONTRACT.fullmatch(parameters[name]):
+            return invalid_parameter(name, parameters[name], STRKEY_ACCEPTED)
+    return None
+
+
 def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        # A cursor fixes the run, the filter and the size, so other parameters are ignored.
-        return (
-            Served((families.PAGE.key(cursor=cursor),), unknown_cursor())
-            if _CURSOR.fullmatch(cursor)
-            else unknown_cursor()
-        )
-    if refused := _unsupported(parameters, "assets"):
+        return _page(families.PAGE, cursor, unknown_cursor())
+    if refused := _unsupported(parameters, "assets") or _invalid_addresses(parameters):
         return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
-    for name, value in (("market", market), ("token", token)):
-        if value is not None and not _CONTRACT.fullmatch(value):
-            return invalid_parameter(name, value, STRKEY_ACCEPTED)
     folder = families.assets_folder(market, token)
     keys = [f"{folder}/index.json"]
     if limit is not None:
@@ -194,14 +198,10 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
 def _route_pools(query: str) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        known = _CURSOR.fullmatch(cursor) is not None
-        return Served((families.POOLS_PAGE.key(cursor=cursor),), unknown_cursor()) if known else unknown_cursor()
-    if refused := _unsupported(parameters, "pools"):
+        return _page(families.POOLS_PAGE, cursor, unknown_cursor())
+    if refused := _unsupported(parameters, "pools") or _invalid_addresses(parameters):
         return refused
     market, token, protocol, status = (parameters.get(name) for name in ("market", "token", "protocol", "status"))
-    for name, value in (("market", market), ("token", token)):
-        if value is not None and not _CONTRACT.fullmatch(value):
-            return invalid_parameter(name, value, STRKEY_ACCEPTED)
     if protocol is not None and not _PROTOCOL.fullmatch(protocol):
         return invalid_parameter("protocol", protocol, PROTOCOL_ACCEPTED)
     if status not in (None, "open"):
@@ -233,9 +233,7 @@ def _invalid_pool(market: str, pool: str) -> Problem | None:
 def _route_history(path: Sequence[str], query: str, page: families.Family, missing: Problem) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        # As with the assets, a cursor fixes everything else.
-        known = _CURSOR.fullmatch(cursor) is not None
-        return Served((page.key(cursor=cursor),), unknown_bucket_page()) if known else unknown_bucket_page()
+        return _page(page, cursor, unknown_bucket_page())
     bucket = parameters.get("bucket", DEFAULT_BUCKET)
     names, accepted = (
         (BUCKET_NAMES, BUCKET_ACCEPTED) if page is families.BUCKET_PAGE else ((DEFAULT_BUCKET,), DAY_ACCEPTED)
