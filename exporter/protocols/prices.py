@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
+from itertools import chain
 from operator import or_
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -16,7 +18,6 @@ from exporter.protocols.base import WithoutPrice
 from exporter.protocols.containment import described
 from exporter.tables import GATES, MAX_DECIMAL, SPOKES, VALID_PRICE
 
-_MAX_POWER = 38  # 10^38 is the largest power of ten that fits into 128 bits
 _MAX_TIME = 2**63 - 1
 
 PRICE_SCHEMA: dict[str, pl.DataType] = {
@@ -152,28 +153,24 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
     """
     large = pools["total_collateral"] > MAX_DECIMAL
-    priced = pools["oracle_price"].is_not_null() & ~large
-    values, failures = exact.set_aside_failures(pools.filter(priced), _values)
-    positions = priced.arg_true().to_list()
-    unusable = {positions[row] for row in failures}
-    kept = [position for position in positions if position not in unusable]
-    known = {name: dict(zip(kept, values[name].to_list(), strict=True)) for name in VALUES}
-    unusable |= {row for worth in known.values() for row, value in worth.items() if (value or 0) > MAX_DECIMAL}
-    unusable |= _beyond_sums(known["tvl_usd_cents"], pools["market"])
+    needed = {"oracle_price", "decimals", "oracle_decimals", *chain(*VALUES.values())}
+    worth = [_values(row) for row in pools.select(needed).iter_rows(named=True)]
+    absurd = {
+        place for place, values in enumerate(worth) if max(map(abs, filter(None, values)), default=0) > MAX_DECIMAL
+    }
+    absurd.update(large.arg_true())
+    tvl = {place: values[0] for place, values in enumerate(worth) if values[0] is not None and place not in absurd}
+    absurd |= _beyond_sums(tvl, pools["market"])
     pools = pools.with_columns(
-        exact.column([None if row in unusable else worth.get(row) for row in range(pools.height)], name)
-        for name, worth in known.items()
+        exact.column([None if place in absurd else values[index] for place, values in enumerate(worth)], name)
+        for index, name in enumerate(VALUES)
     )
-    unusable |= {*(pools["oracle_price"].is_not_null() & large).arg_true()}
-    if not unusable:
-        return pools
-    bad = pl.Series([position in unusable for position in range(pools.height)])
+    bad = pl.Series([place in absurd for place in range(pools.height)], dtype=pl.Boolean)
+    reason = pl.when(large).then(pl.lit(ABSURD_COLLATERAL)).otherwise(pl.lit(ABSURD_PRICE))
     return pools.with_columns(
         *(pl.when(~bad).then(pl.col(name)).alias(name) for name in _PRICE),
-        pl.when(bad & large)
-        .then(pl.lit(ABSURD_COLLATERAL))
-        .when(bad)
-        .then(pl.lit(ABSURD_PRICE))
+        pl.when(bad & pools["oracle_price"].is_not_null())
+        .then(reason)
         .otherwise(pl.col("price_reason"))
         .alias("price_reason"),
     )
@@ -213,20 +210,10 @@ VALUES = {
 """The amounts whose sum each value is of."""
 
 
-def _values(pools: pl.DataFrame) -> pl.DataFrame:
-    exponent = [
-        token + oracle - 2  # cents
-        for token, oracle in zip(pools["decimals"].to_list(), pools["oracle_decimals"].to_list(), strict=True)
-    ]
-    powers: Mapping[str, list[int]] = {
-        "factor": [10 ** max(-power, 0) for power in exponent],
-        "divisor": [10 ** min(max(power, 0), _MAX_POWER) for power in exponent],
-        "rest": [10 ** max(power - _MAX_POWER, 0) for power in exponent],  # floor(floor(x / a) / b) is floor(x / ab)
-    }
-    factor, divisor, rest = (exact.column(values, name) for name, values in powers.items())
-
-    def value(amounts: Sequence[str]) -> pl.Series:
-        amount = exact.multiply(reduce(exact.add, [pools[name] for name in amounts]), factor)
-        return exact.floor_divide(exact.multiply_divide_floor(amount, pools["oracle_price"], divisor), rest)
-
-    return pl.DataFrame([value(amounts).alias(name) for name, amounts in VALUES.items()])
+def _values(row: Mapping[str, Any]) -> list[int | None]:
+    """The values of a pool, in the order of `VALUES`; None for what it does not have, all where it has no price."""
+    if row["oracle_price"] is None:
+        return [None] * len(VALUES)
+    price, divisor = row["oracle_price"] * 100, 10 ** (row["decimals"] + row["oracle_decimals"])
+    given = ([row[name] for name in amounts] for amounts in VALUES.values())
+    return [None if None in amounts else sum(amounts) * price // divisor for amounts in given]
