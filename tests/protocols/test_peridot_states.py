@@ -10,8 +10,7 @@ import pytest
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.protocols.base import NoView, Row
-from exporter.protocols.peridot.views import PeridotViews
+from exporter.protocols.base import Row
 from exporter.tables import VALID_PRICE
 from tests.protocols.contract_states import SUCCESS, State, states
 
@@ -45,7 +44,6 @@ def probes(state: State, operation: str) -> Iterator[tuple[Row, dict[str, Any]]]
 def test_fields(peridot: list[State]) -> None:
     """All vaults are read, and what is published of them is what their views say, stored and accrued."""
     for state in peridot:
-        assert ([], []) == (state.tables.unread, state.reading.absent), state
         assert set(state.answers["vs"]) == set(state.rows)
         for row, views in vaults(state, "accrued"):
             expected = {
@@ -57,22 +55,6 @@ def test_fields(peridot: list[State]) -> None:
             assert expected == {name: row[name] for name in expected}, state
             assert row["available_to_withdraw"] in (0, views["get_available_liquidity"][1])
             assert views["get_total_ptokens"][1] == row["raw"]["receipt_supply"]
-
-
-@pytest.mark.slow
-def test_what_a_check_compares(peridot: list[State]) -> None:
-    """The comparison of `exporter check --on-chain` agrees with every stored view."""
-    compared = 0
-    for state in peridot:
-        stored = {vault: views for vault, (_, views) in zip(state.answers["vs"], vaults(state, "stored"), strict=True)}
-        for asked in PeridotViews().calls(state.reading):
-            assert not isinstance(asked, NoView)
-            value = stored[asked.call.contract][asked.call.function]
-            for item in PeridotViews().compare(asked, value, state.rows, state.snapshot.close_time):
-                assert item.agrees, (state, item)
-                compared += 1
-
-    assert 4 * sum(len(state.rows) for state in peridot) == compared
 
 
 def test_gates_and_risk(peridot: list[State]) -> None:
