@@ -109,16 +109,6 @@ def test_polars_fetches_columns_not_files(big: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_duckdb_reads_ranges(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
-    """The snippet for DuckDB finds the rates and totals over HTTPS."""
-    with other_python(tmp_path) as process:
-        found = process.answer("duckdb", template("duckdb", web.url), trust=str(web.authority))
-
-    assert expected_rates(published_rows) == found["rates"]
-    assert expected_totals(published_rows) == found["totals"]
-
-
-@pytest.mark.slow
 def test_duckdb_fetches_columns_not_files(big: Path, others: Worker, tmp_path: Path) -> None:
     """So does DuckDB of large files fetch a small share."""
     with https_server(big, tmp_path / "nginx") as server:
@@ -130,22 +120,14 @@ def test_duckdb_fetches_columns_not_files(big: Path, others: Worker, tmp_path: P
 
 
 @pytest.mark.slow
-def test_pandas_over_https(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
-    """The snippet for pandas, which fetches whole files, finds the same over HTTPS."""
-    with other_python(tmp_path, web.trust) as process:
-        found = process.answer("pandas", template("pandas", web.url))
-
-    assert expected_rates(published_rows) == found["rates"]
-    assert expected_totals(published_rows) == found["totals"]
-
-
-@pytest.mark.slow
-def test_pyspark_reads_the_copy(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
-    """The snippet for PySpark with an https address reads the copy that the one for curl made."""
-    skip_without_java("pyspark")
-    with other_python(tmp_path) as process:
-        assert 0 == run_program("curl", template("curl", web.url), tmp_path, web.trust).returncode
-        found = process.answer("pyspark", template("pyspark", web.url))
+@pytest.mark.parametrize("reader", ["duckdb", "pandas", "pyspark"])
+def test_others_over_https(reader: str, web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
+    """So do the snippets for DuckDB and pandas; that for PySpark reads the copy that the one for curl made."""
+    skip_without_java(reader)
+    with other_python(tmp_path, web.trust if reader == "pandas" else None) as process:
+        if reader == "pyspark":
+            assert 0 == run_program("curl", template("curl", web.url), tmp_path, web.trust).returncode
+        found = process.answer(reader, template(reader, web.url), trust=str(web.authority))
 
     assert expected_rates(published_rows) == found["rates"]
     assert expected_totals(published_rows) == found["totals"]

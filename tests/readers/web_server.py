@@ -74,49 +74,19 @@ def https_server(tree: Path, folder: Path) -> Iterator[WebServer]:
         yield WebServer(f"https://localhost:{secure}", folder / "authority.pem", folder / "access.log")
 
 
+_REQUEST = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+_CERTIFICATES = {
+    "authority": "-addext basicConstraints=critical,CA:TRUE -addext keyUsage=keyCertSign",
+    "localhost": "-CA authority.pem -CAkey authority.key -addext basicConstraints=CA:FALSE"
+    " -addext subjectAltName=DNS:localhost",
+}
+
+
 def _make_certificate(folder: Path) -> None:
     """An authority of two days, and localhost's certificate from it: some clients refuse one that is its own."""
     program = shutil.which("openssl")
     if program is None:
         pytest.skip("openssl is not installed, so there is no certificate to try HTTPS with")
-    for name, more in (
-        ("authority", ["-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=keyCertSign"]),
-        (
-            "localhost",
-            [
-                "-CA",
-                "authority.pem",
-                "-CAkey",
-                "authority.key",
-                "-addext",
-                "basicConstraints=CA:FALSE",
-                "-addext",
-                "subjectAltName=DNS:localhost",
-            ],
-        ),
-    ):
-        subprocess.run(
-            [
-                program,
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                f"/CN={name}",
-                "-keyout",
-                f"{name}.key",
-                "-out",
-                f"{name}.pem",
-                *more,
-            ],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-            timeout=60,
-        )
+    for name, more in _CERTIFICATES.items():
+        command = f"{program} {_REQUEST} -subj /CN={name} -keyout {name}.key -out {name}.pem {more}"
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True, timeout=60)
