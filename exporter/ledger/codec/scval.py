@@ -114,7 +114,7 @@ class ContractInstance(NamedTuple):
 _u32 = struct.Struct(">I").unpack_from
 _Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
 
-_symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked once
+_symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked and kept once
 _MAX_CACHED_SYMBOLS = 1 << 14
 
 _MUXED: Final = 40
@@ -127,11 +127,6 @@ _ADDRESSES: Final = {
     5: (strkey.MUXED_CONTRACT, 0, _MUXED),
 }
 """By the union's arm: the strkey's version, and the bytes of a kind of its own, which is always 0, and of the rest."""
-
-_VOID_VALUE: ScVal = (VOID, None)
-_INSTANCE_KEY_VALUE: ScVal = (LEDGER_KEY_CONTRACT_INSTANCE, None)
-_TRUE: ScVal = (BOOL, True)
-_FALSE: ScVal = (BOOL, False)
 
 
 def is_symbol(text: str) -> bool:
@@ -166,7 +161,7 @@ def _read_bool(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
     (flag,) = _u32(data, position)
     if flag > 1:
         raise DecodeError(f"{flag} is not a bool")
-    return (_TRUE if flag else _FALSE), position + 4
+    return (BOOL, bool(flag)), position + 4
 
 
 def _read_error(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
@@ -331,7 +326,7 @@ def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
 
 _READERS: Final[tuple[_Read, ...]] = (
     _read_bool,
-    lambda _data, position, _depth: (_VOID_VALUE, position),
+    lambda _data, position, _depth: ((VOID, None), position),
     _read_error,
     _number(U32, ">I"),
     _number(I32, ">i"),
@@ -350,7 +345,7 @@ _READERS: Final[tuple[_Read, ...]] = (
     _read_map,
     _read_address_value,
     _read_instance,
-    lambda _data, position, _depth: (_INSTANCE_KEY_VALUE, position),
+    lambda _data, position, _depth: ((LEDGER_KEY_CONTRACT_INSTANCE, None), position),
     _number(LEDGER_KEY_NONCE, ">q"),
     _opaque(EXECUTABLE_TAG),
 )

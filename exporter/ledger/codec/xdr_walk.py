@@ -127,10 +127,7 @@ def _executable(data: bytes, position: int) -> int:
 
 def asset(data: bytes, position: int) -> int:
     """An Asset or a TrustLineAsset."""
-    try:
-        return position + _ASSETS[word(data, position)[0]]
-    except KeyError:
-        raise DecodeError(f"unknown kind of asset: {word(data, position)[0]}") from None
+    return position + size_at(_ASSETS, data, position, "asset")
 
 
 def optional_account(data: bytes, position: int) -> int:
