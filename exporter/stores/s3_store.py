@@ -24,7 +24,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExporterError, LostRaceError, StoreError
-from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Options
+from exporter.stores.s3_client import MAX_DELETED, S3Client, S3Options
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.s3_writer import Placed, Writer
 from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
@@ -52,29 +52,20 @@ ALIAS_ROUNDS = 5
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
-Lister = Callable[[str, bool], Iterable[Entry]]
-"""Lists a prefix; the flag says to leave out keys with a slash after it."""
-
 
 class SeenKeys:
     """The objects of a bucket that its publisher knows of: so that nothing is sent that is there already.
 
-    A bucket is listed folder by folder when something is first to be written there; where ``every``, all folders of a
-    tree at once. So what somebody removed or changed by hand is noticed by the next run. Pages of the assets and
-    Parquet files are not listed: they carry their ledger, so a run finds none of its own, unless it was begun before.
+    All folders of a tree are listed as soon as one has to be, others when something is first to be written there. So
+    what somebody removed or changed by hand is noticed by the next run. Pages of the assets and Parquet files are not
+    listed: they carry their ledger, so a run finds none of its own, unless it was begun before.
 
-    All methods may be called by many threads.
-
-    Args:
-        lister: lists a folder.
-        confirm: raises where what was listed before may be older than another publisher's writes.
-        every: whether all folders are listed as soon as one has to be.
-        workers: how many are listed at once.
+    All methods may be called by many threads. ``confirm`` raises where what was listed before may be older than another
+    publisher's writes.
     """
 
-    def __init__(self, lister: Lister, confirm: Callable[[], None], *, every: bool, workers: int) -> None:
-        self._lister, self._confirm = lister, confirm
-        self._every, self._workers = every, workers
+    def __init__(self, client: S3Client, confirm: Callable[[], None]) -> None:
+        self._client, self._confirm = client, confirm
         self._etags: dict[str, str | None] = {}  # None: there is no such object
         self._listed: set[str] = set()
         self._seen: set[str] = set()  # listed for somebody else, and not confirmed yet
@@ -88,14 +79,15 @@ class SeenKeys:
         with self._lock:
             if folder in self._listed:
                 return
-            folders = {folder, *_FOLDERS} if self._every and not self._listed else {folder}
-            for _ in in_parallel(sorted(folders - self._seen), self._list, workers=self._workers, stop=Event()):
+            folders = {folder} if self._listed else {folder, *_FOLDERS}
+            workers = self._client.options.concurrency
+            for _ in in_parallel(sorted(folders - self._seen), self._list, workers=workers, stop=Event()):
                 pass
             self._confirm()
             self._listed |= folders
 
     def _list(self, folder: str) -> None:
-        for entry in self._lister(folder, _is_shallow(folder)):
+        for entry in self._client.entries(folder, shallow=_is_shallow(folder)):
             self.note_read(entry.key, entry.etag)
 
     def note_listed(self, prefix: str) -> None:
@@ -161,8 +153,7 @@ class S3Store:
         endpoint_url: str | None = None,
         clock: Monotonic = monotonic,
     ) -> None:
-        self._options = options or S3Options()
-        self._client = S3Client(bucket, prefix, self._options, session, endpoint_url)
+        self._client = S3Client(bucket, prefix, options or S3Options(), session, endpoint_url)
         self._clock = clock
         self._lock = Lock()
         self._lease: Lease | None = None
@@ -182,7 +173,7 @@ class S3Store:
 
     @property
     def reads_at_once(self) -> int:
-        return self._options.concurrency
+        return self._client.options.concurrency
 
     def get(self, key: str) -> StoredObject | None:
         """An alias can be read, too."""
@@ -251,7 +242,7 @@ class S3Store:
         while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
             self._check_hold()
             if self._known is None:
-                workers = self._options.concurrency
+                workers = self._client.options.concurrency
                 found = in_parallel(batch, lambda key: self._client.head(key) and key, workers=workers, stop=Event())
                 there = [key for key in found if key]
             else:
@@ -283,7 +274,7 @@ class S3Store:
             raise LostRaceError(f"this process is already publishing to {self.uri}")
         try:
             self._lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
-            self._known = self._new_known(every=True)
+            self._known = self._new_known()
             try:
                 yield
             finally:
@@ -355,8 +346,7 @@ class S3Store:
 
     def _look_at(self, known: SeenKeys, key: str) -> None:
         etag = self._etag(key)
-        if self._lease is not None:
-            self._lease.confirm()
+        self._confirm_hold()
         known.note(key, etag)
 
     # -- many objects -------------------------------------------------------------------------------------------
@@ -393,9 +383,9 @@ class S3Store:
         for written in in_parallel(
             looked_up(),
             write,
-            workers=self._options.concurrency,
+            workers=self._client.options.concurrency,
             size_of=lambda file: len(file[1]),
-            most_bytes=self._options.in_flight_bytes,
+            most_bytes=self._client.options.in_flight_bytes,
             stop=stop,
         ):
             total += written
@@ -408,17 +398,12 @@ class S3Store:
         if self._lease is not None:
             self._lease.check()
 
-    def _new_known(self, *, every: bool = False) -> SeenKeys:
-        def confirm() -> None:
-            if self._lease is not None:
-                self._lease.confirm()  # no other publisher wrote since what was listed
+    def _confirm_hold(self) -> None:
+        if self._lease is not None:
+            self._lease.confirm()  # no other publisher wrote since what was listed
 
-        return SeenKeys(
-            lambda prefix, shallow: self._client.entries(prefix, shallow=shallow),
-            confirm,
-            every=every,
-            workers=self._options.concurrency,
-        )
+    def _new_known(self) -> SeenKeys:
+        return SeenKeys(self._client, self._confirm_hold)
 
 
 class _StoppedError(ExporterError):

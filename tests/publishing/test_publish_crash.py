@@ -281,7 +281,7 @@ publish_run(FolderStore(sys.argv[1]), make_run(101, {"CAAA": 5, "CDDD": 3}), Tes
 """
 
 
-@pytest.mark.parametrize("steps", [3, 12, 15, 20])
+@pytest.mark.parametrize("steps", [3, 15])
 def test_really_killed(tmp_path: Path, project_root: Path, steps: int) -> None:
     """A process that gets SIGKILL while it publishes leaves the old run whole and no lock behind."""
     store = FolderStore(tmp_path, durable=False)

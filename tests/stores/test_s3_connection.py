@@ -99,20 +99,19 @@ def test_opening_costs_nothing() -> None:
     assert "[]\n" == subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
-def test_no_credentials() -> None:
-    """Without credentials the first request says which variables to set."""
-    with pytest.raises(ConfigError, match=r"no credentials for s3://bucket/x; set AWS_ACCESS_KEY_ID"):
-        S3Store("bucket", "x", options=OPTIONS).get("a")
-
-
-@pytest.mark.parametrize("secret", ["AWS_SECRET_ACCESS_KEY", None])
-def test_half_credentials(monkeypatch: pytest.MonkeyPatch, secret: str | None) -> None:
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({}, r"no credentials for s3://bucket/x; set AWS_ACCESS_KEY_ID"),
+        ({"AWS_PROFILE": "nobody"}, "credentials for s3://bucket/x: .*nobody"),
+        ({"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE"}, "credentials for s3://bucket/x: .*missing: AWS_SECRET_ACCESS_KEY"),
+    ],
+)
+def test_no_credentials(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], text: str) -> None:
     """Half a pair of keys and a profile that is not there are distinguished from none at all."""
-    if secret is None:
-        monkeypatch.setenv("AWS_PROFILE", "nobody")
-    else:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    with pytest.raises(ConfigError, match=r"credentials for s3://bucket/x: .*(nobody|missing: AWS_SECRET_ACCESS_KEY)"):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=text):
         S3Store("bucket", "x", options=OPTIONS).get("a")
 
 

@@ -74,6 +74,7 @@ def test_no_such_bucket(bucket: WireBucket) -> None:
         lambda: store.put_new("v1/pages/x.json", b"1"),
         lambda: store.swap("a", b"1", None),
         lambda: store.put_many([("a", b"1")]),
+        store.try_writing,
     ):
         with pytest.raises(ConfigError, match="there is no bucket another-bucket"):
             request()

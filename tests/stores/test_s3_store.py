@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ConfigError, ImmutableKeyError, StoreError
+from exporter.errors import ImmutableKeyError, StoreError
 from exporter.stores.folder import FolderStore
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written, etag_of
 from exporter.tree.families import POINTER_KEY
-from tests.s3.bucket_objects import BUCKET, Stored
+from tests.s3.bucket_objects import Stored
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
 from tests.stores.s3_servers import OPTIONS, S3Server, data_in, sent, wire_store
@@ -311,15 +311,3 @@ def test_a_publisher_at_work_is_not_a_failure(tmp_path: Path, bucket: WireBucket
 
     assert [] == list(bob.list(""))
     assert bucket.calls
-
-
-def test_a_bucket_that_is_not_there_or_refuses(bucket: WireBucket, alice: S3Store) -> None:
-    """A bucket that does not exist, or may not be written to, is named."""
-    missing = wire_store(bucket, "alice", "no-such-bucket")
-    with pytest.raises((ConfigError, StoreError), match="no-such-bucket"):
-        missing.try_writing()
-    missing.close()
-    bucket.forget()
-    bucket.disturb_next("alice", Answer(403, "AccessDenied", writes=True), more=9)
-    with pytest.raises(StoreError, match=f"{BUCKET}.*allow s3:PutObject"):
-        alice.try_writing()
