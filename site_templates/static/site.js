@@ -370,13 +370,13 @@
     try { manifest = await (await fetch(root + place.dataset.manifest)).json(); } catch { return; }
     const number = (value) => value.toLocaleString("en-US");
     const head = make("tr", {}, ...["File", "Ledgers", "Rows", "Bytes"].map((text, index) =>
-      make("th", { scope: "col", textContent: text, className: index > 1 ? "number" : "" })));
+      make("th", { scope: "col", textContent: text, className: ["", "minor", "number", "number"][index] })));
     const rows = manifest.files.slice(-SHOWN_FILES).reverse().map((file) => make("tr", {},
       make("td", {}, make("a", { href: root + file.key, textContent: file.key.split("/").slice(-2).join("/"), download: "" })),
-      make("td", { textContent: file.first_ledger === file.last_ledger ? number(file.first_ledger) : `${number(file.first_ledger)} to ${number(file.last_ledger)}` }),
+      make("td", { className: "minor", textContent: file.first_ledger === file.last_ledger ? number(file.first_ledger) : `${number(file.first_ledger)} to ${number(file.last_ledger)}` }),
       make("td", { textContent: number(file.rows), className: "number" }),
       make("td", { textContent: number(file.bytes), className: "number" })));
-    const box = make("div", { className: "scroll", tabIndex: 0 }, make("table", {},
+    const box = make("div", { className: "scroll", tabIndex: 0 }, make("table", { className: "list" },
       make("caption", { textContent: "The newest files of the history" }), make("thead", {}, head), make("tbody", {}, ...rows)));
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", "The newest files of the history");
