@@ -21,11 +21,10 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols.base import Unread
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, change_list
+from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, UNITS, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import decimal, render_metrics
-from exporter.render.pool_changes import UNITS
 from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange
