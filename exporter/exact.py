@@ -18,7 +18,7 @@ show that no intermediate can leave 128 bits, which is nearly always the case; e
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache, wraps
 from typing import Any, Literal, TypeAlias
@@ -289,38 +289,27 @@ def at_most(bound: int) -> Callable[[Function], Function]:
     """A decorator: a result beyond the bound, or one on the way to which a value leaves 128 bits, is the bound.
 
     So a field that nobody needs exactly at such a size does not cost its row. The function takes Int128 Series and
-    ints, computes each row by itself, and has a result where all of its Series are 0. Nulls stay null, and a result
-    below minus the bound is minus the bound.
+    ints, and computes each row by itself. Nulls stay null, and a result below minus the bound is minus the bound.
     """
 
     def bounding(function: Function) -> Function:
         @wraps(function)
         def bounded(*operands: Operand) -> pl.Series:
-            beyond: set[int] = set()
+            beyond: list[int] = []
             while True:  # rows leave 128 bits at different steps; each turn but the last finds at least one more
                 try:
-                    result = clamp(function(*operands), -bound, bound)
-                    break
+                    return clamp(function(*operands), -bound, bound).scatter(beyond, bound)
                 except ExactOverflowError as error:
-                    rows = sorted(set(error.rows) - beyond)
-                    if not rows:
-                        raise
-                    beyond.update(rows)
+                    beyond += error.rows
                     # Into new Series: the operands are the caller's, who goes on with them.
                     operands = tuple(
-                        select(_among(rows, operand.len()), 0, operand) if isinstance(operand, pl.Series) else operand
+                        operand.clone().scatter(error.rows, None) if isinstance(operand, pl.Series) else operand
                         for operand in operands
                     )
-            return select(_among(beyond, result.len()), bound, result) if beyond else result
 
         return bounded
 
     return bounding
-
-
-def _among(rows: Collection[int], count: int) -> pl.Series:
-    """Whether each position below a height is among the rows."""
-    return pl.Series(range(count), dtype=pl.Int64).is_in(list(rows))
 
 
 def basis_points(function: Function) -> Function:

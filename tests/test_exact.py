@@ -301,6 +301,7 @@ def test_basis_points_end_at_53_bits() -> None:
 
     assert [42, JSON_INTEGER_MAX, JSON_INTEGER_MAX, JSON_INTEGER_MAX, -JSON_INTEGER_MAX, None] == found.to_list()
     assert pl.Int64() == found.dtype
+    assert [7, 2**52, 2**126, 2**100, -(2**60), None] == values.to_list()  # the caller goes on with his columns
 
 
 def test_at_most_lets_other_errors_through() -> None:

@@ -247,15 +247,11 @@ def _archived_elsewhere(market: str, vault: str, decoded: layout.Vault, entries:
 
 
 def _answer(call: ContractCall, answers: Answers) -> int:
-    return layout.decode_amount(*_result_of(call, answers))
-
-
-def _result_of(call: ContractCall, answers: Answers) -> tuple[ScVal, str]:
-    """The result of a call, with the name to put into errors about it."""
+    """The number that a call gave. Raises `DecodeError` where it failed."""
     result = answers[call]
     if result.value is None:
         raise DecodeError(f"{call.function}() failed: {result.reason}")
-    return result.value, f"{call.function}()"
+    return layout.decode_amount(result.value, f"{call.function}()")
 
 
 def _contradicted(decoded: layout.Vault, balance: Balance) -> Balance:
