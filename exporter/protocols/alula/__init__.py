@@ -12,8 +12,7 @@ from typing import ClassVar
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.accrual import RULE
 from exporter.protocols.alula.layout import FROZEN
-from exporter.protocols.alula.math import RATE_MODEL, project_pools
-from exporter.protocols.alula.terms import POOL_STATUSES
+from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, project_pools
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 

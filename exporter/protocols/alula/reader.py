@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
-from exporter.protocols.alula.terms import FARM_COLUMNS, TERM_COLUMNS
+from exporter.protocols.alula.math import FARM_COLUMNS, TERM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
