@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -131,14 +131,6 @@ class Classifier:
 
     def _marks_of_name(self, text: bytes) -> frozenset[str | int]:
         name = text.decode("ascii")
-        groups = [
-            at
-            for at, beginnings in enumerate(LENDING_WORDS)
-            if any(word.startswith(beginnings) for word in words_of(name))
-        ]
+        words = [word.lower() for word in _WORD.findall(name)]  # the same of TotalBorrowed and total_borrowed
+        groups = [at for at, first in enumerate(LENDING_WORDS) if any(word.startswith(first) for word in words)]
         return frozenset([*groups, *([name] if name in self._names else [])])
-
-
-def words_of(name: str) -> Iterator[str]:
-    """The words of a name in lower case: ``TotalBorrowed`` and ``total_borrowed`` have the same."""
-    return (word.lower() for word in _WORD.findall(name))

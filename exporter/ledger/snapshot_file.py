@@ -202,10 +202,7 @@ def _kind(document: xdr_json.Json, path: str) -> str:
 
 def _shown(document: xdr_json.Json) -> str:
     """A JSON value as messages show it: short, whatever it is."""
-    if isinstance(document, dict | list):
-        return f"an object of {len(document)}" if isinstance(document, dict) else f"an array of {len(document)}"
-    text = repr(document[:80] if isinstance(document, str) else document)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return type(document).__name__ if isinstance(document, dict | list) else f"{document!r:.60}"
 
 
 def _head(key: bytes) -> bytes:

@@ -35,17 +35,12 @@ def xdr_from_json(name: str, document: Json) -> bytes:
         if _text(kind.from_xdr_bytes(data).to_json_dict()) != _text(wanted):
             raise ValueError("unknown fields, or values that are out of range or written in another way")
     except Exception as error:  # the SDK has no base for what it raises: ValueError, KeyError, TypeError, XdrError, ...
-        raise DecodeError(f"not XDR-JSON of a known kind: {_shortened(error)}") from None
+        raise DecodeError(f"not XDR-JSON of a known kind: {type(error).__name__}: {error}"[:160]) from None
     return data
 
 
 def _text(document: Json) -> str:
     return json.dumps(document, sort_keys=True)
-
-
-def _shortened(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= 120 else text[:117] + "..."
 
 
 def _second_convention(document: Json) -> Json:
