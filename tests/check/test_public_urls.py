@@ -17,7 +17,7 @@ from exporter.errors import CheckError, ConfigError, SourceError
 from exporter.localnet.runner import running
 from exporter.serve.preview import create_app
 from exporter.stores import tree_sources
-from tests.check.trees import small_tree
+from tests.check.trees import small_tree, write
 
 Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -39,11 +39,7 @@ Rule = Callable[[Reply], None]
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small tree in a folder."""
-    folder = tmp_path_factory.mktemp("tree")
-    for key, data in small_tree().items():
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_bytes(data)
-    return folder
+    return write(small_tree(), tmp_path_factory.mktemp("tree"))
 
 
 def broken(app: Any, rule: Rule) -> Asgi:

@@ -20,21 +20,13 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.store import utc_now
 from tests import jobs
-from tests.check.trees import Files, small_tree
+from tests.check.trees import small_tree, write
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A small good tree in a folder."""
-    return write(tmp_path / "tree", small_tree())
-
-
-def write(folder: Path, files: Files) -> Path:
-    """Write a tree into a folder."""
-    for key, data in files.items():
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_bytes(data)
-    return folder
+    return write(small_tree(), tmp_path / "tree")
 
 
 def exporter(*arguments: str) -> Result:

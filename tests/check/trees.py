@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,20 @@ def assert_named(files: Files, key: str, text: str) -> None:
     assert any(re.match(f"{re.escape(key)}: .*{text}", fault) for fault in found), found
 
 
+def write(files: Files, folder: Path) -> Path:
+    """Write a tree into a folder."""
+    for key, data in files.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+    return folder
+
+
+def read(folder: Path) -> Files:
+    """The files of a folder, but for hidden ones."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
 def status_of(files: Files) -> Any:
     """The status document."""
     return json.loads(files[POINTER_KEY])
@@ -173,6 +188,8 @@ def seal_listing(files: Files, status: Any, listed: list[ManifestFile]) -> None:
     manifest["files_key"] = f"v1/runs/{status['run_id']}.parquet"
     files[manifest["files_key"]] = listing.parquet
     manifest["files_sha256"] = sha256(files[manifest["files_key"]]).hexdigest()
+    if (proofs := files.get("v1/proofs.json")) is not None:
+        files["v1/proofs.json"] = proofs.replace(status_of(files)["run_id"].encode(), status["run_id"].encode())
     status["manifest_key"] = f"v1/runs/{status['run_id']}.json"
     files[status["manifest_key"]] = encoded(manifest)
     sealed = RenderedFile(status["manifest_key"], files[status["manifest_key"]], kind_of(status["manifest_key"]))

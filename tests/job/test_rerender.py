@@ -12,29 +12,20 @@ from exporter.errors import RefutedError
 from exporter.job.fetched_tree import fetch
 from exporter.job.rerender import Rerendered, rerender, settings_of
 from exporter.tree.families import CHANGES, OPENAPI_KEY, POINTER_KEY
-from tests.check.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries
-
-
-def written(files: Files, folder: Path) -> str:
-    """Write a tree into a folder; gives its URI."""
-    for key, data in files.items():
-        path = folder / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return str(folder)
+from tests.check.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries, write
 
 
 def rerendered(files: Files, folder: Path) -> Rerendered:
     """Render the run of a tree again."""
     (folder / "again").mkdir()
-    tree = asyncio.run(fetch(written(files, folder / "tree"), folder / "again", 0))
+    tree = asyncio.run(fetch(str(write(files, folder / "tree")), folder / "again", 0))
     return rerender(tree, settings_of(tree.status, tree.tree), tree.changes)
 
 
 def test_every_file_comes_out_byte_for_byte(tmp_path: Path) -> None:
     """The check of a good tree says how many files of the run were rendered again: all of them."""
     files = good_tree()
-    looked = exporter.check_tree(written(files, tmp_path))
+    looked = exporter.check_tree(str(write(files, tmp_path)))
 
     assert (len(listed_of(files)), None) == (looked.rerendered, looked.not_rerendered)
 
@@ -84,14 +75,14 @@ def test_the_check_names_what_does_not_follow(tmp_path: Path) -> None:
     lie(files, key, lambda document: document.update(config_hash="0" * 16))
 
     with pytest.raises(exporter.TreeFaultsError, match=key):
-        exporter.check_tree(written(files, tmp_path))
+        exporter.check_tree(str(write(files, tmp_path)))
 
 
 def test_a_tree_of_another_version_is_not_rendered_again(tmp_path: Path) -> None:
     """Another version may render otherwise; the check says that it did not compare."""
     files = good_tree()
     lie(files, OPENAPI_KEY, lambda document: document["info"].update({"x-exporter-version": "0.0.1"}))
-    looked = exporter.check_tree(written(files, tmp_path))
+    looked = exporter.check_tree(str(write(files, tmp_path)))
 
     assert 0 == looked.rerendered
     assert f"not rendered again: version 0.0.1 wrote it, and this is {exporter.__version__}" == looked.lines()[-1]

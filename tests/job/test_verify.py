@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -53,9 +51,10 @@ from exporter.protocols.base import Candidate
 from exporter.publishing.compaction import compact_history
 from exporter.render.feeds import render_feeds
 from exporter.stores import open_store
-from exporter.tree.documents import ChangeList, ManifestFile, timestamp
-from exporter.tree.families import EVIDENCE, kind_of
+from exporter.tree.documents import ChangeList, timestamp
+from exporter.tree.families import EVIDENCE, POINTER_KEY
 from exporter.tree.run_listing import RunListing
+from tests.check.trees import Files, add_listed, change, read, seal, status_of, write
 from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
@@ -73,6 +72,15 @@ DAY_BEFORE = (60, 62)
 """Ledgers of runs that the archive says nothing of, so that they may have closed a day earlier."""
 
 MEMORY_KB = 700_000
+MEASURED = """
+import atexit, pathlib, resource, sys
+from exporter.cli import main
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+atexit.register(lambda: print(pathlib.Path("/proc/self/status").read_text(), file=sys.stderr))
+main()
+"""
+"""The command within a minute of processor time; its last words are how much memory it had at most."""
+
 Entries = dict[bytes, RawEntry]
 
 
@@ -130,56 +138,20 @@ def out(single: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-class Forger:
-    """Changes files of a copy of a tree, and then every digest that names them."""
+def forge(tree: Path, folder: Path, change: Callable[[Files], object]) -> Path:
+    """A copy of a tree with other files, and every digest that names them."""
+    files = read(tree)
+    change(files)
+    seal(files)
+    return write(files, folder)
 
-    def __init__(self, tree: Path, folder: Path) -> None:
-        self.out = folder / "forged"
-        shutil.copytree(tree, self.out)
-        self.status = json.loads((self.out / "v1/system/status.json").read_bytes())
-        self.manifest = json.loads((self.out / self.status["manifest_key"]).read_bytes())
-        listed = RunListing.from_parquet((self.out / self.manifest["files_key"]).read_bytes())
-        self.files = {file.key: file for file in listed}
 
-    def put(self, key: str, data: bytes) -> None:
-        (self.out / key).parent.mkdir(parents=True, exist_ok=True)
-        (self.out / key).write_bytes(data)
-        self.files[key] = ManifestFile(key, kind_of(key).value, len(data), sha256(data).hexdigest())
-
-    def put_evidence(self, data: bytes) -> None:
-        """Other evidence of the run."""
-        del self.files[self.status["evidence_key"]]
-        (self.out / self.status["evidence_key"]).unlink()
-        self.status["evidence_key"] = EVIDENCE.key(sha256=sha256(data).hexdigest())
-        self.put(self.status["evidence_key"], data)
-
-    def seal(self) -> Path:
-        """Write the listing, the manifest and the status; gives the tree."""
-        for key in (self.status["manifest_key"], self.manifest["files_key"]):
-            (self.out / key).unlink()
-        listed = RunListing.of(list(self.files.values()))
-        run_id, parquet = listed.run_id(self.status["observed_ledger"]), listed.parquet
-        count, size = listed.size
-        self.manifest |= {
-            "run_id": run_id,
-            "files_key": f"v1/runs/{run_id}.parquet",
-            "files_sha256": sha256(parquet).hexdigest(),
-            "file_count": count,
-            "bytes": size,
-        }
-        (self.out / self.manifest["files_key"]).write_bytes(parquet)
-        content = msgspec.json.encode(self.manifest)
-        proofs = self.out / "v1/proofs.json"
-        if proofs.exists():
-            proofs.write_bytes(proofs.read_bytes().replace(self.status["run_id"].encode(), run_id.encode()))
-        self.status |= {
-            "run_id": run_id,
-            "manifest_key": f"v1/runs/{run_id}.json",
-            "manifest_sha256": sha256(content).hexdigest(),
-        }
-        (self.out / self.status["manifest_key"]).write_bytes(content)
-        (self.out / "v1/system/status.json").write_bytes(msgspec.json.encode(self.status))
-        return self.out
+def put_evidence(files: Files, data: bytes) -> None:
+    """Other evidence of the run."""
+    del files[status_of(files)["evidence_key"]]
+    key = EVIDENCE.key(sha256=sha256(data).hexdigest())
+    add_listed(files, key, data)
+    change(files, POINTER_KEY, lambda status: status.update(evidence_key=key))
 
 
 def expect(result: Result, code: int, *said: str) -> None:
@@ -369,14 +341,13 @@ def test_a_tree_that_was_tampered_with(out: Path) -> None:
 
 def test_files_that_do_not_follow_from_their_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
     """A tree whose files agree with each other, but not with their evidence, is refused by the first such file."""
-    page, other = Forger(single, tmp_path / "page"), tmp_path / "lying"
-    page.put("datapackage.json", (page.out / "datapackage.json").read_bytes().replace(b"exact.", b"exact. Buy now."))
-    trees.publish(other, CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
-    evidence = Forger(other, tmp_path / "evidence")
-    evidence.put_evidence(evidence_of(single))
+    trees.publish(tmp_path / "lying", CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
+    package = (single / "datapackage.json").read_bytes().replace(b"exact.", b"exact. Buy now.")
+    page = forge(single, tmp_path / "page", lambda files: files.update({"datapackage.json": package}))
+    other = forge(tmp_path / "lying", tmp_path / "other", lambda files: put_evidence(files, evidence_of(single)))
 
-    expect(trees.verify(page.seal()), EXIT_REFUTED, "datapackage.json does not follow from the run's evidence")
-    expect(trees.verify(evidence.seal()), EXIT_REFUTED, " does not follow from the run's evidence")
+    expect(trees.verify(page), EXIT_REFUTED, "datapackage.json does not follow from the run's evidence")
+    expect(trees.verify(other), EXIT_REFUTED, " does not follow from the run's evidence")
 
 
 def change_of(ledger: int, before: int) -> dict[str, object]:
@@ -395,27 +366,24 @@ def change_of(ledger: int, before: int) -> dict[str, object]:
     }
 
 
-def forge_change(forger: Forger, ledger: int, before: int) -> Path:
+def put_change(files: Files, ledger: int, before: int) -> None:
     """Put a change into the list, and render the feeds of it."""
-    document = json.loads((forger.out / "v1/changes.json").read_bytes())
-    document["data"].insert(0, change_of(ledger, before))
-    changes = msgspec.convert(document, ChangeList)
-    forger.put("v1/changes.json", msgspec.json.encode(changes))
-    for feed in render_feeds(changes, PASSPHRASE, timestamp(TIME // 86_400 * 86_400)):
-        forger.put(feed.key, feed.data)
-    return forger.seal()
+    change(files, "v1/changes.json", lambda document: document["data"].insert(0, change_of(ledger, before)))
+    changes = msgspec.json.decode(files["v1/changes.json"], type=ChangeList)
+    files["v1/changes.json"] = msgspec.json.encode(changes)
+    files |= {feed.key: feed.data for feed in render_feeds(changes, PASSPHRASE, timestamp(TIME // 86_400 * 86_400))}
 
 
 def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None:
     """Two runs give what changed between them; what earlier ones say is counted by its title."""
-    own = forge_change(Forger(several, tmp_path / "own"), CHECKPOINT, BEFORE[-1])
-    older = trees.verify(forge_change(Forger(several, tmp_path / "older"), BEFORE[-1], BEFORE[-2]))
+    own = forge(several, tmp_path / "own", lambda files: put_change(files, CHECKPOINT, BEFORE[-1]))
+    older = forge(several, tmp_path / "older", lambda files: put_change(files, BEFORE[-1], BEFORE[-2]))
+    counted = trees.verify(older)
 
     expect(trees.verify(own), EXIT_REFUTED, "does not follow from the run's evidence")
-    expect(older, EXIT_UNPROVEN)
-    assert "1 changes were found by runs that were not repeated: Invented: frozen (ledger 124)" in names(
-        older, "changes"
-    )
+    expect(counted, EXIT_UNPROVEN)
+    said = "1 changes were found by runs that were not repeated: Invented: frozen (ledger 124)"
+    assert said in names(counted, "changes")
 
 
 def evidence_at(out: Path, ledger: int) -> Path:
@@ -509,10 +477,11 @@ def test_a_forged_history_with_honest_evidence(
 )
 def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: str, value: object, code: int) -> None:
     """What the evidence gives must be so; a promise is counted."""
-    forger = Forger(single, tmp_path)
-    forger.status[field] = value
+    out = forge(
+        single, tmp_path, lambda files: change(files, POINTER_KEY, lambda status: status.update({field: value}))
+    )
 
-    expect(trees.verify(forger.seal()), code, field)
+    expect(trees.verify(out), code, field)
 
 
 def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
@@ -608,20 +577,21 @@ def test_a_history_that_was_compacted_since(trees: Trees, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_evidence_that_unpacks_to_128_mb(trees: Trees, single: Path, tmp_path: Path) -> None:
     """A file of 130 kB in the tree is refused for its size with 3, in bounded memory and time."""
-    forger = Forger(single, tmp_path)
-    (forger.out / "v1/proofs.json").unlink()
-    content = gzip.decompress(evidence_of(single))
-    forger.put_evidence(gzip.compress(content + b'["notice",""]\n' * (10 << 20), 9))
-    command = [sys.executable, "-m", "exporter", *trees.options("verify", forger.seal())]
-    limited: Callable[[], None] = lambda: resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # noqa: E731
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=limited) as verify:
-        assert verify.stderr is not None
-        printed = verify.stderr.read()
-        _, status, usage = os.wait4(verify.pid, 0)
-        verify.returncode = os.waitstatus_to_exitcode(status)
 
-    assert (3, True) == (verify.returncode, "the entries file has more than" in printed), printed
-    assert usage.ru_maxrss < MEMORY_KB
+    def bomb(files: Files) -> None:
+        content = gzip.decompress(evidence_of(single))
+        del files["v1/proofs.json"]
+        put_evidence(files, gzip.compress(content + b'["notice",""]\n' * (10 << 20), 9))
+
+    out = forge(single, tmp_path, bomb)
+    ended = subprocess.run(
+        [sys.executable, "-c", MEASURED, *trees.options("verify", out)], check=False, capture_output=True, text=True
+    )
+    peak = re.search(r"VmHWM:\s*(\d+) kB", ended.stderr)
+
+    assert (3, True) == (ended.returncode, "the entries file has more than" in ended.stderr), ended.stderr
+    assert peak is not None
+    assert int(peak[1]) < MEMORY_KB
 
 
 @pytest.mark.parametrize(

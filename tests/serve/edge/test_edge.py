@@ -129,10 +129,7 @@ def test_nginx_accepts_the_configuration(tmp_path: Path, sizes: tuple[int, ...])
 def test_a_real_tree_behind_nginx_has_no_fault(tmp_path: Path) -> None:
     """`exporter check` finds nothing wrong with a tree behind nginx: files, public URLs, errors, ranges."""
     program, port = nginx_or_skip(), free_port()
-    root = tmp_path / "public"
-    for key, data in trees.small_tree().items():
-        (root / key).parent.mkdir(parents=True, exist_ok=True)
-        (root / key).write_bytes(data)
+    root = trees.write(trees.small_tree(), tmp_path / "public")
     flags = {"output.page_sizes": list(trees.SIZES), "output.default_page_size": 2}
     settings = load(None, flags, environment={}).settings
     with running(program, write_rule(tmp_path, root, settings, port), port):
