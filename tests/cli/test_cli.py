@@ -77,7 +77,7 @@ def test_demo_then_serve(tmp_path: Path) -> None:
 
 SECRET = "k3y-0f-an-0perator"
 BAD_SNAPSHOTS = {
-    "": "it is not one",
+    "": "it is not JSON",
     "{}": "sequence_number|protocol_version",
     "[1, 2]": "object",
     '{"protocol_version": 22, "sequence_number": -5}': "sequence_number|timestamp|network_id",
