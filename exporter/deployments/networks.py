@@ -55,3 +55,8 @@ def native_asset(passphrase: str) -> str:
     network = hashlib.sha256(passphrase.encode()).digest()
     preimage = (8).to_bytes(4, "big") + network + (1).to_bytes(4, "big") + bytes(4)
     return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())
+
+
+def derived_address(label: str) -> str:
+    """The address of a contract that is ours, of the recorded network or of a test: its id is a label's SHA-256."""
+    return strkey.encode_contract(hashlib.sha256(label.encode()).digest())

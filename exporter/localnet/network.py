@@ -2,11 +2,114 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import ARCHIVED, decode_contract_data, instance_key, variant_key
+from exporter.ledger.codec.scval_encode import encode_scval
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.answers import Answering, PlayedAnswers
+from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain
+from exporter.localnet.recording import RecordedAnswer, answer_key
+from exporter.protocols import storage_answers
+
+MIN_RESOURCE_FEE: Final = 50_000
+_RESOURCES: Final = struct.pack(">IIIq", 1_000_000, 1_000, 0, MIN_RESOURCE_FEE)
+"""Instructions, bytes read and written, fee in stroops."""
+
+_ERROR: Final = "HostError: Error({}, MissingValue)\n\nEvent log (newest first):\n"
+_NO_SUCH_FUNCTION: Final = _ERROR.format("WasmVm")
+_NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
+
+
+class Answer(Protocol):
+    """The result of a simulated call: ``result`` (ScVal XDR), or the ``error`` of the host."""
+
+    @property
+    def result(self) -> bytes | None: ...
+
+    @property
+    def error(self) -> str | None: ...
+
+    @property
+    def footprint(self) -> Iterable[bytes]:
+        """The LedgerKey XDR of everything that the call looked at."""
+        ...
+
+    def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR, with the footprint."""
+        ...
+
+
+class Answering(Protocol):
+    """Answers the calls of a network's contracts."""
+
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
+        """The result of one call on the state of a ledger, or its error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The result of a simulated call: ``result`` (ScVal XDR) with its footprint, or the ``error`` of the host."""
+
+    result: bytes | None
+    error: str | None
+    footprint: Mapping[bytes, RawEntry | None]
+
+    def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
+        archived = [key for key, entry in self.footprint.items() if entry is not None and entry.live_until == ARCHIVED]
+        quiet = [key for key in self.footprint if key not in archived]
+        extension = b"\0\0\0\0"
+        if archived:
+            extension = struct.pack(f">II{len(archived)}I", 1, len(archived), *range(len(archived)))
+        read_only = struct.pack(">I", len(quiet)) + b"".join(quiet)
+        read_write = struct.pack(">I", len(archived)) + b"".join(archived)
+        return extension + read_only + read_write + _RESOURCES
+
+
+class PlayedAnswers:
+    """The recorded answer of a call, or what follows from the entries by the exporter's storage rules.
+
+    Where there is neither, the answer is that of a real server for a function or a contract that does not exist.
+    """
+
+    def __init__(
+        self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0, *, balances_of_sdk_tokens: bool = True
+    ) -> None:
+        """Args: answers, and the ledger at which they hold; whether tokens answer what no rule of the exporter does."""
+        self._ledger, self._balances_of_sdk_tokens = ledger, balances_of_sdk_tokens
+        self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
+
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
+        """Answer one call on the state of a ledger."""
+        key = instance_key(call.contract)
+        instance = chain.entry(key, ledger)
+        if instance is None:
+            return Simulation(None, _NO_SUCH_CONTRACT, {key: None})
+        found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
+        if found is not None:
+            return Simulation(found.result, found.error, {key: instance})
+        rules = storage_answers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
+        answer = rules.answer(call)
+        footprint = {key: instance} | {key: chain.entry(key, ledger) for key in answer.footprint}
+        if answer.error is None:
+            return Simulation(answer.result, None, footprint)
+        if self._balances_of_sdk_tokens and call.function == "balance" and len(call.arguments) == 1:
+            key = variant_key(call.contract, "Balance", *call.arguments)
+            balance = chain.entry(key, ledger)
+            value = None if balance is None else decode_contract_data(balance.data).value
+            if value is not None and value[0] == scval.I128:  # as tokens of the Soroban SDK keep it
+                return Simulation(encode_scval(value), None, footprint | {key: balance})
+        unknown = answer.error.startswith(NOT_FROM_STORAGE)
+        return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, footprint)
 
 
 class LocalNetwork:

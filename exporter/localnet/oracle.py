@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from exporter.deployments.derived_addresses import derived_address
+from exporter.deployments.networks import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     TEMPORARY,

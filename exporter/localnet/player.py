@@ -15,18 +15,16 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from exporter.deployments.derived_addresses import derived_address
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_temporary
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import RawEntry
 from exporter.localnet import oracle
-from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.mover import Mover, Pool
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.recording import Recording, Rewriting, shipped
 
 NETWORK: Final = "local"

@@ -26,8 +26,7 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
-from exporter.localnet.answers import MIN_RESOURCE_FEE
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import MIN_RESOURCE_FEE, LocalNetwork
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

@@ -18,9 +18,9 @@ from exporter.job.report import RunLog, RunReport
 from exporter.job.run import execute
 from exporter.job.sources import RpcEndpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.lake_writer import LakeWriter
+from exporter.localnet.network import PlayedAnswers
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app

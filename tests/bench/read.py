@@ -11,7 +11,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from exporter.deployments.derived_addresses import derived_address
+from exporter.deployments.networks import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval_encode import i128, symbol

@@ -11,8 +11,7 @@ from importlib.resources import files
 import pytest
 
 from exporter.deployments import Deployment, app_url, router_of
-from exporter.deployments.derived_addresses import derived_address
-from exporter.deployments.networks import NETWORKS, network_id, network_of
+from exporter.deployments.networks import NETWORKS, derived_address, network_id, network_of
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
 

@@ -22,7 +22,7 @@ _RESOURCES = struct.pack(
 
 @dataclass(frozen=True, slots=True)
 class HostSimulation:
-    """What the host gave for a call, as the embedded network takes it (`exporter.localnet.answers.Answer`)."""
+    """What the host gave for a call, as the embedded network takes it (`exporter.localnet.network.Answer`)."""
 
     outcome: Outcome
     restored: tuple[bytes, ...]

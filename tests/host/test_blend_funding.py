@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.deployments.derived_addresses import derived_address
+from exporter.deployments.networks import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, decode_contract_data, instance_key, instance_of, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, vec

@@ -10,9 +10,9 @@ from exporter.ledger.codec.entries import ContractData, decode_contract_data, in
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, vec
 from exporter.ledger.source import ContractCall
-from exporter.localnet.answers import Answer, Simulation
 from exporter.localnet.chain import Chain
 from exporter.localnet.mover import Draft, Mover
+from exporter.localnet.network import Answer, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of

@@ -13,9 +13,9 @@ from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.sources import RpcEndpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
-from exporter.localnet.answers import Answer
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
+from exporter.localnet.network import Answer
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running

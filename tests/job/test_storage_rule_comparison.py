@@ -15,8 +15,8 @@ from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.localnet.answers import Answer, Answering, Simulation
 from exporter.localnet.chain import Chain
+from exporter.localnet.network import Answer, Answering, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from tests.jobs import direct, read_tables, settings_for

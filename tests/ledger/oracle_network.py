@@ -11,9 +11,8 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import code_key, decode_contract_data, instance_key, variant_key
 from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, i128, symbol, u32, vec
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.answers import Simulation
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import LocalNetwork, Simulation
 from tests.localnet.routed import CODE, ROUTER, RoutedAnswers
 from tests.protocols.made_ledger import Written, contract, entry, instance, price_data
 

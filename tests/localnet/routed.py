@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 
-from exporter.deployments.derived_addresses import derived_address
+from exporter.deployments.networks import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import code_key, decode_contract_data, instance_key, instance_of
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.localnet.answers import Answer, Answering, Simulation
 from exporter.localnet.chain import Chain
+from exporter.localnet.network import Answer, Answering, Simulation
 from exporter.localnet.player import RecordedNetwork
 from tests.protocols.made_ledger import instance
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.deployments.derived_addresses import derived_address
+from exporter.deployments.networks import derived_address
 from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, data_key
 from exporter.ledger.codec.scval_encode import symbol
 from exporter.ledger.source import RawEntry

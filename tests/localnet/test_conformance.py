@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from exporter.ledger.codec.scval_encode import encode_scval, u32
-from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.recording import RecordedAnswer
 from exporter.localnet.rpc import SNAPSHOT_NOT_FOUND
 from exporter.past.archive.archive_files import FolderFiles

@@ -21,9 +21,8 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView
-from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
 from exporter.protocols.compute import Tables, compute

@@ -21,9 +21,8 @@ from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
-from exporter.localnet.answers import PlayedAnswers
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.oracle import ORACLE, Prices
 from exporter.localnet.recording import RecordedAnswer
 from exporter.localnet.runner import running

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from exporter.deployments.derived_addresses import derived_address
-from exporter.deployments.networks import RECORDED_PASSPHRASE, native_asset
+from exporter.deployments.networks import RECORDED_PASSPHRASE, derived_address, native_asset
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.scval import STELLAR_ASSET, ScVal
 from exporter.ledger.codec.scval_encode import (

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stellar_sdk import StrKey
 
-from exporter.deployments.derived_addresses import derived_address
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS, addresses, hashes
