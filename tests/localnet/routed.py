@@ -1,7 +1,4 @@
-"""A router in front of a network's contracts: one call of ``exec`` makes many, as Creit Tech's v1 does on mainnet.
-
-The contract host judges it (tests/host/test_router.py).
-"""
+"""A router in front of a network's contracts: one call of ``exec`` makes many, as Creit Tech's v1 does on mainnet."""
 
 from __future__ import annotations
 

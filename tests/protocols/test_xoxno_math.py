@@ -17,7 +17,6 @@ from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
 from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
 from exporter.tree.pools import AssetSpoke
-from tests.protocols.judged import at as at_time
 from tests.protocols.judged import closed, columnar, frame_of, one, projected, published
 
 Pool = dict[str, int]
@@ -54,11 +53,6 @@ EMPTY = {
 }
 # P1, P2, the pool of the views and the slope of the boundaries are those of XOXNO's tests
 BOUNDARY = 186742236914318803376138999
-
-
-def at(pool: Pool, time: int = NOW) -> dict[str, Any]:
-    """What is published of one pool."""
-    return math.project(at_time(frame_of([pool], math.POOL_COLUMNS), time)).row(0, named=True)
 
 
 computed = projected(math.project, math.POOL_COLUMNS)

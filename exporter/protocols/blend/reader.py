@@ -16,7 +16,9 @@ from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, decode_index, plan_key, reserve_emission_key
+from exporter.protocols.blend.math import RESERVE_COLUMNS
 from exporter.protocols.blend.records import Entries, Records
+from exporter.protocols.blend.terms import TERM_COLUMNS
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
 
@@ -33,33 +35,11 @@ COLUMNS = (
     *TEXTS,
     "generation",
     "decimals",
-    "enabled",
-    "bstop_rate",
-    "util",
-    "r_base",
-    "r_one",
-    "r_two",
-    "r_three",
-    "reactivity",
-    "b_rate",
-    "b_supply",
-    "d_rate",
-    "d_supply",
-    "ir_mod",
-    "backstop_credit",
-    "last_time",
-    "max_util",
-    "c_factor",
-    "l_factor",
-    "supply_cap",
+    *RESERVE_COLUMNS,
+    *TERM_COLUMNS,
     "reward_token",
-    "supply_eps",
-    "supply_expiration",
-    "supply_unpaid",
+    *(f"{side}_{part}" for side in SIDES for part in ("eps", "expiration", "unpaid")),
     "supply_emitted",
-    "borrow_eps",
-    "borrow_expiration",
-    "borrow_unpaid",
 )
 
 

@@ -23,7 +23,15 @@ import polars as pl
 from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.curves import RateModel
-from exporter.protocols.k2.layout import BITMAP_NUMBERS, BPS, MIN_FIRST_SUPPLY, RAY_DECIMALS, VERSION
+from exporter.protocols.k2.layout import (
+    BITMAP_NUMBERS,
+    BPS,
+    MIN_FIRST_SUPPLY,
+    MODEL_FIELDS,
+    RAY_DECIMALS,
+    RESERVE,
+    VERSION,
+)
 from exporter.protocols.k2.rewards import SIDES, of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.tables import TERMS
@@ -32,26 +40,11 @@ RAY: int = 10**RAY_DECIMALS
 SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
-RESERVE_COLUMNS = (
-    "liquidity_index",
-    "variable_borrow_index",
-    "current_liquidity_rate",
-    "current_variable_borrow_rate",
-    "last_update_timestamp",
-    "reserve_factor",
-    "total_supply_scaled",
-    "total_debt_scaled",
-    "base_variable_borrow_rate",
-    "optimal_utilization_rate",
-    "variable_rate_slope1",
-    "variable_rate_slope2",
-)
+RESERVE_COLUMNS = (*RESERVE, "reserve_factor", "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS)
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*BITMAP_NUMBERS, "router_paused", "debt_ceiling")
 """Those that `with_available` and what is published of the terms also read, and ``cash``, null if not known."""
-
-_MODEL = RESERVE_COLUMNS[-4:]
 
 
 class Totals(NamedTuple):
@@ -91,7 +84,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
     scaled = state["total_supply_scaled"], state["total_debt_scaled"]
     stored = totals(*scaled, state["liquidity_index"], state["variable_borrow_index"])
     accrued = totals(*scaled, liquidity_index, borrow_index)
-    borrow_rate = variable_borrow_rate(accrued.utilization, *(state[name] for name in _MODEL))
+    borrow_rate = variable_borrow_rate(accrued.utilization, *(state[name] for name in MODEL_FIELDS))
     return frame.with_columns(
         liquidity_index.alias("accrued_liquidity_index"),
         borrow_index.alias("accrued_variable_borrow_index"),
@@ -322,7 +315,7 @@ def variable_borrow_rate(
     return exact.add(exact.add(base, exact.select(above, slope1, 0)), sloped)
 
 
-RATE_MODEL = RateModel(_MODEL, RAY, lambda own: (own["optimal_utilization_rate"],), variable_borrow_rate)
+RATE_MODEL = RateModel(MODEL_FIELDS, RAY, lambda own: (own["optimal_utilization_rate"],), variable_borrow_rate)
 
 
 @exact.naming("liquidity rate")

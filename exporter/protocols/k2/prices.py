@@ -16,7 +16,7 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.codec.scval_encode import VOID, address, symbol, vec
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
@@ -53,23 +53,27 @@ async def _read_batches(view: LedgerView, batches: Sequence[tuple[str, list[str]
     for (oracle, _), result in zip(batches, results, strict=True):
         if result.value is None and _NO_SUCH_FUNCTION.search(result.error or ""):
             functions[oracle] = PLAIN
-    # What is known already is not asked again: only oracles without the one function are asked for the other.
-    results = await view.call(prices_call(oracle, functions[oracle], tokens) for oracle, tokens in batches)
     quotes: dict[_Pair, Quote] = {}
-    alone: list[_Pair] = []
-    for (oracle, tokens), result in zip(batches, results, strict=True):
-        found = _quotes(oracle, tokens, functions[oracle], result)
-        if found is None and len(tokens) > 1:
-            alone += [(oracle, token) for token in tokens]
-        elif found is None:
-            quotes[oracle, tokens[0]] = _failed(oracle, tokens[0], functions[oracle], result)
-        else:
-            quotes |= found
-    results = await view.call(prices_call(oracle, functions[oracle], [token]) for oracle, token in alone)
-    for (oracle, token), result in zip(alone, results, strict=True):
-        failed = {(oracle, token): _failed(oracle, token, functions[oracle], result)}
-        quotes |= _quotes(oracle, [token], functions[oracle], result) or failed
+    while batches:  # twice at most: the second time each is of one token
+        # What is known already is not asked again: only oracles without the one function are asked for the other.
+        results = await view.call(prices_call(oracle, functions[oracle], tokens) for oracle, tokens in batches)
+        alone: list[tuple[str, list[str]]] = []
+        for (oracle, tokens), result in zip(batches, results, strict=True):
+            items = _items(result, len(tokens))
+            if items is None and len(tokens) > 1:
+                alone += [(oracle, [token]) for token in tokens]
+                continue
+            for place, token in enumerate(tokens):
+                item = None if items is None else items[place]
+                quotes[oracle, token] = _quote(oracle, token, functions[oracle], result, item)
+        batches = alone
     return quotes
+
+
+def _items(result: CallResult, count: int) -> Sequence[ScVal] | None:
+    """The prices in the order that was asked for; None where they are not one for each."""
+    kind, items = result.value or (scval.VOID, None)
+    return items if kind == scval.VEC and len(items or ()) == count else None
 
 
 def prices_call(oracle: str, function: str, tokens: Iterable[str]) -> ContractCall:
@@ -78,36 +82,17 @@ def prices_call(oracle: str, function: str, tokens: Iterable[str]) -> ContractCa
     return ContractCall(oracle, function, (assets,))
 
 
-def _quotes(oracle: str, tokens: Sequence[str], function: str, result: CallResult) -> dict[_Pair, Quote] | None:
-    """A quote for each token in the order that was asked for; None where the result is not one for each."""
-    if result.value is None or result.value[0] != scval.VEC or len(result.value[1] or ()) != len(tokens):
-        return None
-    return {
-        (oracle, token): _quote(oracle, token, function, item)
-        for token, item in zip(tokens, result.value[1], strict=True)
-    }
-
-
-def _quote(oracle: str, token: str, function: str, item: ScVal) -> Quote:
-    if item[0] == scval.VOID:
+def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScVal | None) -> Quote:
+    if result.value is None:
+        return Quote(oracle, token, failure=f"{function}() failed: {result.reason}", is_known=result.refused)
+    if item == VOID:
         return Quote(oracle, token, failure="the oracle has no price for this token")
     try:
+        if item is None:
+            items = expect(result.value, scval.VEC, f"{function}()")
+            raise DecodeError(f"{function}() gave {len(items or ())} prices for one token")
         data = Fields.of(item, f"{function}()")
         price, time = data.number("price", *UNSIGNED), data.u64("timestamp")
         return Quote(oracle, token, PRICE_DECIMALS, price, time)
     except DecodeError as error:
         return Quote(oracle, token, failure=str(error), is_known=False)
-
-
-def _failed(oracle: str, token: str, function: str, result: CallResult) -> Quote:
-    return Quote(oracle, token, failure=_failure(function, result), is_known=result.refused)
-
-
-def _failure(function: str, result: CallResult) -> str:
-    if result.value is None:
-        return f"{function}() failed: {result.reason}"
-    try:
-        items = expect(result.value, scval.VEC, f"{function}()")
-    except DecodeError as error:
-        return str(error)
-    return f"{function}() gave {len(items or ())} prices for one token"
