@@ -18,15 +18,14 @@ from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
+    MUTUALLY_EXCLUSIVE,
+    UNKNOWN_BUCKET_PAGE,
+    UNKNOWN_CURSOR,
     Problem,
     invalid_parameter,
-    mutually_exclusive,
     not_a_parameter,
     not_found,
-    nothing_published,
     problem,
-    unknown_bucket_page,
-    unknown_cursor,
     unknown_market,
     unknown_pool,
     unknown_token,
@@ -138,11 +137,11 @@ PROBLEMS: Mapping[str, Problem] = {
         f"not_a_parameter_of_{name}": not_a_parameter("sort", f"/v1/{name}", LISTS[name])
         for name in ("assets", "changes", "markets", "pools", "protocols", "tokens", "yields/pools", "yields/borrow")
     },
-    "mutually_exclusive": mutually_exclusive(),
+    "mutually_exclusive": MUTUALLY_EXCLUSIVE,
     "invalid_bucket": invalid_parameter("bucket", "2h", f"one of {', '.join(BUCKET_NAMES)}"),
     "invalid_day_bucket": invalid_parameter("bucket", "1h", DEFAULT_BUCKET),
-    "unknown_cursor": unknown_cursor(),
-    "unknown_bucket_page": unknown_bucket_page(),
+    "unknown_cursor": UNKNOWN_CURSOR,
+    "unknown_bucket_page": UNKNOWN_BUCKET_PAGE,
     "unknown_market": unknown_market(MARKET),
     "unknown_pool": unknown_pool(MARKET, POOL),
     "unknown_token": unknown_token(POOL),
@@ -150,7 +149,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "method_not_allowed": problem(405, "This is a read-only API; the methods are GET, HEAD, OPTIONS."),
     "url_too_long": problem(414, "A URL may have 8192 bytes at most."),
     "range_not_satisfiable": problem(416, "The file has 2448 bytes; no byte of the range is among them."),
-    "nothing_published": nothing_published("No run is published here: v1/system/status.json is missing."),
+    "nothing_published": problem(503, "No run is published here: v1/system/status.json is missing."),
 }
 """An example of each problem, by name. A host other than the preview server may answer 405 to 503 with its own body."""
 

@@ -175,10 +175,10 @@ def _answer(root: Path, request: Request) -> Response:
     try:
         sizes = page_sizes(root)
     except FormatError as error:
-        return _error(method, problems.nothing_published(str(error)))
+        return _error(method, problems.problem(503, str(error)))
     if sizes is None:
         missing = f"No run is published here: {POINTER_KEY} is missing or unusable."
-        return _error(method, problems.nothing_published(missing))
+        return _error(method, problems.problem(503, missing))
     answer = route(path, query.decode("latin-1"), sizes)
     if isinstance(answer, Served):
         for key in answer.keys:

@@ -61,22 +61,17 @@ def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
     return problem(400, f"{name} is not a parameter of {path}: {others}.")
 
 
-def mutually_exclusive() -> Problem:
-    """400: filters that no file answers together."""
-    return problem(400, "On /v1/pools, market and token exclude each other; /v1/assets takes both together.")
-
-
 def not_found(detail: str = "There is nothing at this path. The documents begin at /v1/assets.") -> Problem:
     """404: nothing is published at the URL."""
     return problem(404, detail)
 
 
-def unknown_cursor() -> Problem:
-    """404: no page has the cursor that was asked for."""
-    return not_found(
-        "No page has this cursor: it never existed, or the run it belongs to is past its retention time. "
-        "Begin again without a cursor."
-    )
+UNKNOWN_CURSOR = not_found(
+    "No page has this cursor: it never existed, or the run it belongs to is past its retention time. "
+    "Begin again without a cursor."
+)
+UNKNOWN_BUCKET_PAGE = not_found("No page of a history has this cursor. Begin again without a cursor.")
+MUTUALLY_EXCLUSIVE = problem(400, "On /v1/pools, market and token exclude each other; /v1/assets takes both together.")
 
 
 def unknown_market(market: str) -> Problem:
@@ -96,16 +91,6 @@ def unknown_pool(market: str, pool: str) -> Problem:
 def unknown_token(address: str) -> Problem:
     """404: a well-formed token address of which the published run knows nothing."""
     return not_found(f"No pool of the published run has the token {address}. /v1/assets lists those that it has.")
-
-
-def unknown_bucket_page() -> Problem:
-    """404: no page of a history has the cursor that was asked for."""
-    return not_found("No page of a history has this cursor. Begin again without a cursor.")
-
-
-def nothing_published(detail: str) -> Problem:
-    """503: the tree holds no run that can be served."""
-    return problem(503, detail)
 
 
 def encode_problem(document: Problem) -> bytes:

@@ -18,13 +18,13 @@ from exporter.tree import families
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
 from exporter.tree.problems import (
+    MUTUALLY_EXCLUSIVE,
+    UNKNOWN_BUCKET_PAGE,
+    UNKNOWN_CURSOR,
     Problem,
     invalid_parameter,
-    mutually_exclusive,
     not_a_parameter,
     not_found,
-    unknown_bucket_page,
-    unknown_cursor,
     unknown_market,
     unknown_pool,
     unknown_token,
@@ -112,9 +112,9 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
     if "." in segments[-1]:
         return Served((key,), not_found()) if content_type(key) else not_found()
     for page, missing in (
-        (families.PAGE, unknown_cursor()),
-        (families.POOLS_PAGE, unknown_cursor()),
-        (families.BUCKET_PAGE, unknown_bucket_page()),
+        (families.PAGE, UNKNOWN_CURSOR),
+        (families.POOLS_PAGE, UNKNOWN_CURSOR),
+        (families.BUCKET_PAGE, UNKNOWN_BUCKET_PAGE),
     ):
         if f"{key}/".startswith(page.prefix):
             return Served((f"{key}.json",), missing)
@@ -179,7 +179,7 @@ def _invalid_addresses(parameters: Mapping[str, str]) -> Problem | None:
 def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        return _page(families.PAGE, cursor, unknown_cursor())
+        return _page(families.PAGE, cursor, UNKNOWN_CURSOR)
     if refused := _unsupported(parameters, "assets") or _invalid_addresses(parameters):
         return refused
     market, token, limit = (parameters.get(name) for name in ("market", "token", "limit"))
@@ -198,7 +198,7 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
 def _route_pools(query: str) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        return _page(families.POOLS_PAGE, cursor, unknown_cursor())
+        return _page(families.POOLS_PAGE, cursor, UNKNOWN_CURSOR)
     if refused := _unsupported(parameters, "pools") or _invalid_addresses(parameters):
         return refused
     market, token, protocol, status = (parameters.get(name) for name in ("market", "token", "protocol", "status"))
@@ -209,7 +209,7 @@ def _route_pools(query: str) -> Served | Problem:
     if market is None and token is None:
         return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
     if [market, token, protocol, status].count(None) < 3:
-        return mutually_exclusive()
+        return MUTUALLY_EXCLUSIVE
     # What matches nothing has the same empty page as the assets.
     return Served((families.pools_of_key(market, token), families.EMPTY_PAGE_KEY), not_found())
 
@@ -233,7 +233,7 @@ def _invalid_pool(market: str, pool: str) -> Problem | None:
 def _route_history(path: Sequence[str], query: str, page: families.Family, missing: Problem) -> Served | Problem:
     parameters = _parameters(query)
     if cursor := parameters.get("cursor"):
-        return _page(page, cursor, unknown_bucket_page())
+        return _page(page, cursor, UNKNOWN_BUCKET_PAGE)
     bucket = parameters.get("bucket", DEFAULT_BUCKET)
     names, accepted = (
         (BUCKET_NAMES, BUCKET_ACCEPTED) if page is families.BUCKET_PAGE else ((DEFAULT_BUCKET,), DAY_ACCEPTED)
