@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.history.buckets import BUCKETS, floored_mean
-from exporter.history.closed_buckets import ClosedBuckets, Place
-from exporter.history.frames import Frames
+from exporter.history.closed_buckets import ClosedBuckets, Frames, Place
 from exporter.tree.pools import AssetPeriod
 
 _FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")

@@ -1,6 +1,6 @@
 """The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
 
-Of what was observed, a series keeps what later runs still need (`exporter.history.frames`):
+Of what was observed, a series keeps what later runs still need (`exporter.history.closed_buckets`):
 
 - the observations of the week that is open, of which every open bucket is made (a median needs them all);
 - for each length of bucket, the closed ones that the newest documents hold, and the page before these
@@ -30,8 +30,7 @@ import polars as pl
 from exporter import FORMAT, tables
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LATER, LONGEST, SOURCES, aggregate, observations_of
-from exporter.history.closed_buckets import POOLS, TOTALS, Place
-from exporter.history.frames import Frames
+from exporter.history.closed_buckets import POOLS, TOTALS, Frames, Place
 from exporter.history.manifest import data_of
 from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.history import series
 from exporter.history.buckets import BUCKETS
+from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.publishing.published_state import read_published
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.files import RenderedFile
 from tests.jobs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, only
@@ -153,3 +158,76 @@ def test_pages_of_histories_outlive_the_retention_time() -> None:
     assert recent - left
     assert buckets <= left
     assert store.get(STATE_KEY) is not None
+
+
+class Job:
+    """Runs of the job over one store, each at a ledger hours after the one before; three went well."""
+
+    def __init__(self, url: str, network: RecordedNetwork) -> None:
+        self.settings = settings_for(None, url, **only("slender"))
+        self.store, self.network, self.now = MemoryStore(), network, datetime(2026, 11, 21, tzinfo=UTC)
+        assert [0, 0, 0] == [self.run() for _ in range(3)]
+
+    def run(self) -> int:
+        """One run; gives its exit code."""
+        self.said = io.StringIO()
+        self.network.advance()
+        self.now += timedelta(hours=5)
+        return run(self.settings, self.store, said=self.said, now=self.now)[0]
+
+    def ledger(self) -> int:
+        """The ledger that is published."""
+        published = read_published(self.store)
+        assert published is not None
+        return published.pointer.observed_ledger
+
+
+@pytest.fixture
+def job() -> Iterator[Job]:
+    network = RecordedNetwork(close_seconds=5 * 3600)
+    with running(create_app(network)) as url:
+        yield Job(url, network)
+
+
+def test_a_run_publishes_names_the_damage_and_fails(job: Job) -> None:
+    """The new numbers are published, the files are named, nothing is compacted; it fails until they are mended."""
+    store, before, manifest = job.store, job.ledger(), read_history_manifest(job.store)
+    assert manifest is not None
+    whole = {file.key: stored.data for file in manifest.files[:2] if (stored := store.get(file.key)) is not None}
+    (missing, _), (short, data) = whole.items()
+    store.delete([missing])
+    store.put(short, data[:-1])
+
+    with pytest.raises(PublishedCheckError, match=f"damage in the history, 2 in all; the first: {missing} is missing"):
+        job.run()
+    assert f"{short} has {len(data) - 1} bytes, not {len(data)}" in job.said.getvalue()
+    assert "compacting" not in job.said.getvalue()
+    assert before < job.ledger()
+    for key, content in whole.items():
+        store.put(key, content)
+    assert 0 == job.run()
+
+
+def test_a_manifest_that_lies_is_not_carried_on(job: Job) -> None:
+    """A manifest that says something else of a file than the file does is refused, and stays.
+
+    Lies that cancel each other out are noticed where every file is read, because the state is lost.
+    """
+    lies: list[tuple[dict[int, dict[str, object]], str]] = [
+        ({1: {"rows": 1}}, "has 1 rows, but it has"),
+        ({1: {"first_ledger": 5}}, "is not the key of a file with the ledgers 5 to"),
+        ({0: {"rows": 4}, 1: {"rows": 2}}, r"says that .* has .* rows, but it has"),
+    ]
+    named, before = job.store.get(HISTORY_MANIFEST_KEY), job.ledger()
+    assert named is not None
+    for changes, message in lies:
+        manifest = json.loads(named.data)
+        for number, change in changes.items():
+            manifest["files"][number] |= change
+        job.store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(manifest))
+        newest = job.store.get(HISTORY_MANIFEST_KEY)
+        if len(changes) > 1:
+            job.store.delete([STATE_KEY])
+        with pytest.raises(StoreError, match=message):
+            job.run()
+        assert (newest, before) == (job.store.get(HISTORY_MANIFEST_KEY), job.ledger()), changes

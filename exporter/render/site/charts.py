@@ -20,8 +20,7 @@ import polars as pl
 from markupsafe import Markup
 
 from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
-from exporter.history.closed_buckets import ClosedBuckets, Place
-from exporter.history.frames import Frames
+from exporter.history.closed_buckets import ClosedBuckets, Frames, Place
 from exporter.history.series import Series
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import (
