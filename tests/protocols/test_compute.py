@@ -83,20 +83,6 @@ class TestPrices:
         assert (6, 5, []) == (tables.pools.height, tables.pools["oracle_price"].count(), tables.unread)
 
 
-class TestValues:
-    """Values of pools and markets."""
-
-    def test_market_sum(self) -> None:
-        """A market's value is the sum of its pools that have one; without any it is null, never zero."""
-        tables = priced(World("blend"), USDC=VOID, native=VOID).compute()
-        values = dict(tables.markets.select("market", "tvl_usd_cents").iter_rows())
-        pools = {row["pool"]: row["tvl_usd_cents"] for row in tables.pools.rows(named=True)}
-
-        assert {BLEND_V1: None, BLEND_V2: pools[WBTC] + pools[WETH]} == values
-        assert pools[WBTC] > 0 < pools[WETH]
-        assert pools[USDC] is pools[XLM] is None
-
-
 class TestUnread:
     """What has no exact result."""
 
@@ -112,12 +98,6 @@ class TestUnread:
             (item.market, item.pool, item.reason, item.detail) for item in tables.unread
         }
         assert 4 == tables.pools.height
-
-    def test_largest_number_that_fits(self) -> None:
-        """The largest number of 38 digits is kept to the last of them."""
-        row = wbtc_of(with_state(("b_supply", 10**38 - 1), ("b_rate", 10**12), ("d_supply", 0)))
-
-        assert 10**38 - 1 == row["total_supplied"]
 
 
 class TestBounds:
@@ -182,6 +162,8 @@ class TestFrames:
             whole = sum(rate * weight for rate, weight in zip(rows[f"{rate}_apy_bps"], weights, strict=True))
             assert means[BLEND_V2][f"mean_{rate}_apy_bps"] == whole // sum(weights) > 0
             assert means[BLEND_V2][f"{side}_usd_cents"] == sum(weights)
+            assert means[BLEND_V2]["tvl_usd_cents"] == sum(rows["tvl_usd_cents"])
+            assert means[BLEND_V1]["tvl_usd_cents"] is None
             assert means[BLEND_V1][f"mean_{rate}_apy_bps"] is means[BLEND_V1][f"{side}_usd_cents"] is None
 
     def test_order(self) -> None:

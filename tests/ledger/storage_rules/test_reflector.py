@@ -94,23 +94,6 @@ def test_the_last_price_is_none_after_two_periods(age: int, priced: bool) -> Non
     assert (price_data(55, LAST) if priced else VOID) == given
 
 
-def test_a_price_of_a_time_is_the_one_of_its_period() -> None:
-    """``price`` rounds the time down to the period, and does not look any further."""
-    stored = release_4()
-    put_price(stored, 1, LAST - STEP, 54)
-
-    assert price_data(54, LAST - STEP) == stored.value(ORACLE, "price", other("BTC"), u64(LAST - 1))
-    assert VOID == stored.value(ORACLE, "price", other("BTC"), u64(LAST))
-
-
-def test_the_footprint_has_what_is_absent() -> None:
-    """A price that is looked for and not there is in the footprint, with the oracle's instance."""
-    answer = release_4().ask(ORACLE, "lastprice", other("BTC"))
-
-    assert 2 == len(answer.footprint)
-    assert answer.error is None
-
-
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
