@@ -22,7 +22,6 @@ _HEADERS: Final = {
     "User-Agent": "lending-markets-exporter",
 }
 _CONNECT_TIMEOUT_S: Final = 10.0
-_LONGEST_RETRY_AFTER: Final = 20  # characters of a number; anything longer is not a time
 _PASSING: Final = frozenset({408, 425, 429})
 """Of the HTTP statuses from 300 to 499. Any other says that the URL, the key or the method is not accepted there."""
 
@@ -33,7 +32,6 @@ _ADVICE: Final[dict[int, str]] = {
     405: "it does not take POST: rpc_urls must lead to a Stellar RPC",
     429: "too many requests: lower requests_per_second or max_in_flight",
     503: "it is overloaded",
-    504: "it took too long",
 }
 
 
@@ -119,5 +117,5 @@ class HttpPoster:
 def parse_retry_after(value: str | None) -> float | None:
     """The seconds that a Retry-After header demands; None for anything else, as for a date: gateways send seconds."""
     value = (value or "").strip()
-    known = value.isascii() and value.isdigit() and len(value) <= _LONGEST_RETRY_AFTER
+    known = value.isascii() and value.isdigit() and len(value) <= 20
     return float(value) if known else None

@@ -124,13 +124,8 @@ def test_any_status_but_200_is_a_failure(status: int) -> None:
         ("0", 0),
         ("7", 7),
         (" 120 ", 120),
-        ("99999999999999999999", 1e20),
         ("9" * 5_000, None),
-        ("-7", None),
         ("1.5", None),
-        ("\u0667", None),
-        ("soon", None),
-        ("", None),
         ("Mon, 01 Jan 2035 00:00:00 GMT", None),
     ],
 )
@@ -218,16 +213,6 @@ async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     await writer.drain()
 
 
-async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-
-
-async def gibberish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.write(b"SSH-2.0-OpenSSH_9.2 secret-path\r\n\r\n")
-    await writer.drain()
-
-
 async def huge_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await read_request(reader)
     writer.write(b"HTTP/1.1 200 OK\r\n")
@@ -241,8 +226,6 @@ SERVERS: dict[Serve, tuple[str, str]] = {
     dripping: (r"no complete answer within 0.3 s|timed out", "timeout"),
     endless: (r"larger than 100,000 bytes", "answer too large"),
     cut: (r"the connection broke", "connection cut"),
-    closing: (r"the connection broke", "connection cut"),
-    gibberish: (r"the server does not speak HTTP", "connection cut"),
     huge_head: (r"the server does not speak HTTP", "connection cut"),
 }
 
@@ -291,23 +274,6 @@ def test_a_good_server_answers_next_to_a_hanging_one(monkeypatch: pytest.MonkeyP
         await serving(well, ask)
 
     asyncio.run(serving(hanging, with_both))
-
-
-def test_tls_is_spoken_to_https() -> None:
-    """https:// is not answered by a server without TLS: the certificate is checked before anything is sent."""
-
-    async def ask(url: str) -> None:
-        limits = RpcLimits(attempts=1)
-        async with RpcSource([url.replace("http://", "https://")], PASSPHRASE, limits=limits) as source:
-            with pytest.raises(AllEndpointsFailedError, match=r"cannot connect .*TLS certificate"):
-                await source.tip()
-
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        await writer.drain()
-
-    asyncio.run(serving(plain, ask))
 
 
 # Exceptions ----------------------------------------------------------------------------------------------------

@@ -154,27 +154,3 @@ def test_archives_of_two_networks_are_not_mixed(tmp_path: Path) -> None:
 
     with pytest.raises(ArchiveError, match=r"are not its own|do not follow its header"):
         make_proof(made.archives(tmp_path), 127, read_trust(trust_document(organisations)))
-
-
-def test_a_record_of_messages_of_an_unknown_form_is_named(tmp_path: Path) -> None:
-    """Other statements than EXTERNALIZE are passed over; a record that does not end where it must is damaged."""
-    organisations = validators(1)
-    made = SignedArchive(tmp_path / "archive", BUCKETS, organisations)
-    node = bytes(4) + bytes(32)
-    signature = struct.pack(">I", 64) + bytes(64)
-    ballot = struct.pack(">II", 1, 4) + b"abcd"
-    prepare = node + struct.pack(">QI", 128, 0) + bytes(32) + ballot + b"\0\0\0\1" + ballot + bytes(4) + bytes(8)
-    confirm = node + struct.pack(">QI", 128, 1) + ballot + bytes(12) + bytes(32)
-    nominate = node + struct.pack(">QI", 128, 3) + bytes(32) + struct.pack(">II", 1, 3) + b"abc\0" + bytes(4)
-    quorum_set = struct.pack(">II", 1, 1) + node + struct.pack(">I", 1) + struct.pack(">II", 1, 0) + bytes(4)
-    statements = b"".join(each + signature for each in (prepare, confirm, nominate))
-    record = struct.pack(">II", 0, 1) + quorum_set + struct.pack(">II", 128, 3) + statements
-    archive = made.archives(tmp_path).each[0]
-    made.archive.put(records_name("scp", 191), gzip.compress(marked([record])))
-    (found,) = archive.scp_records(191)
-
-    assert (128, [], [quorum_set]) == (found.ledger, found.externalized, list(found.quorum_sets.values()))
-    for damaged in (record + b"\0", record[:-1], record[:12], b"\0\0\0\1" + record[4:]):
-        made.archive.put(records_name("scp", 191), gzip.compress(marked([damaged])))
-        with pytest.raises(ArchiveError, match=r"scp-000000bf\.xdr\.gz: "):
-            archive.scp_records(191)

@@ -10,33 +10,6 @@ from exporter.errors import ArchiveError
 from exporter.past.archive.checkpoint_records import checked_chain, decode_ledger_header
 from tests.past.archive.simulated_archive import header, header_record
 
-SIGNED = bytes(36) + struct.pack(">I", 64) + bytes(64)
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "length", "empty"),
-    [
-        (0, b"", 324, False),
-        (1, SIGNED, 428, False),
-        (2, bytes(68) + SIGNED, 496, True),
-        (3, bytes(8) + SIGNED, 436, False),
-        (4, bytes(8 + 68) + SIGNED, 504, True),
-    ],
-)
-def test_headers_of_every_kind_of_close_value_are_read(kind: int, body: bytes, length: int, empty: bool) -> None:
-    """Unsigned, signed, for a dropped transaction set, and with milliseconds: the same fields are found."""
-    content = header(500, b"p" * 32, b"b" * 32, version=30, value=struct.pack(">I", kind) + body)
-    found = decode_ledger_header(header_record(content), "file")
-
-    assert (500, 30, 1_700_000_500, 5_000_000) == (
-        found.ledger,
-        found.protocol_version,
-        found.close_time,
-        found.base_reserve,
-    )
-    assert (content, length, empty) == (found.content, len(found.content), found.set_was_dropped)
-    assert (b"p" * 32, b"b" * 32) == (found.previous_hash, found.bucket_list_hash)
-
 
 def test_a_header_that_was_changed_is_refused() -> None:
     """One changed byte, or one too many, does not have the hash that is before it."""
