@@ -628,11 +628,7 @@ class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
-    """The best rate of a token, and the pool that has it: the highest `total_apy_bps` to supply, the lowest to borrow.
-
-    `apy_bps` is the protocol's own yield, and `comparable_apy_bps` the rate compounded daily. `total_apy_bps` is that
-    plus the reward to supply, and less it to borrow; a `reward_apr_bps` of null (not funded, no price) counts nothing.
-    """
+    """The best rate of a token and its pool: the highest `total_apy_bps` to supply, the lowest to borrow."""
 
     market: MarketAddress
     pool: PoolId
@@ -654,11 +650,10 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token, its pools counted and added up, and its best rates among pools that are open.
+    """A token, its pools counted and added up, and its best rates.
 
-    The best are among pools that are open for it now, have a price of at most a day, hold at least 1,000 US dollars and
-    have room for as much; null when none is. `open_pool_count` counts pools that let somebody supply. Values are sums
-    over the pools that have a price, and null when none has.
+    These are among pools that are open for it now, have a price of at most a day, hold at least 1,000 US dollars and
+    have room for as much.
     """
 
     address: Annotated[ContractAddress, described("The token's contract, a strkey.")]

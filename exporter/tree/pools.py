@@ -302,13 +302,7 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much can be done, in base units, and what the pool is worth in US cents, each rounded down.
-
-    `available_to_withdraw` and `available_to_borrow` are the most that the contract pays out, `available_to_supply` the
-    most that its cap lets in (null without a cap); each is "0" where its gate is closed and null where that is not
-    known. An account's first supply of less than `min_first_supply` fails; null where any amount is taken.
-    `available_usd_cents` is the worth of `available_to_withdraw`. Values are null without a valid price.
-    """
+    """How much can be done, in base units, and what the pool is worth in US cents, each rounded down."""
 
     available_to_withdraw: Annotated[
         Amount | None,

@@ -24,7 +24,9 @@ from exporter.history.closed_buckets import ClosedBuckets, Frames, Place
 from exporter.history.series import Series
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import (
+    MONTHS,
     NOTHING,
+    THIN,
     TIMES,
     dollars,
     exact_dollars,
@@ -178,8 +180,6 @@ _TICKS = 4
 _STEPS = (300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000)
 _YEARLY = 31_536_000
 _STEEP, _OUTLIER = 4, 5
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ def _percent_tick(basis_points: int) -> str:
     if basis_points >= 10**9:
         return percent(basis_points).replace(f".00{TIMES}", TIMES)
     if whole >= 100_000:
-        return f"{whole // 1_000:,}K{_THIN}%"
-    return f"{whole:,}{f'.{part:02d}'.rstrip('0') if part else ''}{_THIN}%"
+        return f"{whole // 1_000:,}K{THIN}%"
+    return f"{whole:,}{f'.{part:02d}'.rstrip('0') if part else ''}{THIN}%"
 
 
 @lru_cache(maxsize=1 << 12)
@@ -366,7 +366,7 @@ def _costs(utilization: int, rate: int) -> str:
 def _use_axis(widest: int) -> str:
     """The axis of utilizations from zero to the widest, in basis points."""
     parts = range(0, widest // 100 + 1, 25)
-    return _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{_THIN}%") for part in parts])
+    return _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{THIN}%") for part in parts])
 
 
 def _scale(greatest: int) -> tuple[int, int]:
@@ -428,13 +428,13 @@ def _tick_label(time: int, step: int) -> str:
     if step < 86_400 and time % 86_400:
         return f"{at:%H:%M}"
     if step >= 2_592_000:
-        return f"{_MONTHS[at.month - 1]} {at.year}"
-    return f"{at.day} {_MONTHS[at.month - 1]}"
+        return f"{MONTHS[at.month - 1]} {at.year}"
+    return f"{at.day} {MONTHS[at.month - 1]}"
 
 
 def _day_and_time(time: int) -> str:
     at = datetime.fromtimestamp(time, UTC)
-    return f"{at.day} {_MONTHS[at.month - 1]}, {at:%H:%M}"
+    return f"{at.day} {MONTHS[at.month - 1]}, {at:%H:%M}"
 
 
 def _draw(line: Line, xs: Sequence[str], top: int, area: bool) -> str:

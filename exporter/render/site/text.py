@@ -24,7 +24,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 MAX_DECIMALS = 60
 """Decimals of a token beyond which an amount is shown in base units: 10^decimals would have to be computed."""
 
-_THIN = "\N{NARROW NO-BREAK SPACE}"
+THIN = "\N{NARROW NO-BREAK SPACE}"
 _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -35,13 +35,13 @@ def percent(basis_points: int) -> str:
     if basis_points < 0:
         return f"-{percent(-basis_points)}"
     if basis_points >= 10**9:
-        return f"{_scientific(basis_points // 100)}{_THIN}%"
+        return f"{_scientific(basis_points // 100)}{THIN}%"
     if basis_points >= 99_950:
-        return f"{(basis_points + 50) // 100:,}{_THIN}%"
+        return f"{(basis_points + 50) // 100:,}{THIN}%"
     if basis_points >= 1_000:
         tenths = (basis_points + 5) // 10
-        return f"{tenths // 10}.{tenths % 10}{_THIN}%"
-    return f"{basis_points // 100}.{basis_points % 100:02d}{_THIN}%"
+        return f"{tenths // 10}.{tenths % 10}{THIN}%"
+    return f"{basis_points // 100}.{basis_points % 100:02d}{THIN}%"
 
 
 @lru_cache(maxsize=1 << 12)
@@ -49,7 +49,7 @@ def exact_percent(basis_points: int) -> str:
     """Basis points with both decimals: 123456 is ``1,234.56 %``."""
     if basis_points < 0:
         return f"-{exact_percent(-basis_points)}"
-    return f"{basis_points // 100:,}.{basis_points % 100:02d}{_THIN}%"
+    return f"{basis_points // 100:,}.{basis_points % 100:02d}{THIN}%"
 
 
 @lru_cache(maxsize=1 << 12)
@@ -154,15 +154,15 @@ def size(number: int) -> str:
     """Bytes in three digits: ``12.3 kB``."""
     for least, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if number >= least:
-            return f"{_three_digits(number, least)}{_THIN}{unit}"
-    return f"{number}{_THIN}bytes"
+            return f"{_three_digits(number, least)}{THIN}{unit}"
+    return f"{number}{THIN}bytes"
 
 
 @lru_cache(maxsize=1 << 12)
 def moment(seconds: int) -> str:
     """A time as people write it: ``21 Nov 2026, 12:00 UTC``."""
     at = datetime.fromtimestamp(seconds, UTC)
-    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
+    return f"{at.day} {MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
 
 
 def _sized(number: int) -> str:
@@ -186,7 +186,7 @@ def _scientific(number: int) -> str:
     return f"{digits[0]}.{digits[1:3]}{TIMES}10{str(len(digits) - 1).translate(_SUPERSCRIPTS)}"
 
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 # Text of the chain for people: any contract may call itself anything, so nothing of it is trusted.
