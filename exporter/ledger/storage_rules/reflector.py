@@ -24,8 +24,6 @@ from exporter.ledger.storage_rules.host import (
     items,
     present,
     price_data,
-    signed,
-    truncated,
     unknown_function,
     unsigned,
 )
@@ -82,8 +80,6 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match call:
         case ["decimals"]:
             return present(contract.storage.get(string("decimals")))
-        case ["base"]:
-            return present(contract.storage.get(string("base_asset")))
         case ["assets"]:
             return contract.storage.get(string("assets"), vec())
         case ["resolution"]:
@@ -95,9 +91,8 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["price", asset, time]:
             return oracle.price(asset, expect(time, scval.U64, "price(): timestamp"))
         case ["prices", asset, records]:
-            return oracle.prices(asset, expect(records, scval.U32, "prices(): records"))
-        case ["twap", asset, records]:
-            return oracle.twap(asset, expect(records, scval.U32, "twap(): records"))
+            found = oracle.records(asset, expect(records, scval.U32, "prices(): records"))
+            return vec(*(price_data(price, time // 1000) for price, time in found)) if found else VOID
     raise unknown_function(call)
 
 
@@ -183,21 +178,7 @@ class _Oracle:
         price = self.at(index, time)
         return VOID if price is None else price_data(price, time // 1000)
 
-    def prices(self, asset: ScVal, records: int) -> ScVal:
-        found = self._records(asset, records)
-        return VOID if not found else vec(*(price_data(price, time // 1000) for price, time in found))
-
-    def twap(self, asset: ScVal, records: int) -> ScVal:
-        if self.release is not Release.FOUR:  # this release has it in another contract
-            raise unknown_function(["twap"])
-        found = self._records(asset, records)
-        if not found or len(found) != records:
-            return VOID
-        if found[0][1] // 1000 * 1000 + self.resolution + 60_000 < self.host.now * 1000:
-            return VOID
-        return (scval.I128, truncated(signed(sum(price for price, _ in found)), len(found)))
-
-    def _records(self, asset: ScVal, records: int) -> list[tuple[int, int]]:
+    def records(self, asset: ScVal, records: int) -> list[tuple[int, int]]:
         """Prices with their times, newest first."""
         index = self.index(asset)
         time = None if index is None else self.newest()
