@@ -1,4 +1,4 @@
-"""XOXNO's math against the vectors of the facts; test_contract_states has what its own code computed.
+"""XOXNO's math at its knots and bounds; test_judged_rows and test_contract_states have what other code computed.
 
 Next to a vector is its mark: pub (the digits are XOXNO's own), tol (within its tests' tolerance), calc. Source lines
 are those of XOXNO/rs-lending-xlm at 5a27d74f.
@@ -17,13 +17,12 @@ from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
 from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
 from exporter.tree.pools import AssetSpoke
-from tests.protocols.judged import closed, columnar, frame_of, one, projected, published
+from tests.protocols.judged import closed, columnar, frame_of, projected, published
 
 Pool = dict[str, int]
 
 RAY, NOW = 10**27, 1_800_000_000
-DAY, YEAR = 86_400_000, 31_556_926_000
-YIELDING = (54 * 10**24, 29835 * 10**21)
+YEAR = 31_556_926_000
 
 
 def permille(value: float | int) -> int:
@@ -51,8 +50,7 @@ EMPTY = {
     "borrow_index": RAY,
     "last_timestamp": NOW * 1_000,
 }
-# P1, P2, the pool of the views and the slope of the boundaries are those of XOXNO's tests
-BOUNDARY = 186742236914318803376138999
+# P1, P2 and the pool of the views are those of XOXNO's tests
 
 
 computed = projected(math.project, math.POOL_COLUMNS)
@@ -89,32 +87,6 @@ class TestVectors:
     def test_curve(self, pool: Pool, u: int, expected: int) -> None:
         """The rate over the utilization, vectors A 1 to 7 and the row of P2."""
         assert expected == curve(u, pool)
-
-    @pytest.mark.parametrize(
-        ("u", "rate", "reserve_factor", "expected"),
-        [
-            pytest.param(permille(650), permille(54), 1_500, 29835000000000000000000000, id="4 pub"),
-            pytest.param(permille(800), permille(50), 1_000, 36 * 10**24, id="P2 tol"),
-            pytest.param(0, permille(50), 1_000, 0, id="nothing lent"),
-            pytest.param(permille(800), permille(50), 10_000, 0, id="all is the protocol's"),
-        ],
-    )
-    def test_supply_rate(self, u: int, rate: int, reserve_factor: int, expected: int) -> None:
-        """The supply rate of vector 4, of P2, and at both ends."""
-        assert expected == columnar(math.supply_rate)(u, rate, reserve_factor)
-
-    @pytest.mark.parametrize(
-        ("slopes", "mid", "optimal", "u"),
-        [
-            pytest.param({"slope1": BOUNDARY}, RAY // 3, RAY // 5, RAY // 3, id="8 pub"),
-            pytest.param({"slope1": 0, "slope2": BOUNDARY}, RAY // 5, RAY // 3, RAY // 5 + RAY // 3, id="9 pub"),
-        ],
-    )
-    def test_boundaries(self, slopes: Pool, mid: int, optimal: int, u: int) -> None:
-        """At a knot the upper segment counts, to the last digit of the rate of a millisecond: vectors 8 and 9."""
-        pool = P2 | slopes | {"mid_utilization": mid, "optimal_utilization": mid + optimal}
-
-        assert 6234518435487626 == columnar(math.rate_of_a_millisecond)(curve(u, pool))
 
     def test_views(self) -> None:
         """Vectors B 10 to 13, pub: utilization, rates and amounts of stored state; time has not passed."""
@@ -164,26 +136,6 @@ class TestVectors:
 
         assert 2**127 - 1 == accrued.supplied.item()
         assert 2**127 - 1 - pool["supplied"] == accrued.revenue.item()
-
-    def test_growth(self) -> None:
-        """Vectors C 15, pub, and C 17 and 18, tol: eight terms are near e^x, and these are their digits."""
-        of_a_millisecond = columnar(math.rate_of_a_millisecond)
-
-        def asked(rate: int, milliseconds: int) -> int:
-            found: int = math.growth(one(rate), milliseconds).item()
-            return found
-
-        assert 1004445264008993483975660215 == asked(1711193289232291, 30 * DAY)
-        year = asked(of_a_millisecond(permille(100)), YEAR)
-        assert 1105170918075644827287610046 == year
-        assert abs(1105170918075647624811707826 - year) < 10**16  # what the project's own test has, of e^0.1
-        assert 1648721265035962301587301587 == asked(RAY // 2, 1)
-        continuous = [asked(of_a_millisecond(rate), YEAR) - RAY for rate in YIELDING]
-        assert [5.5485, 3.0285] == [round(value / 10**25, 4) for value in continuous]
-
-    def test_yield(self) -> None:
-        """Vector 25, calc: the daily form of 5.4 % is 5.5443 %, of 2.9835 % it is 3.0263 %, rounded down here."""
-        assert [554, 302] == [columnar(math.apy_bps)(rate) for rate in YIELDING]
 
 
 # 1000 tokens supplied, 10 of them the protocol's, and 500 lent, a hundred seconds ago
