@@ -107,7 +107,7 @@ NINE = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6)
             event(POOL, "batch_state_update", vec(*[vec(*NINE)] * (MAX_POOLS_IN_EVENT + 1))),
             "257 pools, more than 256",
         ),
-        (event(contract("stranger"), "batch_state_update", vec(vec(*NINE))), "not a known pool contract"),
+        (event(contract("stranger"), "batch_state_update", vec(vec(*NINE))), "not a known controller or its pool"),
         (event(POOL, "other", vec()), "do not name a hub market"),
         (ContractEvent(POOL, 7, (), vec()), "do not name a hub market"),
         (ContractEvent(POOL, 7, (u32(1), symbol("create")), vec()), "do not name a hub market"),

@@ -43,17 +43,14 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
     """
     topics = tuple(str(payload) for kind, payload in event.topics[:2] if kind == scval.SYMBOL)
     if topics == CREATED:
-        controller = event.contract
         named = [_created(event.value)]
     elif topics in (PARAMETERS_SET, STATE_CHANGED):
-        found = _controllers().get(event.contract)
-        if found is None:
-            raise DecodeError(f"the event is of contract {event.contract}, which is not a known pool contract")
-        controller = found
         named = list(_updated(event.value, topics))
     else:
         raise DecodeError(f"the event's topics {topics} do not name a hub market")
-    known = _known().get(controller, frozenset())
+    if event.contract not in _listed():
+        raise DecodeError(f"the event is of contract {event.contract}, which is not a known controller or its pool")
+    controller, known = _listed()[event.contract]
     pools = dict.fromkeys(pool.pool for pool in named)
     return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in pools if pool not in known]
 
@@ -87,24 +84,12 @@ def _hub_asset(hub: int, token: str) -> HubAsset:
     return HubAsset(hub, token)
 
 
-def _every_deployment() -> Iterator[Deployment]:
-    for network in ("mainnet", "testnet", "local"):
-        yield from (deployment for deployment in deployments_of(network) if deployment.protocol == PROTOCOL)
-
-
 @cache
-def _controllers() -> Mapping[str, str]:
-    """By pool contract: the controller that owns it. An event of a pool does not say."""
-    return {
-        pool: controller
-        for deployment in _every_deployment()
-        for pool in deployment.addresses(POOL)
-        for controller in deployment.markets
-    }
-
-
-@cache
-def _known() -> Mapping[str, frozenset[str]]:
-    """By controller: the ids of the pools that a list has."""
-    pools = [pool for deployment in _every_deployment() for pool in deployment.pools]
-    return {pool.market: frozenset(item.pool for item in pools if item.market == pool.market) for pool in pools}
+def _listed() -> Mapping[str, tuple[str, frozenset[str]]]:
+    """By controller and by pool contract, whose events do not say: the controller, and its pools that a list has."""
+    found: dict[str, tuple[str, frozenset[str]]] = {}
+    for deployment in (item for network in ("mainnet", "testnet", "local") for item in deployments_of(network)):
+        for controller in deployment.markets if deployment.protocol == PROTOCOL else ():
+            known = frozenset(pool.pool for pool in deployment.pools if pool.market == controller)
+            found |= dict.fromkeys((controller, *deployment.addresses(POOL)), (controller, known))
+    return found
