@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 
-from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.rpc.wire import invocation_envelope
 from exporter.ledger.source import ContractCall
 from exporter.localnet.behaviour import Behaviour
@@ -62,8 +61,3 @@ class LocalRpc:
 def text(content: bytes) -> str:
     """Base64, as XDR travels."""
     return base64.b64encode(content).decode()
-
-
-def stellar_asset(token: str) -> Any:
-    """The argument of ``lastprice``: ``Asset::Stellar(address)``."""
-    return vec(symbol("Stellar"), address(token))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from exporter.deployments import deployments_of
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import ContractCall
-from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
-from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, ProtocolReading
-from exporter.protocols.compute import Tables, compute
+from exporter.protocols.compute import Tables
 from tests import recording
-from tests.localnet.direct_source import DirectSource
+from tests.jobs import direct, read_tables
 
 POOLS = {"alula": 3, "blend": 6, "k2": 4, "peridot": 4, "slender": 3, "xoxno": 4}
 PACKAGE = Path(__file__).parents[2] / "exporter"
@@ -29,18 +24,7 @@ PACKAGE = Path(__file__).parents[2] / "exporter"
 
 def tables_of(network: RecordedNetwork) -> Tables:
     """What the exporter makes of the network's latest ledger."""
-
-    async def program(view: LedgerView) -> list[ProtocolReading]:
-        found = []
-        for name, module in PROTOCOLS.items():
-            lists = [item for item in deployments_of(NETWORK) if item.protocol == name]
-            markets = [Candidate(name, each) for item in lists for each in item.markets]
-            found.append(await module.read(view, markets, lists))
-        return found
-
-    reading = asyncio.run(read_at_one_ledger(DirectSource(network), program))
-    ledger = reading.certificate.ledger
-    return compute(reading.result, PROTOCOLS, ledger, network.chain.close_time(ledger))
+    return read_tables(direct(network))
 
 
 def test_the_recording_can_be_repeated(real_data: Path, mainnet_snapshot_path: Path) -> None:
@@ -55,13 +39,9 @@ def test_the_recording_can_be_repeated(real_data: Path, mainnet_snapshot_path: P
         assert text == (PACKAGE / "deployments" / "local" / f"{protocol}.toml").read_text("utf-8")
 
 
-def test_size() -> None:
-    """The package carries a small file."""
-    assert (PACKAGE / "localnet" / "recording.bin").stat().st_size < 300_000
-
-
 def test_everything_is_read_and_priced() -> None:
-    """As recorded, every pool is read and has a price."""
+    """As recorded, in a small file, every pool is read and has a price."""
+    assert (PACKAGE / "localnet" / "recording.bin").stat().st_size < 300_000
     tables = tables_of(RecordedNetwork())
 
     assert POOLS == dict(Counter(tables.pools["protocol"]))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.serving import served
+from exporter.localnet.runner import running
+from exporter.serve.preview import create_app
 from tests.readers.snippets import (
     DOCS,
     SCRIPTS,
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("readers")  # the published tree is made on
 
 @pytest.fixture(scope="module")
 def url(published: Path) -> Iterator[str]:
-    with served(published) as address:
+    with running(create_app(published)) as address:
         yield address
 
 
