@@ -13,7 +13,6 @@ from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError
 from exporter.ledger.codec.entries import ARCHIVED, TEMPORARY, data_key, ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
-from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.codec.strkey import encode_contract
 from exporter.ledger.source import RawEntry
@@ -43,8 +42,8 @@ def close(ledger: int, *changes: Change, protocol: int = 23) -> LedgerClose:
     return LedgerClose(header, changes)
 
 
-def value(kind: int, content: ScVal, ledger: int, key: bytes = KEY) -> Change:
-    data = b"\0\0\0\6\0\0\0\0" + key[4:] + encode_scval(content)
+def value(kind: int, number: int, ledger: int, key: bytes = KEY) -> Change:
+    data = b"\0\0\0\6\0\0\0\0" + key[4:] + encode_scval(u32(number))
     return Change(kind, key, struct.pack(">I", ledger) + data + bytes(4))
 
 
@@ -53,9 +52,8 @@ def life(kind: int, until: int, key: bytes = KEY) -> Change:
     return Change(kind, own, struct.pack(">II", 1, 9) + own[4:] + struct.pack(">II", until, 0))
 
 
-def content(entry: RawEntry | None, key: bytes = KEY) -> bytes | None:
-    """The value in an entry, as XDR."""
-    return None if entry is None else entry.data[8 + len(key) - 4 :]
+def number_in(entry: RawEntry | None) -> int | None:
+    return None if entry is None else int.from_bytes(entry.data[-4:], "big")
 
 
 def apply(replayed: ReplayedState, close: LedgerClose) -> None:
@@ -69,79 +67,60 @@ def state(*closes: LedgerClose, wrong: dict[bytes, WronglyArchived] | None = Non
     return replayed
 
 
-def test_the_last_change_in_a_ledger_counts() -> None:
-    """Changes are taken in order; what a value was before is not a change."""
-    seen = state(
-        close(5, value(CREATED, u32(1), 5), life(CREATED, 100), value(STATE, u32(9), 5), value(UPDATED, u32(2), 5))
-    ).entry(KEY)
-
-    assert encode_scval(u32(2)) == content(seen)
-    assert (5, 100) == (seen and seen.last_modified, seen and seen.live_until)
+BEGUN = close(5, value(CREATED, 1, 5), life(CREATED, 50))
+GONE, ENDED = Change(REMOVED, KEY, None), Change(REMOVED, ttl_key(KEY), None)
+EXTENDED, REMADE = close(6, life(UPDATED, 900)), close(7, ENDED, GONE, value(CREATED, 3, 7), life(CREATED, 60))
+OUT = close(60, Change(EVICTED, KEY, None), Change(EVICTED, ttl_key(KEY), None))
 
 
-def test_lives_only_grow_until_they_are_removed() -> None:
-    """Of two extensions the longer one counts, whatever their order; a new life may be shorter."""
-    begun = close(5, value(CREATED, u32(1), 5), life(CREATED, 50))
-    extended = state(begun, close(6, life(UPDATED, 900), life(UPDATED, 800))).entry(KEY)
-    renewed = close(
-        7, Change(REMOVED, ttl_key(KEY), None), Change(REMOVED, KEY, None), value(CREATED, u32(3), 7), life(CREATED, 60)
-    )
-    shorter = state(begun, close(6, life(UPDATED, 900)), renewed).entry(KEY)
+@pytest.mark.parametrize(
+    ("closes", "number", "last_modified", "live_until"),
+    [
+        # The last change in a ledger counts, and what a value was before is not a change.
+        ([close(5, value(CREATED, 1, 5), life(CREATED, 100), value(STATE, 9, 5), value(UPDATED, 2, 5))], 2, 5, 100),
+        # Of two extensions the longer one, whatever their order; a new life may be shorter.
+        ([BEGUN, close(6, life(UPDATED, 900), life(UPDATED, 800))], 1, 5, 900),
+        ([BEGUN, EXTENDED, REMADE], 3, 7, 60),
+        # A persistent entry whose time is over is archived, without a word in the meta.
+        ([BEGUN, close(50)], 1, 5, 50),
+        ([BEGUN, close(51)], 1, 5, ARCHIVED),
+        # An evicted one stays archived with its value; a restored one is what the change says.
+        ([BEGUN, OUT], 1, 5, ARCHIVED),
+        ([BEGUN, OUT, close(70, value(RESTORED, 1, 70), life(RESTORED, 500))], 1, 70, 500),
+    ],
+)
+def test_an_entry_as_a_reader_sees_it(
+    closes: list[LedgerClose], number: int, last_modified: int, live_until: int
+) -> None:
+    """Value, last change and end of life follow from the changes, in their order."""
+    seen = state(*closes).entry(KEY)
 
-    assert 900 == (extended and extended.live_until)
-    assert 60 == (shorter and shorter.live_until)
-
-
-@pytest.mark.parametrize(("ledger", "alive"), [(50, True), (51, False)])
-def test_what_becomes_of_entries_when_their_time_is_over(ledger: int, alive: bool) -> None:
-    """A temporary entry is gone, a persistent one archived, without a word in the meta."""
-    replayed = state(
-        close(5, value(CREATED, u32(1), 5), life(CREATED, 50)),
-        close(6, value(CREATED, u32(1), 6, PASSING), life(CREATED, 50, PASSING)),
-        close(ledger),
-    )
-    kept = replayed.entry(KEY)
-
-    assert (50 if alive else ARCHIVED) == (kept and kept.live_until)
-    assert alive == (replayed.entry(PASSING) is not None)
-
-
-def test_eviction_keeps_the_last_value_and_restoring_gives_what_it_gives() -> None:
-    """An evicted entry stays archived with its value; a restored one is what the change says."""
-    begun = close(5, value(CREATED, u32(1), 5), life(CREATED, 50))
-    evicted = state(begun, close(60, Change(EVICTED, KEY, None), Change(EVICTED, ttl_key(KEY), None)))
-    archived = evicted.entry(KEY)
-    apply(evicted, close(70, value(RESTORED, u32(1), 70), life(RESTORED, 500)))
-    restored = evicted.entry(KEY)
-
-    assert (encode_scval(u32(1)), ARCHIVED) == (content(archived), archived and archived.live_until)
-    assert (70, 500) == (restored and restored.last_modified, restored and restored.live_until)
+    assert seen is not None
+    assert (number, last_modified, live_until) == (number_in(seen), seen.last_modified, seen.live_until)
 
 
-def test_a_removed_entry_is_absent() -> None:
-    """What a transaction removes is gone, also right after it was restored."""
-    replayed = state(
-        close(5, value(CREATED, u32(1), 5), life(CREATED, 50)),
-        close(60, value(RESTORED, u32(1), 5), life(RESTORED, 90), Change(REMOVED, KEY, None)),
-    )
+def test_what_is_gone() -> None:
+    """What a transaction removes is absent, also right after a restoration; a temporary entry is after its time."""
+    removed = state(BEGUN, close(60, value(RESTORED, 1, 5), life(RESTORED, 90), GONE))
+    passing = state(close(6, value(CREATED, 1, 6, PASSING), life(CREATED, 50, PASSING)))
+    apply(passing, close(50, value(STATE, 1, 6, PASSING)))
 
-    assert replayed.entry(KEY) is None
-    assert {} == replayed.stored()
+    assert removed.entry(KEY) is None
+    assert {} == removed.stored()
+    assert 1 == number_in(passing.entry(PASSING))
+    apply(passing, close(51))
+    assert passing.entry(PASSING) is None
 
 
 def test_the_wrong_values_of_protocol_23() -> None:
     """A listed entry is archived with its listed value, and has the right one from protocol 24 on (CAP-76)."""
-    old, right = (value(UPDATED, u32(number), number).entry or b"" for number in (1, 2))
+    old, right = (value(UPDATED, number, number).entry or b"" for number in (1, 2))
     wrong = {KEY: WronglyArchived(60, old, right)}
-    replayed = state(
-        close(5, value(CREATED, u32(2), 5), life(CREATED, 50)), close(60, Change(EVICTED, KEY, None)), wrong=wrong
-    )
-    during = replayed.entry(KEY)
-    apply(replayed, close(61, protocol=24))
-    after = replayed.entry(KEY)
+    replayed = state(close(5, value(CREATED, 2, 5), life(CREATED, 50)), OUT, wrong=wrong)
 
-    assert encode_scval(u32(1)) == content(during)
-    assert encode_scval(u32(2)) == content(after)
+    assert 1 == number_in(replayed.entry(KEY))
+    apply(replayed, close(61, protocol=24))
+    assert 2 == number_in(replayed.entry(KEY))
 
 
 def test_ledgers_go_forward() -> None:
