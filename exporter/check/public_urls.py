@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
@@ -45,28 +45,17 @@ _HERE = "tree.invalid"
 _LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
 
-_PLAIN = re.compile(r"((?:\.\./)*)([A-Za-z0-9_-]+(?:[./][A-Za-z0-9_-]+)*)")
-
-
 def links_of(key: str, data: bytes) -> tuple[str, ...]:
     """The links of a web page that stay inside the tree, as paths from its root with their query strings."""
     found = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
-    folders = key.split("/")[:-1]
-    inside = (_inside(folders, link) for link in found)
+    folder = "".join(f"{name}/" for name in key.split("/")[:-1])
+    inside = (_inside(folder, unescape(link)) for link in found)
     return tuple(dict.fromkeys(link for link in inside if link is not None))
 
 
-def _inside(folders: Sequence[str], link: str) -> str | None:
-    """Where a link leads from a page in a folder; None outside the tree."""
-    if plain := _PLAIN.fullmatch(link):  # as nearly all are: up some folders, and down to a file
-        up = len(plain[1]) // len("../")
-        if up <= len(folders):
-            return "".join(f"/{name}" for name in (*folders[: len(folders) - up], plain[2]))
-    return _resolved("".join(f"{name}/" for name in folders), unescape(link))
-
-
 @lru_cache(maxsize=1 << 12)
-def _resolved(folder: str, link: str) -> str | None:
+def _inside(folder: str, link: str) -> str | None:
+    """Where a link leads from a page in a folder; None outside the tree."""
     if link.startswith("#"):
         return None
     try:
