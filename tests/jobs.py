@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from exporter.config import Settings, load
-from exporter.console import Console, Silence
+from exporter.console import Console
 from exporter.deployments.networks import NETWORKS
 from exporter.job.from_archive import FromArchive
 from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.reading import read_protocols
-from exporter.job.report import RunLog, RunReport
+from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import OpenSource, RpcEndpoints, Source, StoredLedger
 from exporter.ledger.view import LedgerView, read_at_one_ledger
@@ -98,7 +98,7 @@ def run(
     *,
     now: datetime = NOW,
     said: io.StringIO | None = None,
-    report: RunReport | None = None,
+    report: RunLog | None = None,
     snapshot: Path | None = None,
     archive: FromArchive | None = None,
     network: RecordedNetwork | None = None,
@@ -108,11 +108,10 @@ def run(
 
     It reads one of snapshot, archive and network, else the RPCs of the settings.
     """
-    report = report or RunReport(None)
-    console = Silence() if said is None else Console("text", said)
+    report = report or RunLog(None, None if said is None else Console("text", said))
     store = store or open_store(settings.output.uri)
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(snapshot))
     if network is not None:
         source = Direct(network)
-    done = execute(settings, store, RunLog(console, report), source, now=lambda: now, **options)
+    done = execute(settings, store, report, source, now=lambda: now, **options)
     return done.exit_code, report.facts

@@ -14,22 +14,22 @@ from pathlib import Path
 from time import monotonic, process_time, time
 from typing import Any
 
-from exporter.console import Console
+from exporter.console import Console, Silence
 from exporter.errors import ConfigError, without_keys
 from exporter.tree.documents import EXPORTER_VERSION
 
 REPORT_VERSION = 1
 
 
-class RunReport:
-    """A report under way; every change is on disk before the next step begins. ``path`` None keeps it in memory.
+class RunLog:
+    """The log of a run: to people on the console, and to the report, which is on disk before the next step begins.
 
-    Where it cannot even be begun, that is a `ConfigError`. Later on it must not cost the run, nor hide why that fails:
-    ``problem`` then says what is wrong with it.
+    ``path`` None keeps the report in memory. Where it cannot even be begun, that is a `ConfigError`. Later on it must
+    not cost the run, nor hide why that fails: ``problem`` then says what is wrong with it.
     """
 
-    def __init__(self, path: Path | None, **facts: Any) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, console: Console | None = None, **facts: Any) -> None:
+        self._path, self.console = path, console or Silence()
         self.problem: str | None = None
         self._began = monotonic()
         self.facts: dict[str, Any] = {
@@ -45,21 +45,29 @@ class RunReport:
             raise ConfigError(self.problem)
 
     @contextmanager
-    def step(self, name: str) -> Iterator[dict[str, Any]]:
-        """Time a step; what it puts into the given dict is in the report under its name."""
+    def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
+        """Time a step; what it puts into the given dict is on the console, and in the report under its name."""
         step: dict[str, Any] = {"step": name, "complete": False}
         self.facts["steps"].append(step)
         self._write()
         began, processor = monotonic(), process_time()
         try:
-            yield step
-            step["complete"] = True
+            with self.console.step(name, doing) as facts:
+                yield facts
+            step.update(facts, complete=True)
         finally:
             step["seconds"] = round(monotonic() - began, 3)
             step["processor_seconds"] = round(process_time() - processor, 3)
 
     def add(self, **facts: Any) -> None:
+        """Put facts into the report alone."""
         self.facts.update(facts)
+
+    def event(self, name: str, message: str, **facts: Any) -> None:
+        self.console.event(name, message, **facts)
+
+    def warning(self, message: str, **facts: Any) -> None:
+        self.console.warning(message, **facts)
 
     @property
     def seconds(self) -> float:
@@ -119,26 +127,3 @@ def metrics_of(facts: Mapping[str, Any]) -> str:
 
 def _head(name: str, text: str) -> str:
     return f"# HELP lending_{name} {text}\n# TYPE lending_{name} gauge\n"
-
-
-class RunLog:
-    """The log of a run: to people on the console, and to the report. A step and its facts go to both."""
-
-    def __init__(self, console: Console, report: RunReport) -> None:
-        self.console, self.report = console, report
-
-    @contextmanager
-    def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
-        with self.report.step(name) as reported, self.console.step(name, doing) as facts:
-            yield facts
-            reported.update(facts)
-
-    def add(self, **facts: Any) -> None:
-        """Put facts into the report alone."""
-        self.report.add(**facts)
-
-    def event(self, name: str, message: str, **facts: Any) -> None:
-        self.console.event(name, message, **facts)
-
-    def warning(self, message: str, **facts: Any) -> None:
-        self.console.warning(message, **facts)

@@ -18,12 +18,11 @@ import polars as pl
 from exporter.check import published_tree
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.config import Settings, load
-from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError, ExporterError, RefutedError, SourceError, pluralize
 from exporter.job.fetched_tree import FetchedTree, JoinedFilesError, fetch
 from exporter.job.prove import claims_of
-from exporter.job.report import RunLog, RunReport
+from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
 from exporter.publishing.published_state import read_current_listing, read_published
@@ -141,7 +140,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     path = tree.tree.with_name("evidence.jsonl.gz")
     path.write_bytes(tree.evidence)
     try:
-        execute(settings, store, RunLog(Silence(), RunReport(None)), StoredLedger(path))
+        execute(settings, store, RunLog(None), StoredLedger(path))
     except ExporterError as error:
         raise RefutedError(f"the run cannot be repeated from its evidence: {error}") from None
     published, status = read_published(store), store.get(POINTER_KEY)

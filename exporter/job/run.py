@@ -23,7 +23,7 @@ from msgspec import structs
 from exporter import FORMAT
 from exporter.check.checker import TreeChecker
 from exporter.config import Settings
-from exporter.console import Console, Silence
+from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
 from exporter.errors import (
     EXIT_DONE,
@@ -48,7 +48,7 @@ from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets, router_for
-from exporter.job.report import RunLog, RunReport
+from exporter.job.report import RunLog
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock
 from exporter.ledger.view import Certificate
 from exporter.past.archive.archive_files import checkpoint_of
@@ -163,27 +163,25 @@ def run(
     Raises:
         ExporterError: the run failed; ``exit_code`` of the error says in which way.
     """
-    console = console or Silence()
-    report = RunReport(Path(settings.output.report), command="run")
+    log = RunLog(Path(settings.output.report), console, command="run")
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(Path(snapshot)))
     try:
         store = open_store(settings.output.uri)
-        log = RunLog(console, report)
         result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
-        report.finish(result.exit_code)
+        log.finish(result.exit_code)
     except SourceError as error:
         error.args = (f"{str(error).rstrip('.')}; the last published run stays", *error.args[1:])
-        report.finish(error.exit_code, str(error))
+        log.finish(error.exit_code, str(error))
         raise
     except ExporterError as error:
-        report.finish(error.exit_code, str(error))
+        log.finish(error.exit_code, str(error))
         raise
     except BaseException as error:
-        report.finish(EXIT_UNEXPECTED, f"{type(error).__name__}: {error}")
+        log.finish(EXIT_UNEXPECTED, f"{type(error).__name__}: {error}")
         raise
     finally:
-        if report.problem is not None:
-            console.warning(report.problem)
+        if log.problem is not None:
+            log.warning(log.problem)
     return result
 
 
@@ -238,7 +236,7 @@ def execute(
             raise
         return job.nothing_to_do(ledger)
     report_outcome(log, computed.tables, summary, published=not dry_run)
-    return RunResult(code, ledger, summary.run_id, not dry_run, log.report.facts)
+    return RunResult(code, ledger, summary.run_id, not dry_run, log.facts)
 
 
 def times_of(summary: RunSummary, interval_minutes: int | None) -> dict[str, int]:
@@ -274,7 +272,7 @@ _READ = (
 
 def report_outcome(log: RunLog, tables: Tables, summary: RunSummary, *, published: bool) -> None:
     """The last line of a run: what was published at which ledger, how much of it, and how long it took."""
-    pools, unpriced, seconds = tables.pools.height, len(tables.unpriced), log.report.seconds
+    pools, unpriced, seconds = tables.pools.height, len(tables.unpriced), log.seconds
     log.event(
         "published" if published else "rendered",
         f"{'published' if published else 'rendered, not published,'} {summary.run_id} at {tables.ledger}, "
@@ -491,7 +489,7 @@ class Job:
             self.log.warning(
                 f"the published run lacks the price of {prices} that had one in the last 7 days", exit_code=EXIT_UNREAD
             )
-        return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.report.facts)
+        return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.facts)
 
     def _missed(self) -> frozenset[tuple[str, str]]:
         """The pools that the run before missed the prices of."""

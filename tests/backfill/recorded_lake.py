@@ -12,9 +12,8 @@ from exporter.backfill.executors import Started
 from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.backfill.start_state import StartState, snapshot_start
 from exporter.config import load
-from exporter.console import Silence
 from exporter.deployments.networks import network_id
-from exporter.job.report import RunLog, RunReport
+from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import RpcEndpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot
@@ -123,4 +122,4 @@ def run_live(url: str, out: Path, report: Path) -> None:
         "history.compact": False,
     }
     settings = load(None, flags, environment={}).settings
-    execute(settings, open_store(str(out)), RunLog(Silence(), RunReport(report, command="run")), RpcEndpoints())
+    execute(settings, open_store(str(out)), RunLog(report, command="run"), RpcEndpoints())

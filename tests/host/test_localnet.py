@@ -10,11 +10,10 @@ import polars as pl
 import pytest
 
 from exporter.config import Settings, load
-from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import EXIT_DONE, NoCommonLedgerError
 from exporter.job.on_chain import ChainCheck
-from exporter.job.report import RunLog, RunReport
+from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import RpcEndpoints
 from exporter.ledger.codec import scval, strkey
@@ -109,7 +108,7 @@ def test_a_run_publishes_what_the_contracts_say(world: World, tmp_path: Path) ->
     with running(create_app(network, Behaviour(advance_every_requests=4))) as url:
         settings = settings_for(url, **{"output.uri": str(tmp_path / "out"), "network.max_ledger_age": 0})
         store = open_store(settings.output.uri)
-        done = execute(settings, store, RunLog(Silence(), RunReport(None)), RpcEndpoints(), now=lambda: later(network))
+        done = execute(settings, store, RunLog(None), RpcEndpoints(), now=lambda: later(network))
     pools = pl.read_parquet(next((tmp_path / "out" / "history").rglob("date=*/*.parquet")))
 
     assert EXIT_DONE == done.exit_code

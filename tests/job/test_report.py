@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import ConfigError
-from exporter.job.report import RunReport
+from exporter.job.report import RunLog
 
 
 def test_incomplete_until_the_last_word(tmp_path: Path) -> None:
     """It is on disk as soon as a run begins; a step is named while it runs, and stays incomplete where it fails."""
     path = tmp_path / "report.json"
-    report = RunReport(path, command="run")
+    report = RunLog(path, command="run")
     begun = json.loads(path.read_text())
-    with suppress(RuntimeError), report.step("read"):
+    with suppress(RuntimeError), report.step("read", "reading"):
         within = json.loads(path.read_text())
         raise RuntimeError("stop")
     report.finish(3, "https://rpc.example.org/v2/KEY does not answer")
@@ -37,17 +37,17 @@ def test_nowhere_to_write(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
 
     with pytest.raises(ConfigError, match=r"output\.report: cannot write"):
-        RunReport(tmp_path / name)
+        RunLog(tmp_path / name)
 
 
 def test_report_that_fails_later(tmp_path: Path) -> None:
     """A report that can no longer be written costs the run nothing; its error is reported at the end."""
     path = tmp_path / "there" / "report.json"
     path.parent.mkdir()
-    report = RunReport(path)
+    report = RunLog(path)
     path.unlink()
     path.parent.rmdir()
-    with report.step("read"):
+    with report.step("read", "reading"):
         pass
     report.finish(1, "the store is full")
 

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.check.published_tree import check_files
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError
-from exporter.job.report import RunReport
+from exporter.job.report import RunLog
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.oracle import price_entries
 from exporter.localnet.player import RecordedNetwork
@@ -135,7 +135,7 @@ class TestEmbeddedNetwork:
         path = tmp_path / "out" / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b'{"x":' + b"[" * 200_000)
-        report = RunReport(None)
+        report = RunLog(None)
         with pytest.raises(StoreError, match=said):
             run(settings_for(tmp_path / "out", "http://127.0.0.1:9"), report=report, dry_run=dry_run)
 
@@ -147,7 +147,7 @@ class TestEmbeddedNetwork:
         settings = settings_for(tmp_path / "out", **SLENDER)
         published = RecordedNetwork(start_ledger=5_000)
         run(settings, network=published)
-        before, report = tree_of(tmp_path / "out"), RunReport(None)
+        before, report = tree_of(tmp_path / "out"), RunLog(None)
         with pytest.raises(NotNewerError) as caught:
             run(settings, network=RecordedNetwork(start_ledger=4_999), report=report, dry_run=dry_run)
         code, facts = run(settings, network=published, dry_run=dry_run)
@@ -281,7 +281,7 @@ class TestEmbeddedNetwork:
     def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
         """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
         run(settings_for(tmp_path, **SLENDER), network=RecordedNetwork())
-        before, report = tree_of(tmp_path), RunReport(None)
+        before, report = tree_of(tmp_path), RunLog(None)
         other = settings_for(tmp_path, "http://127.0.0.1:9", network__name="mainnet", **SLENDER)
         with pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "):
             run(other, dry_run=dry_run, report=report)

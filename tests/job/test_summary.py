@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import errors
-from exporter.job.report import RunReport
+from exporter.job.report import RunLog
 from exporter.job.summary import LONGEST, OUTCOMES, SHOWN, main, render_summary
 
 CODES = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
@@ -21,9 +21,9 @@ CODES = {value for name, value in vars(errors).items() if name.startswith("EXIT_
 
 def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
     """The report of a run with one step."""
-    report = RunReport(path, command="run")
+    report = RunLog(path, command="run")
     report.add(network="local", certificate={"ledger": 77}, run_id="77-a", **facts)
-    with report.step("read") as step:
+    with report.step("read", "reading") as step:
         step.update(keys=12, calls=3)
     report.finish(code, message)
     content: dict[str, Any] = json.loads(path.read_text())
@@ -101,7 +101,7 @@ def test_the_command(tmp_path: Path) -> None:
         [*command, str(tmp_path / "report.json"), "0"], capture_output=True, text=True, timeout=60, check=False
     )
 
-    RunReport(tmp_path / "killed.json", command="run")
+    RunLog(tmp_path / "killed.json", command="run")
 
     assert (0, True) == (good.returncode, good.stdout.startswith("## Exit code 0"))
     assert "stopped from outside" in render_summary(json.loads((tmp_path / "killed.json").read_text()), 1)
