@@ -58,17 +58,9 @@ def set_aside_failures(
 ) -> tuple[pl.DataFrame, dict[int, ExactError]]:
     """Compute the rows of a frame that can be computed.
 
-    Args:
-        frame: the input rows.
-        compute: gives a result for a frame, or raises an ExactError with positions in the frame it was given. Each
-            row's result must not depend on the other rows.
-
-    Returns:
-        What `compute` gives for the rows that have a result, in the frame's order, and for each of the other rows
-        its position in `frame` with the error it raised.
-
-    Raises:
-        ExactError: when `compute` raises one that names no row.
+    ``compute`` gives a result for a frame, each row by itself, or raises an ExactError with positions in that frame.
+    Returns what it gives for the rows that have a result, in the frame's order, and for each of the other rows
+    its position in ``frame`` with the error that it raised. Raises an ExactError that names no row.
     """
     positions = list(range(frame.height))
     failures: dict[int, ExactError] = {}
@@ -110,12 +102,7 @@ def column(values: Iterable[int | None], name: str = "") -> pl.Series:
 
 
 def frame(columns: Mapping[str, Iterable[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The columns that `schema` names, in its order, from Python values; those of Int128 as `column` makes them.
-
-    Raises:
-        ExactOverflowError: with the positions of all values of a column that do not fit into signed 128 bits.
-        TypeError: when a value is not of its column's type.
-    """
+    """The columns that `schema` names, in its order, from Python values; those of Int128 as `column` makes them."""
     return pl.DataFrame(
         [
             column(columns[name], name) if dtype == pl.Int128 else pl.Series(name, list(columns[name]), dtype=dtype)
@@ -333,15 +320,7 @@ def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
 
     The bits of the exponent are taken from the lowest to the highest: where one is set,
     result = floor(result × square / scale); then square = floor(square × square / scale). The order matters for the
-    last digit. An exponent of 0 gives `scale`.
-
-    Args:
-        base: Int128, scaled by `scale`.
-        exponent: not negative.
-        scale: positive.
-
-    Returns:
-        Int128, scaled by `scale`.
+    last digit. An exponent of 0 gives `scale`, which is that of the base and of the result.
 
     Raises:
         ExactOverflowError: with all rows whose power, at this scale, does not fit into 128 bits.
@@ -371,14 +350,6 @@ def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl
     """The yearly yield of a yearly rate compounded `periods` times, in whole basis points, rounded down.
 
     floor(((1 + rate / (rate_scale × periods))^periods - 1) × 10000), the floor of the exact rational number.
-
-    Args:
-        rate: the rate a year, scaled by `rate_scale`.
-        periods: how often interest is added in a year.
-        rate_scale: positive.
-
-    Returns:
-        Int64 basis points, at most 2^53 - 1 (`exporter.exact.basis_points`).
     """
 
     def yield_of(rate: int, _: int) -> int:

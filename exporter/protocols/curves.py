@@ -14,12 +14,8 @@ from exporter import exact
 class RateModel:
     """How a protocol's borrow rate follows from the utilization, in straight lines between knots.
 
-    Attributes:
-        parameters: those of a pool by which it goes, by name.
-        full: a utilization of 100 %.
-        knots: where one pool's curve bends, of its parameters.
-        rate: the math over Int128 columns: the utilizations, what ``more`` gives, and the parameters.
-        more: what else it goes by, of rows of the pools frame; the same number of values for each.
+    ``full`` is a utilization of 100 %; ``knots`` are where one pool's curve bends, of its parameters. ``rate`` is the
+    math over Int128 columns: the utilizations, what ``more`` gives of rows of the pools frame, and the parameters.
     """
 
     parameters: tuple[str, ...]

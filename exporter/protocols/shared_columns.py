@@ -57,13 +57,7 @@ def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:
 def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **given: Given) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, each as given, or else of its own name in ``rows``.
 
-    After them are those of `exporter.tables.TERMS` that are given.
-
-    Args:
-        rows: the projected pools, one a row.
-        protocol: the protocol's name.
-        version: that of the contracts, or an expression of it.
-        given: by shared column.
+    After them are those of `exporter.tables.TERMS` that are given. ``version`` is that of the contracts.
     """
     unknown = given.keys() - PROTOCOL_COLUMNS.keys() - TERMS.keys()
     if unknown:

@@ -51,11 +51,11 @@ NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedA
 _QUEUE_SECONDS = "UpdateInQueuePeriod"
 _QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
 _MARKET_LIMITS = {
-    "bad_debt_lock_d": ("BadDebtLockDuration", 0),
-    "max_positions": ("MaxPositions", 0),
-    "min_collateral_value_cents": ("MinCollateralValueCents", 0),
+    "bad_debt_lock_d": "BadDebtLockDuration",
+    "max_positions": "MaxPositions",
+    "min_collateral_value_cents": "MinCollateralValueCents",
 }
-"""The settings that can be queued for a market, by name, with its key in the instance and its decimals."""
+"""The settings that can be queued for a market, with their keys in the instance."""
 
 _BPS = 10_000
 
@@ -196,9 +196,9 @@ def decode_queued_market(instance: MarketInstance) -> Queued:
     """Queued limits of a market, and from when they hold. Raises `DecodeError`."""
     now = Fields(_unit_keys(instance.storage), "market instance")
     queued = now.struct(_QUEUED_MARKET)
-    before = [_renamed(now, key, name, decimals) for name, (key, decimals) in _MARKET_LIMITS.items()]
-    after = [_renamed(queued, f"new_{name}", name, decimals) for name, (_, decimals) in _MARKET_LIMITS.items()]
-    return differences(chain(*before), chain(*after)), _from_when(queued, instance.queue_seconds)
+    before = chain(*(_renamed(now, key, name) for name, key in _MARKET_LIMITS.items()))
+    after = chain(*(_renamed(queued, f"new_{name}", name) for name in _MARKET_LIMITS))
+    return differences(before, after), _from_when(queued, instance.queue_seconds)
 
 
 def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
@@ -214,8 +214,8 @@ def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
     return hashes[0].hex(), _from_when(Fields(pairs, _QUEUED_UPGRADE), wait)
 
 
-def _renamed(fields: Fields, key: str, name: str, decimals: int) -> list[Parameter]:
-    return [replace(item, name=name) for item in parameters_of(fields, {key: decimals})]
+def _renamed(fields: Fields, key: str, name: str) -> list[Parameter]:
+    return [replace(item, name=name) for item in parameters_of(fields, {key: 0})]
 
 
 def _from_when(queued: Fields, wait: int | None) -> int | None:
