@@ -42,6 +42,7 @@ from exporter.tree.read_back import read_back, render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
 from tests.render.rendering import SIZES, contract, markets_frame
+from tests.render.site.made import unpriced
 
 A, B, C, D, X, Y = (contract(number) for number in (1, 2, 3, 4, 11, 12))
 
@@ -303,32 +304,10 @@ def test_every_field() -> None:
 
 def test_a_pool_without_a_price() -> None:
     """Without a valid price the oracle and the reason stay, and price, time and value are null."""
-    nothing = dict.fromkeys(
-        (
-            "oracle_decimals",
-            "oracle_price",
-            "price_timestamp",
-            "oracle_price_usd",
-            "tvl_usd_cents",
-            "supplied_usd_cents",
-            "borrowed_usd_cents",
-            "available_usd_cents",
-            "available_to_borrow_usd_cents",
-            "available_to_supply_usd_cents",
-            "supply_cap_usd_cents",
-            "borrow_cap_usd_cents",
-        ),
-        None,
-    )
-    detail = rendered(**nothing, price_reason="the price is 6 minutes 40 seconds old, more than 6 minutes")
+    reason = "the price is 6 minutes 40 seconds old, more than 6 minutes"
+    detail = rendered(**unpriced(reason), supply_cap_usd_cents=None, borrow_cap_usd_cents=None)
 
-    assert {
-        "oracle": ORACLE,
-        "validity": "the price is 6 minutes 40 seconds old, more than 6 minutes",
-        "value": None,
-        "decimals": None,
-        "time": None,
-    } == detail["price"]
+    assert {"oracle": ORACLE, "validity": reason, "value": None, "decimals": None, "time": None} == detail["price"]
     assert [None, None] == [detail["oracle_price_usd"], detail["tvl_usd_cents"]]
 
 
@@ -405,12 +384,10 @@ def test_counts_of_what_was_found() -> None:
 
 def test_versions_of_the_contracts() -> None:
     """Markets are counted by the code they run, the unknown among them."""
-    rows = [market(A), market(B) | {"wasm_hash": "ab" * 32}, market(C) | {"wasm_hash": "ab" * 32}]
-
+    rows = [market(A), *(market(address) | {"wasm_hash": "ab" * 32} for address in (B, C))]
     versions = coverage(tables_of(*rows))["data"]["blend"]["contract_versions"]
 
-    expected = [(None, 1), ("ab" * 32, 2)]
-    assert expected == [(version["wasm_hash"], version["market_count"]) for version in versions]
+    assert [(None, 1), ("ab" * 32, 2)] == [(version["wasm_hash"], version["market_count"]) for version in versions]
 
 
 def test_known_contracts_with_their_source() -> None:
