@@ -251,6 +251,19 @@ class TestLying:
         assert ROUTER in notice
         assert "something else for lastprice of C" in notice
 
+    def test_at_another_ledger(self, still: OracleNetwork, plain: Quotes) -> None:
+        """What cannot be compared, as it is of another ledger, is not called a lie; nothing of it is kept either."""
+        lie = lie_about(lambda _: True)
+
+        def tamper(call: ContractCall, answer: SimulationAnswer) -> SimulationAnswer:
+            return replace(lie(call, answer), ledger=answer.ledger - 1) if call.function == "exec" else answer
+
+        router = made_router(choose=lambda calls: calls[-1])
+
+        assert plain == quotes_of(Asked(still, tamper=tamper), router).result
+        assert (False, []) == (router.lied, router.notices)
+        assert router.stopped is not None
+
     def test_found_after_bundles_that_were_kept(self, still: OracleNetwork, plain: Quotes) -> None:
         """What an earlier bundle gave is asked for again, too, and the program sees it."""
         samples = iter([0])

@@ -161,6 +161,25 @@ def test_nothing_found_may_be_null() -> None:
     assert {} == answer.entries
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        fake.entry(key(5), made_entry(5)),  # was not asked for
+        fake.entry(key(0), made_entry(0)),  # is there already
+        fake.entry(key(1), made_entry(1, LEDGER + 1)),  # changed after the ledger of the answer
+        fake.entry(key(1), made_entry(1)) | {"xdr": "AAAA?"},
+        fake.entry(key(1), made_entry(1)) | {"xdr": "AAA="},
+    ],
+)
+def test_entries_that_contradict_themselves_are_unusable(more: dict[str, Any]) -> None:
+    """They are asked for elsewhere."""
+    bench = Bench(A, B, rpc=filled(1))
+    bench.fault(A, fake.altered(lambda right: right["result"]["entries"].append(more)))
+    (answer,) = bench.read(0, 1)
+
+    assert (B, {key(0): made_entry(0)}) == (answer.endpoint, answer.entries)
+
+
 # Failures ------------------------------------------------------------------------------------------------------
 
 
