@@ -310,10 +310,7 @@ def _shown(config: Fields, numbers: dict[str, int]) -> Iterator[Parameter]:
 
 def _variant(fields: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ...]]:
     """The variant of an enum field, with the values it carries."""
-    value = fields.get(name)
-    if value is None:
-        raise DecodeError(f"{what}: field {name} is missing")
-    items = expect(value, scval.VEC, f"{what}: field {name}")
+    items = expect(fields.required(name), scval.VEC, f"{what}: field {name}")
     if not items:
         raise DecodeError(f"{what}: field {name} has no variant")
     variant: str = expect(items[0], scval.SYMBOL, f"{what}: variant of field {name}")

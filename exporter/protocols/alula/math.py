@@ -20,7 +20,7 @@ import polars as pl
 
 from exporter import exact
 from exporter.exact import failure
-from exporter.protocols.alula.layout import STATUS_NAMES, VERSION
+from exporter.protocols.alula.layout import CURVE_FIELDS, STATUS_NAMES, VERSION
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.tree.values import RewardReason
@@ -42,16 +42,9 @@ POOL_COLUMNS = (
     "total_d_tokens",
     "interest_rate_modifier_bps",
     "take_rate_bps",
-    "base_apr_bps",
-    "kink1_apr_bps",
-    "kink1_ur_bps",
-    "kink2_apr_bps",
-    "kink2_ur_bps",
-    "max_apr_bps",
+    *CURVE_FIELDS,
 )
 """The raw columns that the numbers follow from; none is negative, and the take rate is at most BPS."""
-
-_CURVE = POOL_COLUMNS[-6:]
 
 TERM_COLUMNS = (
     "open_ltv_bps",
@@ -104,7 +97,9 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     available = available_adjusted(state["total_available"], state["take_rate_fees_sum"])
     supplied = total_supply(available, borrowed)
     used = utilization(borrowed, supplied)
-    modified = borrow_apr(kinked_apr(used, *(state[name] for name in _CURVE)), state["interest_rate_modifier_bps"])
+    modified = borrow_apr(
+        kinked_apr(used, *(state[name] for name in CURVE_FIELDS)), state["interest_rate_modifier_bps"]
+    )
     earned = supply_apr(modified, used, state["take_rate_bps"])
     return shared_columns(
         raw,
@@ -276,7 +271,7 @@ def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
 
 
 RATE_MODEL = RateModel(
-    _CURVE,
+    CURVE_FIELDS,
     BPS,
     lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
     lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
@@ -317,7 +312,7 @@ def accrue(state: pl.DataFrame, seconds: pl.Series) -> Accrued:
     borrowed = state["total_borrowed"]
     supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
     used = utilization(borrowed, supplied)
-    apr = borrow_apr(kinked_apr(used, *(state[name] for name in _CURVE)), state["interest_rate_modifier_bps"])
+    apr = borrow_apr(kinked_apr(used, *(state[name] for name in CURVE_FIELDS)), state["interest_rate_modifier_bps"])
     with exact.naming("accrued debt"):
         owed = exact.multiply_divide_ceil(borrowed, multiplier(apr, seconds), SCALED_ONE)
     grown, take_rate = exact.subtract(owed, borrowed), state["take_rate_bps"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
@@ -43,7 +42,7 @@ class AlulaViews(ProtocolViews):
             return
         market = Fields.of(value, "get_market_data")
         state = market.struct("global_state")
-        pools = [Fields.of(item, "PoolData") for item in expect(_field(market, "pools_data"), scval.VEC, "pools_data")]
+        pools = [Fields.of(item, "PoolData") for item in expect(market.required("pools_data"), scval.VEC, "pools_data")]
         found = tuple(pool.struct("pool").address("pool_address") for pool in pools)
         yield Compared(asked.market, None, "pools", asked.pools, found)
         names = list(STATUS_NAMES.values())
@@ -60,13 +59,6 @@ class AlulaViews(ProtocolViews):
         row = rows.get(asked.pools[0]) if len(asked.pools) == 1 and not asked.instead else None
         if row is not None and _PRICE_REFUSED.search(error):
             yield Compared(asked.market, asked.pools[0], "oracle_price", row["oracle_price"], None)
-
-
-def _field(fields: Fields, name: str) -> ScVal:
-    value = fields.get(name)
-    if value is None:
-        raise DecodeError(f"get_market_data: field {name} is missing")
-    return value
 
 
 def _pool(market: str, view: Fields, rows: Mapping[str, Row], price_decimals: int | None) -> Iterator[Compared]:

@@ -15,7 +15,7 @@ import polars as pl
 from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.curves import RateModel
-from exporter.protocols.peridot.layout import PAUSES, SCALE, SPEEDS, VERSION, BoostRule
+from exporter.protocols.peridot.layout import CURVE, NUMBERS, PAUSES, SCALE, SPEEDS, TIMES, VERSION, BoostRule
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
 from exporter.tables import PROTOCOL_COLUMNS
 from exporter.tree.values import RewardReason
@@ -33,29 +33,26 @@ BOOST_TOLERANCE_BPS = 500
 _SCALES_TO_INDEX = 10**12
 """From the 6 decimals of the exchange rate to the 18 of the borrow index, so that both have the same."""
 
+TERM_COLUMNS = (
+    *(f"{what}_paused_until" for what in PAUSES),
+    "governed",
+    "rates_ready",
+    "supply_cap",
+    "borrow_cap",
+    "collateral_factor",
+    "incentive",
+)
 VAULT_COLUMNS = (
     "net_cash",
-    "total_borrowed",
-    "total_reserves",
-    "total_admin_fees",
-    "borrow_index",
     "receipt_supply",
-    "initial_exchange_rate",
-    "reserve_factor",
-    "admin_fee",
-    "base_rate",
-    "multiplier",
-    "jump_multiplier",
-    "kink",
+    *CURVE,
     "fixed_rate",
-    "last_update_time",
     "live_cash",
     "managed_cash",
-    "total_deposited",
     "boost_rule",
     "boost_quoted",
-    "boost_cached",
-    "boost_cached_at",
+    *TIMES,
+    *(name for name in NUMBERS if name not in TERM_COLUMNS),
 )
 """The raw columns that the numbers follow from; all but ``net_cash`` and ``fixed_rate`` are at least 0.
 
@@ -66,15 +63,6 @@ that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``
 """
 
 
-TERM_COLUMNS = (
-    *(f"{what}_paused_until" for what in PAUSES),
-    "governed",
-    "rates_ready",
-    "supply_cap",
-    "borrow_cap",
-    "collateral_factor",
-    "incentive",
-)
 UNSURE_COLUMNS = ("listed", "borrow_principal", "payable", *(f"{side}_speed" for side in SPEEDS))
 """The raw columns of what can be done, and at what risk; the latter may be null.
 
@@ -252,8 +240,7 @@ def _rate(
 ) -> tuple[pl.Series, pl.Series]:
     """The utilization and the rate a year that borrowers pay at these totals."""
     used, refused = utilization(borrowed, exact.add(state["live_cash"], boosted), aside)
-    curve = [state[name] for name in ("base_rate", "multiplier", "jump_multiplier", "kink")]
-    rate = borrow_rate(exact.select(refused, 0, used), *curve)
+    rate = borrow_rate(exact.select(refused, 0, used), *(state[name] for name in CURVE))
     return used, accepted(exact.select(refused, state["fixed_rate"], rate))
 
 
@@ -322,9 +309,7 @@ def borrow_rate(
     return exact.add(slope, exact.multiply_divide_floor(above, jump_multiplier, SCALE))
 
 
-RATE_MODEL = RateModel(
-    ("base_rate", "multiplier", "jump_multiplier", "kink"), SCALE, lambda own: (own["kink"],), borrow_rate
-)
+RATE_MODEL = RateModel(tuple(CURVE), SCALE, lambda own: (own["kink"],), borrow_rate)
 
 
 def accepted(rate: pl.Series) -> pl.Series:

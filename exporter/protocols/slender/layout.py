@@ -182,10 +182,7 @@ def _pairs(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
 
 def _tokens(reserve: Fields) -> tuple[str, str]:
     """The share and the debt token of ``reserve_type``: [Fungible, sToken, debtToken], or [RWA] for one without."""
-    value = reserve.get("reserve_type")
-    if value is None:
-        raise DecodeError("ReserveData: field reserve_type is missing")
-    parts = expect(value, scval.VEC, "ReserveData: field reserve_type")
+    parts = expect(reserve.required("reserve_type"), scval.VEC, "ReserveData: field reserve_type")
     kind = expect(parts[0], scval.SYMBOL, "ReserveData: field reserve_type") if parts else "empty"
     if kind == "RWA":
         raise RwaReserveError
