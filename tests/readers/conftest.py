@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.snippets import Worker, other_python
+from tests.readers.snippets import Ask, Worker, other_python, skip_without_java
 from tests.readers.trees import Row, extreme_tree, manifest_of, rows_of
+from tests.readers.worker import answer
 from tests.render.whole_tree import publish_tree
 
 
@@ -41,3 +42,22 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """The Python that has pandas and PySpark; no test of it runs where scripts/test-readers did not make it."""
     with other_python(tmp_path_factory.mktemp("others")) as process:
         yield process
+
+
+@pytest.fixture(
+    params=["duckdb", "polars", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pandas", "pyspark"))]
+)
+def reader(request: pytest.FixtureRequest) -> str:
+    """Each reader that computes; one that needs Java is left out where there is none."""
+    skip_without_java(request.param)
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def ask(reader: str, request: pytest.FixtureRequest) -> Ask:
+    """As `worker.answer`, by the Python that has the reader."""
+    if reader in ("duckdb", "polars"):
+        return answer
+    others: Worker = request.getfixturevalue("others")
+    return others.anything

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,10 @@ SCRIPTS = {
     "fetch": "fetch.mjs",
 }
 """The template of each reader, without its ending .j2."""
+
+
+Ask = Callable[..., dict[str, Any]]
+"""`tests.readers.worker.answer`, here or under another Python."""
 
 
 def template(reader: str, base: str | Path) -> str:

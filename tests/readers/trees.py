@@ -115,6 +115,13 @@ def rewrite_newest(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame],
     (folder / HISTORY_MANIFEST_KEY).write_bytes(rendered.data)
 
 
+def assert_found(found: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """What a reader found of these rows is right to the last digit; each row, too, where it was asked for columns."""
+    assert expected_rates(rows) == found["rates"]
+    assert expected_totals(rows) == found["totals"]
+    assert found["rows"] in ([], expected_rows(rows))
+
+
 def expected_rates(rows: Iterable[Row]) -> list[list[Any]]:
     """What the rates of a snippet must be, from plain fractions."""
     rows = list(rows)
