@@ -73,7 +73,7 @@ from exporter.render.feeds import render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
-from exporter.render.pool_lists import Means, flat_rows, render_pool_lists, render_token_list
+from exporter.render.pool_lists import flat_rows, means_of, render_pool_lists, render_token_list
 from exporter.render.run_documents import (
     protocol_list,
     render_details,
@@ -719,8 +719,8 @@ def render(
     yield from catch_up(store, read_history_manifest(store, older=True), before, series)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads(kept)
-    means = Means()
-    periods = means.noted(periods_of(series.pools, tables.close_time, tables.pools))
+    periods = list(periods_of(series.pools, tables.close_time, tables.pools))
+    means = means_of(periods)
     yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen, network.name)
     yield from render_overview(tables, series.first_seen)
     rows = flat_rows(tables, means, network.name)
@@ -739,7 +739,7 @@ def render(
     yield file_of(covered)
     yield file_of(openapi_document())
     yield from render_errors()
-    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history, means.columns))
+    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history, means))
 
 
 def status_document(

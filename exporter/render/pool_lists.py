@@ -31,27 +31,18 @@ _MEANS = {
 """The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 
 
-class Means:
-    """The means of all pools, noted while their periods go by."""
-
-    def __init__(self) -> None:
-        self.columns: dict[str, list[int | None]] = {name: [] for name in _MEANS}
-
-    def noted(self, periods: Iterable[list[AssetPeriod]]) -> Iterator[list[AssetPeriod]]:
-        """The same periods, of one pool after the other."""
-        for own in periods:
-            for name, (at, mean) in _MEANS.items():
-                self.columns[name].append(getattr(own[at], mean))
-            yield own
+def means_of(periods: Sequence[Sequence[AssetPeriod]]) -> dict[str, list[int | None]]:
+    """The means of all pools as columns, from the periods of one pool after the other."""
+    return {name: [getattr(own[at], mean) for own in periods] for name, (at, mean) in _MEANS.items()}
 
 
-def flat_rows(tables: Tables, means: Means, network: str) -> pl.DataFrame:
+def flat_rows(tables: Tables, means: Mapping[str, Sequence[int | None]], network: str) -> pl.DataFrame:
     """The rows of all pools that were read as they are on the wire, in the order of the pools frame.
 
     ``network`` is the name of the network.
     """
     apps = [app_url(network, *place) for place in tables.pools.select("protocol", "market", "pool").iter_rows()]
-    found = pl.DataFrame(means.columns, schema=dict.fromkeys(means.columns, pl.Int64()))
+    found = pl.DataFrame(means, schema=dict.fromkeys(means, pl.Int64()))
     pools = tables.pools.with_columns(pl.Series("app_url", apps, pl.String()))
     return pl.concat([pools, found], how="horizontal").select(document_fields(PoolRow))
 

@@ -8,6 +8,7 @@ in docs/history.md. A field says its name, type, null and meaning; its class say
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,30 +44,28 @@ from exporter.tree.values import (
 )
 
 
-def _column(by: str, place: int, meaning: str, alone: str | None, null: str | None) -> Meta:
+def _column(by: str, place: int, meaning: str, alone: str | None = None, *, null: str | None = None) -> Meta:
+    """A column of the pools frame.
+
+    Args:
+        by: who gives it.
+        place: where it is in a Parquet file, for good; a new column takes the next.
+        meaning: what it holds, with units.
+        alone: the same for readers who do not see the columns before it.
+        null: when it is null, where `meaning` does not say it.
+    """
     description = (alone or meaning) + (f"; null {null}" if null else "")
     return Meta(description=description, extra={"by": by, "place": place, "meaning": meaning})
 
 
-def given(place: int, meaning: str, alone: str | None = None) -> Meta:
-    """A column that every protocol gives.
+given = partial(_column, "given")
+"""A column that every protocol gives."""
 
-    Args:
-        place: where it is in a Parquet file, for good; a new column takes the next.
-        meaning: what it holds, with units.
-        alone: the same for readers who do not see the columns before it.
-    """
-    return _column("given", place, meaning, alone, None)
+term = partial(_column, "term")
+"""A column that a protocol may give, null where it does not."""
 
-
-def term(place: int, meaning: str, alone: str | None = None, *, null: str | None = None) -> Meta:
-    """A column that a protocol may give, null where it does not; ``null`` is when, where `meaning` does not say it."""
-    return _column("term", place, meaning, alone, null)
-
-
-def computed(place: int, meaning: str, alone: str | None = None, *, null: str | None = None) -> Meta:
-    """A column that is computed from those of protocols."""
-    return _column("computed", place, meaning, alone, null)
+computed = partial(_column, "computed")
+"""A column that is computed from those of protocols."""
 
 
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
