@@ -14,12 +14,11 @@ from exporter.deployments.networks import NETWORKS, Network
 from exporter.discovery.candidates import Drift, candidates, check_lists
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ContractInstance
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, VOID
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.blend.layout import WASM_HASHES
-from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, MadeSource, Written, contract, entry, instance, known
+from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, MadeSource, Written, contract, instance, known
 
 CODE = {generation: code for code, generation in WASM_HASHES.items()}
 LISTS = {"b1": "AB", "b2": "C"}
@@ -143,15 +142,6 @@ def test_other_code(role: str) -> None:
         f"drift: {role} {contract('X')} of blend v1 has contract code {UNKNOWN_CODE.hex()}, listed (a source, "
         f"2026-09-28) is {CODE['v1'].hex()}; it may have been upgraded or replaced"
     ) == notice
-
-
-def test_no_code() -> None:
-    """A contract that is a Stellar asset now, or whose instance cannot be read, is a warning."""
-    [asset] = notices_of(lists("factory", CODE["v1"]), instance(contract("X"), None, executable=1))
-    [garbage] = notices_of(lists("factory", CODE["v1"]), entry(contract("X"), INSTANCE_KEY, VOID))
-
-    assert "has no wasm code of its own" in asset
-    assert "cannot be decoded" in garbage
 
 
 def test_absent() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, u32, u64
 from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quotes, read_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
@@ -57,18 +57,14 @@ def test_what_the_oracle_said(decimals: int, price: int) -> None:
         (u32(7), "HostError: Error(Contract, #2)", "lastprice() failed: HostError: Error(Contract, #2)"),
         ("trap", price_data(1, NOW), "decimals() failed: trap"),
         (u32(39), price_data(1, NOW), "the oracle has 39 decimals, more than 38"),
-        (u32(2**32 - 1), price_data(1, NOW), "the oracle has 4294967295 decimals, more than 38"),
         (i128(7), price_data(1, NOW), "decimals(): expected u32, found i128"),
-        (VOID, price_data(1, NOW), "decimals(): expected u32, found void"),
         (u32(7), i128(1), "lastprice(): expected map, found i128"),
-        (u32(7), vec(i128(1), u64(NOW)), "lastprice(): expected map, found vec"),
         (
             u32(7),
             struct_map({"price": u64(1), "timestamp": u64(NOW)}),
             "lastprice(): field price: expected i128, found u64",
         ),
         (u32(7), struct_map({"timestamp": u64(NOW)}), "lastprice(): field price is missing"),
-        (u32(7), struct_map({"price": i128(1)}), "lastprice(): field timestamp is missing"),
         (
             u32(7),
             struct_map({"price": i128(1), "timestamp": string("now")}),

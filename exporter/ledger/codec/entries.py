@@ -158,8 +158,6 @@ def coded_instance(entry: ContractData, what: str) -> tuple[ContractInstance, by
     return instance, instance.wasm_hash
 
 
-# What a ledger entry looks like to a reader once its time to live is over.
-#
 # An entry is live at a ledger up to and including the last one it lives until. After that a temporary entry is gone,
 # and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (docs/rpc.md, "Ends of lives").
 

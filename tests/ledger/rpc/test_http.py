@@ -213,20 +213,11 @@ async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     await writer.drain()
 
 
-async def huge_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.write(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        writer.write(b"X-Padding: " + b"x" * 8_000 + b"\r\n")
-        await writer.drain()
-
-
 SERVERS: dict[Serve, tuple[str, str]] = {
     hanging: (r"no complete answer within 0.3 s|timed out", "timeout"),
     dripping: (r"no complete answer within 0.3 s|timed out", "timeout"),
     endless: (r"larger than 100,000 bytes", "answer too large"),
     cut: (r"the connection broke", "connection cut"),
-    huge_head: (r"the server does not speak HTTP", "connection cut"),
 }
 
 

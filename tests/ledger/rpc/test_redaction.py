@@ -21,8 +21,6 @@ SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", 
     [
         f"cannot POST {URL} today",
         "no route /v1/KEYinPATH0123/soroban",
-        "no route /V1/keyinpath0123/SOROBAN",
-        "bad key KEYinPATH0123.",
         "query apikey=KEYinQUERY%2F42&plan refused",
         "query KEYinQUERY/42 refused",
         "user us@er:pass-w0rd unknown",
@@ -38,18 +36,10 @@ def test_every_part_of_a_url_is_replaced(text: str) -> None:
     assert [] == [each for each in (*SECRETS, "dXNAZXI6") if each.lower() in cleaned.lower()]
 
 
-def test_innocent_text_stays() -> None:
-    """A message that holds no secret is not changed."""
-    text = "start ledger (5) must be between the oldest ledger: 7 and the latest ledger: 9"
-
-    assert text == Redactor([URL, "http://127.0.0.1:8000", "https://a.example/"]).clean(text)
-
-
 @pytest.mark.parametrize(
     ("segment", "cleaned"),
     [
         ("contract", "HostError: Error(Contract, #3)"),
-        ("c0ntract", "HostError: Error(Contract, #3)"),
         ("3contract", "HostError: Error(Contract, #3)"),
         ("Contract", "HostError: Error([endpoint], #3)"),
     ],
