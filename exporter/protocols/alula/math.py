@@ -97,9 +97,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     available = available_adjusted(state["total_available"], state["take_rate_fees_sum"])
     supplied = total_supply(available, borrowed)
     used = utilization(borrowed, supplied)
-    modified = borrow_apr(
-        kinked_apr(used, *(state[name] for name in CURVE_FIELDS)), state["interest_rate_modifier_bps"]
-    )
+    modified = _rate(state, used)
     earned = supply_apr(modified, used, state["take_rate_bps"])
     return shared_columns(
         raw,
@@ -270,6 +268,11 @@ def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
     return exact.multiply_divide_ceil(kinked, modifier, BPS)
 
 
+def _rate(state: pl.DataFrame, used: pl.Series) -> pl.Series:
+    kinked = kinked_apr(used, *(state[name] for name in CURVE_FIELDS))
+    return borrow_apr(kinked, state["interest_rate_modifier_bps"])
+
+
 RATE_MODEL = RateModel(
     CURVE_FIELDS,
     BPS,
@@ -312,7 +315,7 @@ def accrue(state: pl.DataFrame, seconds: pl.Series) -> Accrued:
     borrowed = state["total_borrowed"]
     supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
     used = utilization(borrowed, supplied)
-    apr = borrow_apr(kinked_apr(used, *(state[name] for name in CURVE_FIELDS)), state["interest_rate_modifier_bps"])
+    apr = _rate(state, used)
     with exact.naming("accrued debt"):
         owed = exact.multiply_divide_ceil(borrowed, multiplier(apr, seconds), SCALED_ONE)
     grown, take_rate = exact.subtract(owed, borrowed), state["take_rate_bps"]

@@ -38,7 +38,6 @@ class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates, COLUMNS)
         self.deployments = deployments
-        self.demanded = {candidate.address for candidate in candidates if candidate.demanded}
         self.pools: dict[str, layout.PoolInstance] = {}
         self.reserves: dict[tuple[str, str], layout.Reserve] = {}
         self.assets: dict[tuple[str, str], ScVal] = {}
@@ -49,7 +48,7 @@ class _Reader(Collector):
         Slender is dormant, and its instance is kept alive by its users alone. So a published pool that is archived is
         absent, which fails no run; one that the operator named is unread (docs/decisions.md).
         """
-        if entry is not None and entry.archived and market not in self.demanded:
+        if entry is not None and entry.archived and market not in self._demanded:
             reason = "archived: nobody has used the pool for long; its instance can be restored"
             self.reading.absent.append(Absent(market, NAME, reason))
             return
