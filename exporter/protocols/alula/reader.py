@@ -21,12 +21,7 @@ NAME = "alula"
 
 Entries = Mapping[bytes, Entry | None]
 
-COLUMNS = (
-    *TEXTS,
-    *layout.POOL_NUMBERS,
-    *TERM_COLUMNS,
-    *FARM_COLUMNS,
-)
+COLUMNS = (*TEXTS, *layout.POOL_NUMBERS, *TERM_COLUMNS, *FARM_COLUMNS)
 
 
 class _Reader(Collector):

@@ -31,14 +31,7 @@ MARKET_NAME = "Peridot"
 
 MAX_TOKEN_DECIMALS = 38
 
-COLUMNS = (
-    *TEXTS,
-    "decimals",
-    "reward_token",
-    *VAULT_COLUMNS,
-    *TERM_COLUMNS,
-    *UNSURE_COLUMNS,
-)
+COLUMNS = (*TEXTS, "decimals", "reward_token", *VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS)
 
 Answers = Mapping[ContractCall, CallResult]
 Balances = Mapping[tuple[str, str], Balance]

@@ -24,14 +24,7 @@ MARKET_NAME = "Slender"
 
 MAX_TOKEN_DECIMALS = 38
 
-COLUMNS = (
-    *TEXTS,
-    "decimals",
-    "s_token",
-    "debt_token",
-    *RESERVE_COLUMNS,
-    *TERM_COLUMNS,
-)
+COLUMNS = (*TEXTS, "decimals", "s_token", "debt_token", *RESERVE_COLUMNS, *TERM_COLUMNS)
 
 
 class _Reader(Collector):
