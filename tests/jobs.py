@@ -59,9 +59,6 @@ class Direct:
     network: RecordedNetwork
     live: ClassVar[bool] = True
 
-    def check(self, settings: Settings) -> None:
-        pass
-
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: object = None) -> AsyncIterator[OpenSource]:
         yield direct(self.network)

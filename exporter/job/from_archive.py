@@ -40,9 +40,6 @@ class FromArchive:
     bucket_cache: Path = Path(BUCKET_CACHE)
     live: ClassVar[bool] = False
 
-    def check(self, settings: Settings) -> None:
-        pass
-
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
         """See `exporter.job.sources.Source`."""

@@ -49,7 +49,7 @@ from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, 
 from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets, router_for
 from exporter.job.report import RunLog
-from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock
+from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
 from exporter.ledger.view import Certificate
 from exporter.past.archive.archive_files import checkpoint_of
 from exporter.protocols import PROTOCOLS
@@ -166,6 +166,8 @@ def run(
     log = RunLog(Path(settings.output.report), console, command="run")
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(Path(snapshot)))
     try:
+        if isinstance(source, RpcEndpoints):
+            check_rpc_urls(settings)
         store = open_store(settings.output.uri)
         result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
         log.finish(result.exit_code)
@@ -200,7 +202,6 @@ def execute(
     before = ReadOnce(store)
     before.read((POINTER_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, MEMORY_KEY))
     with log.step("output", "trying the output"):
-        source.check(settings)
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:

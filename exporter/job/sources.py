@@ -71,10 +71,6 @@ class Source(Protocol):
     @property
     def live(self) -> bool: ...
 
-    def check(self, settings: Settings) -> None:
-        """Raise `ConfigError` for what can be seen to be wrong before anything is read."""
-        ...
-
     def open(
         self, settings: Settings, on_request: OnRequest = ignore_requests
     ) -> AbstractAsyncContextManager[OpenSource]:
@@ -89,9 +85,6 @@ class RpcEndpoints:
     """The Stellar RPCs that the settings name."""
 
     live: ClassVar[bool] = True
-
-    def check(self, settings: Settings) -> None:
-        check_rpc_urls(settings)
 
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:
@@ -114,9 +107,6 @@ class StoredLedger:
 
     path: Path
     live: ClassVar[bool] = False
-
-    def check(self, settings: Settings) -> None:
-        pass
 
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - it makes none
