@@ -1,34 +1,56 @@
-"""The census of a real checkpoint and of a recorded network, as a document and in a published tree."""
+"""The census of a checkpoint, and markets that a run left out: how one would hide them, or refute an honest run."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.console import Silence
-from exporter.errors import CheckError
-from exporter.job.census import census
+from exporter.deployments import FACTORY
+from exporter.deployments.networks import network_of
+from exporter.errors import EXIT_REFUTED, CheckError, RefutedError
+from exporter.job.census import Complete, RunRead, census, check_complete
 from exporter.job.from_archive import FromArchive
+from exporter.job.unproven import Reason, Unproven
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import (
+    decode_contract_data,
+    encode_contract_data,
+    instance_key,
+    instance_of,
+    variant_key,
+)
+from exporter.ledger.codec.scval_encode import address, encode_address
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.past.archive.archive_places import Archives, Deadline
+from exporter.past.archive.bucket_entries import DEAD
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.stellar_proof import check_proof
+from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
-from tests.job.recorded_archive import recorded_archive
-from tests.job.test_completeness import K2, SLENDER, STRANGER, copied
+from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
 
+MARKETS = frozenset(market for _, market in LISTED)
+SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
+STRANGER = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 BLEND = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 LAINA = {
     "CCGUA2YKJMYEU2AARU6KOXJND7REEOFNIPLTLH3USNZKVIOOASDTWUG7",
@@ -136,3 +158,216 @@ def test_the_next_run_reads_what_a_census_found(tmp_path: Path, protocol: str, m
 
 def markets_in(out: Path) -> set[str]:
     return {item["market"] for item in json.loads((out / "v1/markets.json").read_bytes())["data"]}
+
+
+Entries = dict[bytes, RawEntry]
+
+
+@dataclass
+class _Status:
+    """What the comparison takes of a status."""
+
+    run_id: str = "65000063-0123456789ab"
+    observed_ledger: int = CHECKPOINT
+    notices: Sequence[str] = ()
+
+
+def compared(
+    folder: Path,
+    read: frozenset[str],
+    change: Callable[[Entries], None] | None = None,
+    newest: Sequence[bytes] = (),
+    ledger: int = CHECKPOINT,
+) -> tuple[Complete, Unproven]:
+    """A run at a ledger that read these markets, compared with the archive of a changed network."""
+    signed, given = recorded_archive(folder, change, newest)
+    passphrase = settings_for().passphrase
+    trust = trust_of(passphrase, given.trust)
+    archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
+    proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
+    status: Any = _Status(observed_ledger=ledger)
+    unproven = Unproven()
+    complete = check_complete(
+        archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset()), unproven
+    )
+    return complete, unproven
+
+
+def with_code(market: str, code: bytes, last_modified: int | None = None) -> Callable[[Entries], None]:
+    """A market has other code."""
+
+    def change(entries: Entries) -> None:
+        entry = entries[instance_key(market)]
+        data = decode_contract_data(entry.data)
+        instance = instance_of(data)._replace(wasm_hash=code)
+        written = encode_contract_data(data._replace(value=(scval.CONTRACT_INSTANCE, instance)))
+        entries[instance_key(market)] = replace_entry(entry, written, last_modified)
+
+    return change
+
+
+def replace_entry(entry: RawEntry, data: bytes, last_modified: int | None = None) -> RawEntry:
+    return RawEntry(data, last_modified or entry.last_modified, entry.live_until)
+
+
+def record_key(entries: Entries, market: str) -> bytes:
+    """The key of the record of a market in a factory."""
+    end = variant_key(STRANGER, "Contracts", address(market))[40:]
+    return next(key for key in entries if key[40:] == end)
+
+
+def copied(market: str, *, whole: bool = False) -> Callable[[Entries], None]:
+    """A stranger's contract has the code and the instance of a market; the ``whole`` of its storage, if wanted."""
+    own, other = (b"\0\0\0\6" + encode_address(contract) for contract in (market, STRANGER))
+
+    def change(entries: Entries) -> None:
+        for key in [key for key in entries if key.startswith(own) and (whole or key == instance_key(market))]:
+            data = decode_contract_data(entries[key].data)._replace(contract=STRANGER)
+            entries[other + key[len(own) :]] = replace_entry(entries[key], encode_contract_data(data))
+
+    return change
+
+
+def test_a_run_of_all_markets_is_complete(tmp_path: Path) -> None:
+    """All seven are in the run; nothing is excluded or unproven."""
+    complete, unproven = compared(tmp_path, MARKETS)
+
+    assert (len(MARKETS), [], {}) == (complete.markets, complete.excluded, unproven.counts)
+
+
+def without_factories(entries: Entries) -> None:
+    """A state without any known factory, as a testnet after its reset."""
+    for factory in (item.address(FACTORY) for item in network_of(settings_for().passphrase).deployments):
+        if factory is not None:
+            entries.pop(instance_key(factory))
+
+
+def newer_record(entries: Entries) -> None:
+    """The factory's record of Blend's market is five ledgers old."""
+    key = record_key(entries, BLEND_V2)
+    entries[key] = replace_entry(entries[key], entries[key].data, CHECKPOINT - 5)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "change", "said"),
+    [
+        *((market, None, "") for market in sorted(MARKETS)),
+        (BLEND_V2, with_code(BLEND_V2, b"?" * 32), "blend: a factory has a record of it"),
+        (SLENDER, with_code(SLENDER, b"?" * 32), "slender: it has the code of a market"),
+        (BLEND_V2, without_factories, "blend"),  # nothing vouches, so code is enough
+        (STRANGER, copied(SLENDER), "slender: it has the code of a market"),  # of a protocol without factories
+        (BLEND_V2, newer_record, "blend: .* since ledger 65000058, and the run is of 65000060"),
+    ],
+)
+def test_a_hidden_market(tmp_path: Path, hidden: str, change: Callable[[Entries], None] | None, said: str) -> None:
+    """Each market of the lists, of code that these have, or that a factory has a record of, is missed."""
+    with pytest.raises(RefutedError, match=f"the run left out {hidden} of {said}"):
+        compared(tmp_path, MARKETS - {hidden}, change, ledger=CHECKPOINT - 3 if change is newer_record else CHECKPOINT)
+
+
+def test_a_market_that_may_be_missing(tmp_path: Path) -> None:
+    """A copy with unknown code, and a market that is newer than the run, are unproven by name; no run is refuted."""
+
+    def unknown(entries: Entries) -> None:
+        copied(ALULA, whole=True)(entries)
+        with_code(STRANGER, b"?" * 32)(entries)
+
+    (tmp_path / "newer").mkdir()
+    _, unproven = compared(tmp_path, MARKETS, unknown)
+    _, newer = compared(tmp_path / "newer", MARKETS - {BLEND_V2}, newer_record, ledger=CHECKPOINT - 10)
+
+    assert {Reason.MARKETS: 1} == unproven.counts == newer.counts
+    assert f"{STRANGER} of alula: its storage is that of a market" in unproven.names[Reason.MARKETS][0]
+    assert "after the run" in newer.names[Reason.MARKETS][0]
+
+
+def test_a_forged_record(tmp_path: Path) -> None:
+    """A contract that is not a factory vouches for a copy of a pool: it is excluded, and the run is not refuted."""
+
+    def change(entries: Entries) -> None:
+        copied(BLEND_V2)(entries)
+        record = entries[record_key(entries, BLEND_V2)]
+        key = (scval.VEC, ((scval.SYMBOL, "Contracts"), address(STRANGER)))
+        forged = encode_contract_data(decode_contract_data(record.data)._replace(contract=STRANGER, key=key))
+        entries[variant_key(STRANGER, "Contracts", address(STRANGER))] = replace_entry(record, forged)
+
+    complete, unproven = compared(tmp_path, MARKETS, change)
+
+    assert ([STRANGER], {}) == (complete.excluded, unproven.counts)
+
+
+def test_a_tombstoned_pool(tmp_path: Path) -> None:
+    """A pool whose instance is gone from the state is not a market, though its factory keeps the record."""
+    complete, unproven = compared(tmp_path, MARKETS - {BLEND_V2}, newest=[DEAD + instance_key(BLEND_V2)])
+
+    assert (len(MARKETS) - 1, {}) == (complete.markets, unproven.counts)
+
+
+def verify(given: FromArchive, out: Path, *more: str) -> Result:
+    """What is said of a tree; that statements and changes are the publisher's word is allowed."""
+    options = ["--archive", given.uris[0], "--allow-unproven", "statements,changes", *more]
+    trust = [] if given.trust is None else ["--trust", str(given.trust)]
+    return CliRunner().invoke(main, ["verify", str(out), *options, *trust])
+
+
+@pytest.mark.parametrize(("market", "archived"), [(SLENDER, False), (K2, True)])
+def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, archived: bool) -> None:
+    """A stranger's contract with the code of a market is read, or named as unread or absent: the run is complete."""
+
+    def change(entries: Entries) -> None:
+        copied(market)(entries)
+        if archived:
+            key = instance_key(STRANGER)
+            entries[key] = replace(entries[key], live_until=CHECKPOINT - 1)
+
+    _, given = recorded_archive(tmp_path, change)
+    run(settings_for(tmp_path / "out"), archive=given)
+    result = verify(given, tmp_path / "out", "--complete")
+
+    assert 0 == result.exit_code, result.output
+    assert "8 markets of them in the run" in result.output
+
+
+def test_a_run_that_left_out_markets(tmp_path: Path) -> None:
+    """A tree of a run that read only Blend's markets is refuted, and without the option it is not."""
+    _, given = recorded_archive(tmp_path)
+    run(settings_for(tmp_path / "out", **only("blend")), archive=given)
+    without, result = (verify(given, tmp_path / "out", *more) for more in ((), ("--complete",)))
+
+    assert 0 == without.exit_code, without.output
+    assert (EXIT_REFUTED, True) == (result.exit_code, "the run left out" in result.output), result.output
+
+
+def test_a_census_of_the_run(tmp_path: Path) -> None:
+    """It is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
+    _, given = recorded_archive(tmp_path)
+    out = tmp_path / "out"
+    run(settings_for(out), archive=given)
+    census(settings_for(out), given, open_store(str(out)), Silence())
+    honest, unasked = verify(given, out, "--complete"), verify(given, out)
+    key = out / "v1/census.json"
+    document = json.loads(key.read_bytes())
+    assert [] == document["unread"]
+    document["counts"]["other"] += 1
+    document["contract_count"] += 1
+    key.write_bytes(msgspec.json.encode(document))
+    forged = verify(given, out, "--complete")
+
+    assert 0 == honest.exit_code, honest.output
+    assert "7 markets of them in the run" in honest.output
+    assert (False, True) == ("census" in honest.stdout, "v1/census.json" in unasked.stdout)
+    assert EXIT_REFUTED == forged.exit_code, forged.output
+    assert "v1/census.json is not what the checkpoint and the run give" in forged.output
+
+
+def test_testnet_is_complete(real_data: Path, tmp_path: Path) -> None:
+    """A run of the real checkpoint has its one market, though no list has the factory of that time."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    given = FromArchive((str(folder),), 9_983, None, tmp_path / "kept")
+    run(settings_for(tmp_path / "out", network__name="testnet"), archive=given)
+    result = verify(given, tmp_path / "out", "--complete")
+
+    assert 0 == result.exit_code, result.output
+    assert "294 contracts: 1 market of them in the run; excluded," in result.output
