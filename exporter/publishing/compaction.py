@@ -190,10 +190,6 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
 
     A day is closed when the history has a later one; the newest day never is. A month is compacted when at least
     ``months`` whole months lie between it and the newest day.
-
-    Args:
-        manifest: the history as it is.
-        months: how many whole months before the newest one stay in a file a day.
     """
     placed = [(file, *_place(file.key)) for file in sorted(manifest.files, key=lambda file: file.first_ledger)]
     days = [day for _, day, _ in placed if day is not None]
@@ -219,13 +215,7 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
 def compact_history(
     store: Store, *, months: int = DEFAULT_MONTHS, most: int | None = None, now: Clock = utc_now
 ) -> Compacted:
-    """Compact what can be, as `plan_compaction` finds it; each piece is done and published before the next.
-
-    Args:
-        store: where the history lives; it is held as by a publisher.
-        months: see `plan_compaction`.
-        most: how many pieces at the most; None does all.
-        now: the wall clock.
+    """Compact what can be, as `plan_compaction` finds it, at most ``most`` pieces, each published before the next.
 
     Raises:
         LostRaceError: a publisher is at work.

@@ -31,16 +31,13 @@ def replace_history(
     All files that it names are there already.
 
     Args:
-        store: the store, held as by a publisher.
+        store: held as by a publisher.
         manifest: the history from now on, with the rollups of before.
         superseded: files that nobody names any more; they stay for the retention time.
         moment: the wall clock.
         rollups: False leaves them as they are, where no row came or more are about to come.
         most_reads: at most this many files of the history are read for them.
         at_hand: files of the history that need not be read, by key.
-
-    Raises:
-        StoreError: the store refused an operation. The next step completes this one.
     """
     gone = set(superseded)
     if gone:

@@ -303,13 +303,9 @@ def begin_publication(
             run = publication.seal()
             publication.complete(run, status_of(run.summary))
 
-    Args:
-        store: where to.
-        observed_ledger: the ledger of the run.
-        history: the Parquet file of the run and its entry.
-        replaced_ledger: the ledger of a published run that is wrong: the history loses it and every later one.
-        now: the wall clock. Nothing but the status document, the run's manifest, the intent and the sweep's record
-            depends on it.
+    ``history`` is the Parquet file of the run and its entry. ``replaced_ledger`` is that of a published run that is
+    wrong: the history loses it and every later one. Nothing but the status document, the run's manifest, the intent and
+    the sweep's record depends on the wall clock.
 
     Raises:
         LedgerNotNewerError: a run at this ledger must not be published; nothing was written.

@@ -193,7 +193,6 @@ def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced
     Raises:
         LedgerNotNewerError: it could not.
         SourceError: the ledger closed before the published one, or is too far above it for the time since.
-        StoreError: what is in the store cannot be understood.
     """
     published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)

@@ -189,12 +189,9 @@ def clock_problem(moment: datetime, closed: int) -> str | None:
 def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
     """Remove what no reader needs any more.
 
-    Args:
-        store: where runs are published to.
-        retention: how long readers of a superseded run can go on.
-        now: the wall clock, read once.
-        closed: when the ledger of the run that was just published closed, in unix seconds. Where that is far from the
-            wall clock, only documents that are not part of the run are removed, and no time is recorded.
+    ``retention`` is how long readers of a superseded run can go on. ``closed`` is when the ledger of the run closed
+    that was just published, in unix seconds: where that is far from the wall clock, only documents that are not part of
+    the run are removed, and no time is recorded.
 
     Raises:
         StoreError: a removal was refused; what was removed before stays removed, and the next sweep goes on.
