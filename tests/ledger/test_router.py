@@ -5,22 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from exporter.config import load
 from exporter.deployments import router_of
-from exporter.deployments.networks import NETWORKS
 from exporter.errors import SourceError
-from exporter.job.reading import router_for
-from exporter.job.sources import OpenSource, open_snapshot
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval, i128, vec
 from exporter.ledger.oracles import Quote, read_quotes
 from exporter.ledger.router import BUNDLE_SIZE, Router
-from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.network import LocalNetwork
@@ -346,29 +340,3 @@ class TestMovingPrices:
         assert known[True] >= known[False] > seeds * 5 * 90
         assert asked[True] < 0.8 * asked[False]
         assert bundles > seeds * 5
-
-
-class TestWhereItComesFrom:
-    def opened(self, network: str = "mainnet") -> OpenSource:
-        return OpenSource(None, NETWORKS[network], [], network, None)  # type: ignore[arg-type]
-
-    def test_lists(self) -> None:
-        """Mainnet has one; testnet has none that is known."""
-        settings = load(None, {}, environment={}).settings
-        found = {name: router_for(settings, self.opened(name)) for name in NETWORKS}
-
-        assert found["testnet"] is None
-        assert "CCM23MFAJHDWUMF3IM3UPUI4ZUFFKX6OWJNJRUKO2W6MUTQNQWWFH7DC" == found["mainnet"].contract  # type: ignore[union-attr]
-
-    def test_switched_off(self) -> None:
-        """`network.router = false` leaves it alone."""
-        settings = load(None, {"network.router": False}, environment={}).settings
-
-        assert router_for(settings, self.opened()) is None
-
-    def test_snapshot_file(self, mainnet_snapshot_path: Path) -> None:
-        """A file runs no contract code, so that nothing is put together for it."""
-        settings = load(None, {}, environment={}).settings
-        opened = open_snapshot(settings, LedgerSnapshot.load(mainnet_snapshot_path), "file")
-
-        assert router_for(settings, opened) is None
