@@ -207,3 +207,10 @@ def test_a_writer_that_errs_is_noticed(monkeypatch: pytest.MonkeyPatch, corrupti
     monkeypatch.setattr(exporter.history.parquet, "_to_file_types", lambda pools: corruption(faithful(pools)))  # type: ignore[operator]
     with pytest.raises(CheckError, match=r"55261759\.parquet: "):
         render(pools_frame([{}, {}]))
+
+
+def test_a_writer_that_breaks_off_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without its end is not accepted."""
+    monkeypatch.setattr(pq.ParquetWriter, "close", lambda _: None)
+    with pytest.raises(CheckError, match=r"55261759\.parquet: Polars cannot read"):
+        render(pools_frame([{}]))
