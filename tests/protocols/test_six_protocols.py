@@ -24,6 +24,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests import jobs
 from tests.entries import recorded
+from tests.job.contract_views import ContractViews
 from tests.jobs import settings_for
 from tests.protocols.made_ledger import entry
 
@@ -135,6 +136,7 @@ def test_memory_of_an_output(tmp_path: Path) -> None:
     network = RecordedNetwork(event_window=20)
     empty_reward_zones(network)
     network.deploy("new")
+    network.contracts = ContractViews(network)
     with running(create_app(network)) as url:
         run(FolderStore(tmp_path), url, tmp_path)
         for _ in range(30):

@@ -225,7 +225,7 @@ def _overflows(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
 @exact.at_most(exact.INT128_MAX)
 def base_units(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
     """A limit in whole tokens as base units; 0, which means no limit, is null."""
-    units = exact.column([10**places for places in decimals.to_list()])
+    units = exact.column([None if places is None else 10**places for places in decimals.to_list()])
     return exact.multiply(tokens.set(tokens == 0, None), units)
 
 
