@@ -11,9 +11,11 @@ from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
+from exporter.protocols import storage_answers
 from exporter.protocols.compute import Tables
 from tests import recording
 from tests.jobs import direct, read_tables
@@ -48,12 +50,22 @@ def test_everything_is_read_and_priced() -> None:
     assert ([], []) == (tables.unread, tables.unpriced)
 
 
-def test_recorded_answers() -> None:
-    """A call that was recorded is answered as it was then."""
+def test_recorded_answers_and_storage_rules_agree() -> None:
+    """Where a call has a recorded answer and a rule of the exporter, both say the same."""
     network = RecordedNetwork()
+    ledger, time = network.chain.latest, network.chain.close_time(network.chain.latest)
+    rules = storage_answers(lambda key: network.chain.entry(key, ledger), ledger, time)
+    compared = Counter[str]()
     for item in shipped().answers:
         call = ContractCall(item.contract, item.function, tuple(map(decode_scval, item.arguments)))
-        assert item.result == network.contracts.simulate(network.chain, network.chain.latest, call).result
+        answer = rules.answer(call)
+        if answer.error is None or not answer.error.startswith(NOT_FROM_STORAGE):
+            assert (item.result, item.error) == (answer.result, answer.error), item.function
+            compared[item.function] += 1
+        assert item.result == network.contracts.simulate(network.chain, ledger, call).result
+
+    peridot = ("get_available_liquidity", "get_total_borrowed", "get_total_ptokens", "get_total_underlying")
+    assert dict.fromkeys(peridot, 3) == dict(compared)
 
 
 def test_recorded_answers_hold_at_their_ledger_alone() -> None:

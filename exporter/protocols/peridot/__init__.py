@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.peridot import reader
+from exporter.protocols.peridot import reader, vault_rule
 from exporter.protocols.peridot.accrual import RULE
 from exporter.protocols.peridot.math import RATE_MODEL, project_pools
 from exporter.protocols.peridot.views import PeridotViews
@@ -66,6 +66,7 @@ class Peridot(ProtocolModule):
     )
     views = PeridotViews()
     accrual = RULE
+    storage_rules = (vault_rule,)
     market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)
