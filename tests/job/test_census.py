@@ -47,6 +47,7 @@ from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
+from tests.past.archive.signed_archive import SignedArchive
 
 MARKETS = frozenset(market for _, market in LISTED)
 SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
@@ -80,10 +81,15 @@ def test_the_census_of_testnet(real_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def partial(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, FromArchive]:
+    """The archive of the network as it was recorded."""
+    return recorded_archive(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def partial(recorded: tuple[SignedArchive, FromArchive], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree of a run that read one market, with a census."""
-    folder = tmp_path_factory.mktemp("partial")
-    _, given = recorded_archive(folder)
+    folder, (_, given) = tmp_path_factory.mktemp("partial"), recorded
     settings = settings_for(folder / "out", **only(BLEND_V2))
     run(settings, archive=given)
     census(settings, given, open_store(str(folder / "out")), Silence())
@@ -178,9 +184,10 @@ def compared(
     change: Callable[[Entries], None] | None = None,
     newest: Sequence[bytes] = (),
     ledger: int = CHECKPOINT,
+    made: tuple[SignedArchive, FromArchive] | None = None,
 ) -> tuple[Complete, Unproven]:
-    """A run at a ledger that read these markets, compared with the archive of a changed network."""
-    signed, given = recorded_archive(folder, change, newest)
+    """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
+    signed, given = made or recorded_archive(folder, change, newest)
     passphrase = settings_for().passphrase
     trust = trust_of(passphrase, given.trust)
     archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
@@ -228,9 +235,16 @@ def copied(market: str, *, whole: bool = False) -> Callable[[Entries], None]:
     return change
 
 
-def test_a_run_of_all_markets_is_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("market", sorted(MARKETS))
+def test_each_market_is_missed(tmp_path: Path, market: str, recorded: tuple[SignedArchive, FromArchive]) -> None:
+    """None of the recorded ones can be left out."""
+    with pytest.raises(RefutedError, match=f"the run left out {market} of "):
+        compared(tmp_path, MARKETS - {market}, made=recorded)
+
+
+def test_a_run_of_all_markets_is_complete(tmp_path: Path, recorded: tuple[SignedArchive, FromArchive]) -> None:
     """All seven are in the run; nothing is excluded or unproven."""
-    complete, unproven = compared(tmp_path, MARKETS)
+    complete, unproven = compared(tmp_path, MARKETS, made=recorded)
 
     assert (len(MARKETS), [], {}) == (complete.markets, complete.excluded, unproven.counts)
 
@@ -251,7 +265,6 @@ def newer_record(entries: Entries) -> None:
 @pytest.mark.parametrize(
     ("hidden", "change", "said"),
     [
-        *((market, None, "") for market in sorted(MARKETS)),
         (BLEND_V2, with_code(BLEND_V2, b"?" * 32), "blend: a factory has a record of it"),
         (SLENDER, with_code(SLENDER, b"?" * 32), "slender: it has the code of a market"),
         (BLEND_V2, without_factories, "blend"),  # nothing vouches, so code is enough
@@ -259,8 +272,8 @@ def newer_record(entries: Entries) -> None:
         (BLEND_V2, newer_record, "blend: .* since ledger 65000058, and the run is of 65000060"),
     ],
 )
-def test_a_hidden_market(tmp_path: Path, hidden: str, change: Callable[[Entries], None] | None, said: str) -> None:
-    """Each market of the lists, of code that these have, or that a factory has a record of, is missed."""
+def test_a_hidden_market(tmp_path: Path, hidden: str, change: Callable[[Entries], None], said: str) -> None:
+    """A market of the lists, of code that these have, or that a factory has a record of, is missed."""
     with pytest.raises(RefutedError, match=f"the run left out {hidden} of {said}"):
         compared(tmp_path, MARKETS - {hidden}, change, ledger=CHECKPOINT - 3 if change is newer_record else CHECKPOINT)
 
@@ -328,9 +341,9 @@ def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, arc
     assert "8 markets of them in the run" in result.output
 
 
-def test_a_run_that_left_out_markets(tmp_path: Path) -> None:
+def test_a_run_that_left_out_markets(tmp_path: Path, recorded: tuple[SignedArchive, FromArchive]) -> None:
     """A tree of a run that read only Blend's markets is refuted, and without the option it is not."""
-    _, given = recorded_archive(tmp_path)
+    _, given = recorded
     run(settings_for(tmp_path / "out", **only("blend")), archive=given)
     without, result = (verify(given, tmp_path / "out", *more) for more in ((), ("--complete",)))
 
@@ -338,9 +351,9 @@ def test_a_run_that_left_out_markets(tmp_path: Path) -> None:
     assert (EXIT_REFUTED, True) == (result.exit_code, "the run left out" in result.output), result.output
 
 
-def test_a_census_of_the_run(tmp_path: Path) -> None:
+def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SignedArchive, FromArchive]) -> None:
     """It is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
-    _, given = recorded_archive(tmp_path)
+    _, given = recorded
     out = tmp_path / "out"
     run(settings_for(out), archive=given)
     census(settings_for(out), given, open_store(str(out)), Silence())
