@@ -14,6 +14,7 @@ from exporter.ledger.codec.scval_encode import i128, vec
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, Reading, ViewLimits, read_at_one_ledger
 from exporter.localnet.chain import Chain
+from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Compared, ProtocolReading, Row, ViewCall
@@ -108,3 +109,27 @@ def test_views_of_xoxno_that_cannot_be_compared() -> None:
     with pytest.raises(DecodeError, match="0 results for 1 pools"):
         list(XoxnoViews().compare(asked, vec(), {}, 0))
     assert (None, []) == (XoxnoViews().time_of(i128(1)), list(XoxnoViews().refused(asked, "HostError", {})))
+
+
+def test_reading_while_the_network_moves() -> None:
+    """While ledgers close between the answers, what is read is the state of one ledger; the rest is named."""
+    network = RecordedNetwork()
+    for _ in range(4):
+        network.advance(network.pools)
+    first, chain = network.chain.latest, network.chain
+    reading = read(DirectSource(network, moving=True))
+    moved, ledger = tables_of(reading, chain), reading.certificate.ledger
+    still = Chain(chain.state(ledger), start_ledger=ledger, start_time=chain.close_time(ledger))
+    alone = tables_of(read(DirectSource(LocalNetwork(still, network.passphrase, 28))), still)
+
+    assert chain.latest > first
+    assert chain.state(first) != chain.state(chain.latest)
+    pools = {(row["market"], row["pool"]): row for row in alone.pools.iter_rows(named=True)}
+    assert 24 == len(pools) == moved.pools.height + len(moved.unread)
+    assert moved.pools.height > 12
+    for row in moved.pools.iter_rows(named=True):
+        expected = pools[row["market"], row["pool"]]
+        # A price that moved meanwhile may not be known at the reading's ledger; then there is none.
+        priced = {name for name in row if row[name] is None and expected[name] is not None}
+        different = {name for name in row if row[name] != expected[name]} - priced
+        assert different <= ({"price_reason", "can_reason"} if row["oracle_price"] is None else set())
