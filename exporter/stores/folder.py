@@ -189,11 +189,12 @@ class _Folders:
             return self._hold(part, self._made_root())
         above, _, name = part.rpartition("/")
         parent = self.made(above)
-        try:
-            os.mkdir(name, dir_fd=parent)
-            self.changed.add(self.path(above))
-        except FileExistsError:
-            pass  # not suppress(), which takes longer than the opening
+        try:  # first, because most are there
+            return self._hold(part, _open_folder(name, parent))
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=parent)
+                self.changed.add(self.path(above))
         return self._hold(part, _open_folder(name, parent))
 
     def found(self, part: str) -> int | None:
