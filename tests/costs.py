@@ -17,7 +17,7 @@ from exporter.localnet.server import create_app
 from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from exporter.tree.families import HISTORY_PAGE, alias_of, kind_of
+from exporter.tree.families import alias_of, kind_of, may_be_kept
 from exporter.tree.files import FileKind
 from tests.jobs import run, settings_for
 
@@ -203,7 +203,7 @@ def measure(pools: int) -> RunSize:
     changed = {key: data for key, data in after.items() if before.get(key) != data}
     pages = {key: data for key, data in changed.items() if kind_of(key) is FileKind.PAGE}
     documents = {key: data for key, data in changed.items() if key not in pages and "/history/" not in key}
-    site = [key for key in documents if key.endswith(".html") and key != HISTORY_PAGE]
+    site = [key for key in documents if may_be_kept(key)]
     aliases = {key: data for key, data in documents.items() if alias_of(key) is not None}
     return RunSize(
         pools=pools,

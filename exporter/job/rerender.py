@@ -30,7 +30,7 @@ from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ChangeList, SystemStatus, encode
-from exporter.tree.families import CHANGES, DATA_PACKAGE, HISTORY_PAGE, POINTER_KEY
+from exporter.tree.families import CHANGES, DATA_PACKAGE, HISTORY_PAGE, POINTER_KEY, may_be_kept
 
 OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at", "previous_run_id", "retention_hours"})
 """The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
@@ -153,7 +153,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
         if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
-        elif tree.site_published_at is not None and key.endswith(".html") and None not in (listed, again):
+        elif tree.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
             kept.append(key)
         else:
             missing = listed is None

@@ -42,8 +42,9 @@ from exporter.tree.families import (
 from exporter.tree.files import FileKind
 
 _RECORDS = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, JOURNAL_KEY)
-_NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
 """The publisher's own records, which no reader is given."""
+
+_NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
 
 
 def plain_words(status: SystemStatus, history: HistoryManifest) -> Iterator[str]:

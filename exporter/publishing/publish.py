@@ -59,13 +59,13 @@ from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunMa
 from exporter.tree.families import (
     FAMILIES,
     HISTORY_MANIFEST_KEY,
-    HISTORY_PAGE,
     INTENT_KEY,
     POINTER_KEY,
     RUN,
     RUN_FILES,
     is_listing,
     kind_of,
+    may_be_kept,
 )
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
@@ -168,8 +168,7 @@ class Publication:
             if not timedelta() <= self._began - datetime.fromisoformat(rendered) < 0.9 * age:
                 return
             frame = read_current_listing(self._store, before.pointer).frame
-            pages = frame.filter(pl.col("key").str.ends_with(".html") & (pl.col("key") != HISTORY_PAGE))
-            self._site = {file.key: file for file in listed_files(pages)}
+            self._site = {file.key: file for file in listed_files(frame) if may_be_kept(file.key)}
             self._site_published_at = rendered if self._site else None
 
     def write(self, files: Iterable[RenderedFile]) -> None:

@@ -650,9 +650,10 @@ FAMILIES = (
 POINTER_KEY = POINTER.template
 """The file that is written last by every run."""
 
-INTENT_KEY = "v1/system/intent.json"
 HISTORY_PAGE = "data.html"
-"""The web page that lists the files of the history, which is always of the run itself."""
+"""The web page that lists the files of the history."""
+
+INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"
@@ -748,6 +749,11 @@ def alias_of(key: str) -> str | None:
 def is_alias(key: str) -> bool:
     """Say whether a key can only be that of an alias: below ``v1/``, and without an extension."""
     return key.startswith("v1/") and "." not in key.rpartition("/")[2]
+
+
+def may_be_kept(key: str) -> bool:
+    """Whether a run may keep the file that an earlier one rendered: a web page, but for the list of the history."""
+    return key.endswith(".html") and key != HISTORY_PAGE
 
 
 def is_listing(key: str) -> bool:

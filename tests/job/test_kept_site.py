@@ -17,6 +17,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import CHANGES, INTENT_KEY, POINTER_KEY
+from tests.check.trees import seal, write
 from tests.jobs import NOW, run, settings_for
 
 
@@ -91,11 +92,8 @@ def test_a_check_says_which_pages_are_older(tmp_path: Path) -> None:
         for minutes in (0, 5, 10):
             network.advance()
             run(settings, store, now=NOW + timedelta(minutes=minutes))
-    looked, pages = (
-        exporter.check_tree(str(tmp_path)),
-        len(pages_of(store)) - 2,
-    )  # the list of files, and a page without numbers
-
+    looked = exporter.check_tree(str(tmp_path))
+    pages = len(pages_of(store)) - 2  # the list of the history's files, and a page without numbers
     assert f"not rendered again: {pages} web pages, of the run published at 2026-11-21T12:00:00Z" in looked.lines()
     assert looked.rerendered > pages
 
@@ -103,3 +101,15 @@ def test_a_check_says_which_pages_are_older(tmp_path: Path) -> None:
     index.write_bytes(index.read_bytes() + b" ")
     with pytest.raises(exporter.TreeFaultsError, match=r"index\.html"):
         exporter.check_tree(str(tmp_path))
+
+
+def test_a_page_that_no_run_keeps_is_compared(first: tuple[str, MemoryStore], tmp_path: Path) -> None:
+    """Where pages were kept, one that lists other files of the history than there are is still refused."""
+    url, before = first
+    store = MemoryStore(before)
+    run(settings_for(None, url, output__site_minutes=15), store, now=NOW + timedelta(minutes=5))
+    files = {info.key: stored.data for info in store.list("") if (stored := store.get(info.key)) is not None}
+    files["data.html"] += b" "
+    seal(files)
+    with pytest.raises(exporter.TreeFaultsError, match=r"data\.html: does not follow from the run's evidence"):
+        exporter.check_tree(str(write(files, tmp_path / "forged")))
