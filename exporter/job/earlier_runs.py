@@ -117,7 +117,7 @@ async def _get(source: TreeSource, key: str, most: int) -> bytes:
 
 def repeat(evidence: Evidence, settings: Settings) -> MarketsRead:
     """Read the markets of a run from its evidence again. Raises `ExporterError` where that is not possible."""
-    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None, None))
+    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None, None))[0]
 
 
 def repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:

@@ -8,6 +8,7 @@ for byte. Entries can be proven (docs/proofs.md, "The entries file"); the result
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
 from exporter.protocols import storage_answers
 from exporter.protocols.base import Candidate, Origin, with_contract
+from exporter.tree.families import EVIDENCE
+from exporter.tree.files import FileKind, RenderedFile
 
 MAGIC = b"\x1f\x8b"
 """How gzip begins; a ledger snapshot file begins with a brace."""
@@ -111,7 +114,8 @@ class Tried:
     listed: Sequence[Deployment]
 
 
-@dataclass(frozen=True, slots=True)
+# No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
+@dataclass(frozen=True, slots=True, repr=False)
 class Evidence:
     """The entries and calls of one ledger that a run used. A key without entry was absent; a call has a result (ScVal
     XDR) or an error.
@@ -154,6 +158,11 @@ class Evidence:
         with io.BufferedWriter(packed, 1 << 16) as lines:
             lines.writelines(msgspec.json.encode(line) + b"\n" for line in self._lines())
         return content.getvalue()
+
+    def file(self) -> RenderedFile:
+        """The file as a run publishes it."""
+        content = self.encode()
+        return RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
 
     def _lines(self) -> Iterator[_Line]:
         yield _Ledger(self.passphrase, self.ledger, self.close_time)

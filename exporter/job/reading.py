@@ -65,17 +65,16 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     async def work() -> MarketsRead:
         async with (RpcEndpoints() if is_url else StoredLedger(Path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
-            return await read_markets(settings, opened, memory, router_for(settings, opened))
+            return (await read_markets(settings, opened, memory, router_for(settings, opened)))[0]
 
     found = asyncio.run(work())
     return LedgerTables(found.tables(), found.certificate)
 
 
-# No repr: `asyncio.run` makes that of the result when it puts the signal handlers back, and this one is of the size of
-# the network.
+# No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
 @dataclass(frozen=True, slots=True, repr=False)
 class MarketsRead:
-    """The result of a reading: the state of all markets at the ledger of the certificate, and what it taught.
+    """The state of all markets at the ledger of the certificate, and what the reading taught.
 
     ``memory`` is what there is to remember for the next run, None where discovery is off. ``proof`` is the content of
     the ledger's proof file, where it was read from an archive.
@@ -87,8 +86,7 @@ class MarketsRead:
     notices: list[str]
     discovered: list[Discovered]
     memory: Memory | None
-    evidence: Evidence
-    proof: bytes | None = None
+    proof: bytes | None
 
     def tables(self) -> Tables:
         """The two frames, and everything that is not in them by name."""
@@ -99,7 +97,7 @@ class MarketsRead:
 
 async def read_markets(
     settings: Settings, opened: OpenSource, memory: Memory | None, router: Router | None
-) -> MarketsRead:
+) -> tuple[MarketsRead, Evidence]:
     """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`."""
     known = set() if memory is None else memory.confirmed()
     named = None if memory is None else remembered(opened.network, memory)
@@ -156,9 +154,8 @@ async def read_markets(
         listed=bool(tried.listed),
         stored=opened.stored,
     )
-    return MarketsRead(
-        reading.result, reading.certificate, close_time, notices, discovered, memory, evidence, opened.proof
-    )
+    read = MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory, opened.proof)
+    return read, evidence
 
 
 async def read_protocols(
@@ -168,10 +165,9 @@ async def read_protocols(
     modules: Mapping[str, ProtocolModule],
     around: DiscoveryContext | None = None,
 ) -> list[ProtocolReading]:
-    """All protocols, each all its markets, and whether the lists still hold. Raises `SourceError`.
+    """Read all protocols: a program for `exporter.ledger.view`. Raises `SourceError`.
 
-    A program, or a part of one, for `exporter.ledger.view`: it may run several times. ``around`` has what earlier runs
-    and events name; without it only lists and the ledger itself name markets.
+    ``around`` has what earlier runs and events name; without it only lists and the ledger itself name markets.
     """
     return await read_tried(view, where_to_look(settings, opened, modules, around), modules, whole=opened.whole)
 
@@ -182,7 +178,7 @@ def where_to_look(
     modules: Mapping[str, ProtocolModule],
     around: DiscoveryContext | None = None,
 ) -> Tried:
-    """The addresses to try: by lists, by what earlier runs and events name, or those that the evidence's run tried."""
+    """The addresses of lists, and what earlier runs and events name; of evidence, those that its run tried."""
     if opened.evidence is not None:
         return opened.evidence.tried(opened.network.deployments, list(modules))
     listed = opened.network.deployments if settings.discovery.enabled else ()

@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic, process_time, time
 from typing import Any
 
+from msgspec import structs
+
+from exporter.config import Settings
 from exporter.console import Console, Silence
-from exporter.errors import ConfigError, without_keys
+from exporter.discovery import Discovered
+from exporter.errors import CheckError, ConfigError, pluralize, without_keys
+from exporter.ledger.view import Certificate
+from exporter.protocols.compute import Tables
+from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.tree.documents import EXPORTER_VERSION
 
 REPORT_VERSION = 1
+
+SHOWN = 5
+"""How many discoveries, or markets without prices, are named on the console; the report has all."""
 
 
 class RunLog:
@@ -99,6 +110,95 @@ class RunLog:
         except (OSError, ValueError) as error:  # ValueError: a NUL
             problem = error.strerror if isinstance(error, OSError) else str(error)
             self.problem = f"output.report: cannot write {str(path)!r}: {problem}"
+
+
+def certificate_facts(certificate: Certificate) -> dict[str, int]:
+    """A certificate as the report has it."""
+    facts: dict[str, Any] = asdict(certificate)
+    interval: dict[str, int] = facts.pop("interval")
+    return facts | interval
+
+
+def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:
+    """Name each RPC that answered nothing in a reading that others carried."""
+    for label, names in errors.items():
+        if answers and not answers.get(label):
+            counted = ", ".join(f"{name} ({count} times)" for name, count in names.items())
+            log.warning(
+                f"the RPC {label} gave no usable answer, but another one did, so nothing is lost: {counted}",
+                endpoint=label,
+            )
+
+
+def report_notices(notices: Sequence[str], log: RunLog, said: Sequence[str] = ()) -> None:
+    """Report the notices, and print those that were not said before."""
+    log.add(notices=(every := sorted(notices)))
+    for notice in every:
+        if notice not in said:
+            log.warning(notice)
+
+
+def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
+    """Name what discovery found."""
+    log.add(discovered=[asdict(item) for item in discovered])
+    if discovered:
+        names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in discovered]
+        found = pluralize(len(names), "market or pool", "markets and pools")
+        text = f"found {found} that are not in the package's lists: {_first(names)}"
+        log.event("discovered", text, count=len(names))
+
+
+def report_missing(settings: Settings, tables: Tables, said: Sequence[str], log: RunLog) -> list[str]:
+    """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
+
+    ``said`` are notices that were printed already.
+
+    Raises:
+        CheckError: no market was read at all.
+    """
+    log.add(**{name: list(map(asdict, getattr(tables, name))) for name in ("unread", "unpriced", "bounded", "absent")})
+    report_notices(tables.notices, log, said)
+    for item in tables.bounded:
+        log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
+    places = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
+    surprises = {place: unread for place, unread in places.items() if not settings.may_be_unread(place)}
+    for place, unread in surprises.items():
+        log.warning(f"{place} could not be read: {unread.detail}", reason=unread.reason)
+    if not tables.markets.height:
+        raise CheckError(
+            "no market was read, and what was published before stays; check network.name, the endpoints, "
+            "and [[markets]] if discovery is off"
+        )
+    return list(surprises)
+
+
+def report_unpriced(tables: Tables, log: RunLog) -> None:
+    """Say how many pools have no price, by market."""
+    unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
+    if unpriced:
+        shown = _first([f"{item.market} {item.unpriced_count} of {item.pool_count}" for item in markets])
+        pools = pluralize(tables.pools.height, "pool")
+        log.event("unpriced", f"{unpriced:,} of {pools} have no price: {shown}", count=unpriced)
+    log.add(unpriced_bps=unpriced_bps(tables), unpriced_markets=[structs.asdict(item) for item in markets])
+
+
+def report_outcome(log: RunLog, tables: Tables, run_id: str, *, published: bool) -> None:
+    """The last line of a run: what was published at which ledger, how much of it, and how long it took."""
+    pools, unpriced, seconds = tables.pools.height, len(tables.unpriced), log.seconds
+    log.event(
+        "published" if published else "rendered",
+        f"{'published' if published else 'rendered, not published,'} {run_id} at {tables.ledger}, "
+        f"{pluralize(pools, 'pool')}, {unpriced:,} unpriced, {seconds:.1f} s",
+        run_id=run_id,
+        ledger=tables.ledger,
+        pools=pools,
+        unpriced=unpriced,
+        seconds=seconds,
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 def metrics_of(facts: Mapping[str, Any]) -> str:

@@ -1,26 +1,21 @@
 """The job: read every market at one ledger, compute, record, render, publish, verify, remember, compact, sweep.
 
 `run` is what the command line, the demo and a library user call; `execute` has the steps in their order, `Job` what
-each does. What a step learns goes to the console and the run report. An error ends the run with its own exit code and
-leaves what was published before as it was, except where publishing itself says otherwise.
+each does. An error ends the run with its own exit code and leaves what was published before as it was, except where
+publishing itself says otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import structs
-
-from exporter import FORMAT
 from exporter.check.checker import TreeChecker
 from exporter.config import Settings
 from exporter.console import Console
@@ -37,22 +32,28 @@ from exporter.errors import (
     StoreError,
     pluralize,
 )
-from exporter.history.buckets import observations_of
-from exporter.history.manifest import HistoryPart, find_damage, folder_of, read_history_manifest, span_of
+from exporter.history.manifest import HistoryPart, find_damage, read_history_manifest
 from exporter.history.parquet import render_history
-from exporter.history.periods import periods_of
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
+from exporter.job.evidence import Evidence
 from exporter.job.from_archive import FromArchive
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets, router_for
-from exporter.job.report import RunLog
+from exporter.job.rendering import render, says_more, status_document, times_of
+from exporter.job.report import (
+    RunLog,
+    certificate_facts,
+    report_dead_endpoints,
+    report_discovered,
+    report_missing,
+    report_notices,
+    report_outcome,
+    report_unpriced,
+)
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
-from exporter.ledger.view import Certificate
-from exporter.past.archive.archive_files import checkpoint_of
-from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import RunSummary, begin_publication, verify
@@ -68,46 +69,16 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import SUPERSEDED_KEY, clock_problem, sweep
 from exporter.render.changes import change_list, read_changes
-from exporter.render.data_package import render_tables
-from exporter.render.feeds import render_feeds
-from exporter.render.llms import render_llms
-from exporter.render.metrics import render_metrics
-from exporter.render.openapi import openapi_document
-from exporter.render.pool_lists import flat_rows, means_of, render_pool_lists, render_token_list
-from exporter.render.run_documents import (
-    protocol_list,
-    render_details,
-    render_errors,
-    render_overview,
-    render_tree,
-    unpriced_bps,
-    unpriced_markets,
-)
-from exporter.render.site.pages import SiteFacts, render_site
-from exporter.render.site.text import Symbols
-from exporter.render.yields import render_yields
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree import documents
-from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import (
-    CHANGES,
-    EVIDENCE,
-    HISTORY_MANIFEST_KEY,
-    INTENT_KEY,
-    POINTER_KEY,
-    PROOFS,
-    RUN_FILES,
-)
-from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.families import CHANGES, HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, PROOFS, RUN_FILES
+from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
 
-SHOWN_DISCOVERIES = 5
-SHOWN_UNPRICED = 5
 SHOWN_DAMAGE = 20
-"""How many are named on the console; the report has all."""
+"""How many damaged files are named on the console; the report has all."""
 
 MAX_COMPACTED = 40
 """How many files a run compacts at the most; what is left over is for the next."""
@@ -124,7 +95,6 @@ class RunResult:
 
     ``exit_code`` is 0, or 7 where something could not be read that ``allow_unread`` does not list, or too many prices
     are missing. ``run_id`` is None where there was nothing to do, because the ledger was published already.
-    ``published`` says whether this run published anything. ``report`` holds what the run report holds.
     """
 
     exit_code: int
@@ -150,6 +120,8 @@ def run(
         >>> result.exit_code, result.ledger, result.published
         (0, 65000000, True)
 
+    The run report (``output.report``) is begun before and finished after, whatever happens.
+
     Args:
         settings: what to read, and where the tree goes.
         snapshot: a ledger snapshot file, or the evidence of an earlier run, to read instead of the RPCs.
@@ -157,8 +129,6 @@ def run(
         dry_run: do everything but write, and refuse all that a run refuses.
         replaced_ledger: the ledger of a published run that is wrong: this run undoes it and every later one.
         console: receives progress; silent by default.
-
-    The run report (``output.report``) is begun before and finished after, whatever happens.
 
     Raises:
         ExporterError: the run failed; ``exit_code`` of the error says in which way.
@@ -171,11 +141,9 @@ def run(
         store = open_store(settings.output.uri)
         result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
         log.finish(result.exit_code)
-    except SourceError as error:
-        error.args = (f"{str(error).rstrip('.')}; the last published run stays", *error.args[1:])
-        log.finish(error.exit_code, str(error))
-        raise
     except ExporterError as error:
+        if isinstance(error, SourceError):
+            error.args = (f"{str(error).rstrip('.')}; the last published run stays", *error.args[1:])
         log.finish(error.exit_code, str(error))
         raise
     except BaseException as error:
@@ -209,41 +177,34 @@ def execute(
         before = ReadOnce(store)
     job = Job(settings, before, log, source, replaced_ledger, now)
     read, evidence = job.read()
-    ledger = read.certificate.ledger
     job.keep_discoveries(read)
     try:
-        check_newer(before, ledger, read.close_time, replaced_ledger=replaced_ledger)
-        computed = job.compute(read, evidence)
+        job.check_newer(read)
+        tables, surprises = job.compute(read, evidence)
         with held(store, read_published(before, older=True)) as only:
             job = replace(job, store=only)
-            check_newer(only, ledger, read.close_time, replaced_ledger=replaced_ledger)
-            recorded = job.record(computed)
-            summary = job.publish(computed, recorded)
+            job.check_newer(read)
+            recorded = job.record(tables)
+            summary = job.publish(tables, evidence.file, recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
             log.add(**times_of(summary, settings.schedule.interval_minutes), **job.proven())
-            code = EXIT_UNREAD if computed.surprises or recorded.lost.too_many else EXIT_DONE
+            code = EXIT_UNREAD if surprises or recorded.lost.too_many else EXIT_DONE
             if not dry_run:
                 job.read_back(store, summary)
                 job.add_proof(summary, evidence, read.proof)
                 job.remember(recorded)
-                job.judge_history(recorded)
-                job.compact(computed.tables)
-                job.sweep(computed.tables)
+                job.judge_history(recorded.damage)
+                job.compact(tables)
+                job.sweep(tables)
                 if code == EXIT_UNREAD:
                     text = "published, but not everything could be read or priced; the status document names what"
                     log.warning(text, exit_code=code)
     except LedgerNotNewerError as error:
         if not error.already_published:
             raise
-        return job.nothing_to_do(ledger)
-    report_outcome(log, computed.tables, summary, published=not dry_run)
-    return RunResult(code, ledger, summary.run_id, not dry_run, log.facts)
-
-
-def times_of(summary: RunSummary, interval_minutes: int | None) -> dict[str, int]:
-    """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
-    at = int(summary.published_at.timestamp())
-    return {"published_at": at} | ({} if interval_minutes is None else {"next_expected_at": at + 60 * interval_minutes})
+        return job.nothing_to_do(read.certificate.ledger)
+    report_outcome(log, tables, summary.run_id, published=not dry_run)
+    return RunResult(code, tables.ledger, summary.run_id, not dry_run, log.facts)
 
 
 @contextmanager
@@ -271,45 +232,11 @@ _READ = (
 )
 
 
-def report_outcome(log: RunLog, tables: Tables, summary: RunSummary, *, published: bool) -> None:
-    """The last line of a run: what was published at which ledger, how much of it, and how long it took."""
-    pools, unpriced, seconds = tables.pools.height, len(tables.unpriced), log.seconds
-    log.event(
-        "published" if published else "rendered",
-        f"{'published' if published else 'rendered, not published,'} {summary.run_id} at {tables.ledger}, "
-        f"{pluralize(pools, 'pool')}, {unpriced:,} unpriced, {seconds:.1f} s",
-        run_id=summary.run_id,
-        ledger=tables.ledger,
-        pools=pools,
-        unpriced=unpriced,
-        seconds=seconds,
-    )
-
-
-def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:
-    """Name each RPC that answered nothing in a reading that others carried."""
-    for label, names in errors.items():
-        if answers and not answers.get(label):
-            counted = ", ".join(f"{name} ({count} times)" for name, count in names.items())
-            log.warning(
-                f"the RPC {label} gave no usable answer, but another one did, so nothing is lost: {counted}",
-                endpoint=label,
-            )
-
-
 class EvidenceFile(NamedTuple):
     """The evidence of a run as it is published, and how many entries are in it."""
 
     file: RenderedFile
     entries: int
-
-
-class Computed(NamedTuple):
-    """The numbers of a run, its evidence, and as ``MARKET[/POOL]`` what could not be read and should have been."""
-
-    tables: Tables
-    evidence: RenderedFile
-    surprises: list[str]
 
 
 class Recorded(NamedTuple):
@@ -338,9 +265,9 @@ class Job:
         return self.source.live and not network_of(self.settings.passphrase).simulated
 
     def read(self) -> tuple[MarketsRead, EvidenceFile]:
-        """Read every market at one ledger; what was read of the ledger itself is given as evidence only."""
+        """Read every market at one ledger."""
         with self.log.step("read", "reading the ledger") as facts:
-            read = asyncio.run(self._read())
+            read, evidence = asyncio.run(self._read())
             certificate = read.certificate
             facts.update(ledger=certificate.ledger, keys=certificate.keys)
             facts.update(calls=certificate.calls, rounds=certificate.rounds)
@@ -349,12 +276,10 @@ class Job:
             slow = check_ledger_clock(self.settings, certificate.ledger, read.close_time, self.now())
             if slow is not None:
                 self.log.warning(slow)
-        content, entries = read.evidence.encode(), len(read.evidence.entries)
-        file = RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
-        # The ledger as it was read is the largest thing in memory, and no later step needs it.
-        return replace(read, evidence=replace(read.evidence, entries={}, calls={})), EvidenceFile(file, entries)
+        # The evidence is the largest thing in memory. No later step needs more of it than its file.
+        return read, EvidenceFile(evidence.file(), len(evidence.entries))
 
-    async def _read(self) -> MarketsRead:
+    async def _read(self) -> tuple[MarketsRead, Evidence]:
         """The report gets what the source was asked, also when it fails."""
         settings, log = self.settings, self.log
         with log.console.progress("requests") as progress:
@@ -366,24 +291,17 @@ class Job:
                     memory.rewind(self.replaced_ledger)
                 router = router_for(settings, opened)
                 try:
-                    read = await read_markets(settings, opened, memory, router)
+                    read, evidence = await read_markets(settings, opened, memory, router)
                 finally:
-                    log.add(reading=opened.report(), router=None if router is None else router.report())
-        asked = opened.report()
+                    asked = opened.report()
+                    log.add(reading=asked, router=None if router is None else router.report())
         report_dead_endpoints(asked.get("answers", {}), asked.get("errors", {}), log)
-        log.add(certificate=_certificate_facts(read.certificate), ledger_close_time=read.close_time)
-        return read
+        log.add(certificate=certificate_facts(read.certificate), ledger_close_time=read.close_time)
+        return read, evidence
 
     def keep_discoveries(self, read: MarketsRead) -> None:
         """Name what is new, and keep it, before anything can go wrong with the rest of the run."""
-        self.log.add(discovered=[asdict(item) for item in read.discovered])
-        if read.discovered:
-            names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in read.discovered]
-            shown = ", ".join(names[:SHOWN_DISCOVERIES]) + (", ..." if len(names) > SHOWN_DISCOVERIES else "")
-            found = pluralize(len(names), "market or pool", "markets and pools")
-            self.log.event(
-                "discovered", f"found {found} that are not in the package's lists: {shown}", count=len(names)
-            )
+        report_discovered(read.discovered, self.log)
         if read.memory is None:
             return
         # Where the network has not come to the replaced ledger yet.
@@ -394,22 +312,25 @@ class Job:
         except (StoreError, LostRaceError) as error:
             self.log.warning(f"what this run discovered was not saved; the next run discovers it again: {error}")
 
-    def compute(self, read: MarketsRead, evidence: EvidenceFile) -> Computed:
-        """Make the frames of what was read, and name what is not in them."""
+    def check_newer(self, read: MarketsRead) -> None:
+        """Refuse a ledger that is not newer than the published one."""
+        check_newer(self.store, read.certificate.ledger, read.close_time, replaced_ledger=self.replaced_ledger)
+
+    def compute(self, read: MarketsRead, evidence: EvidenceFile) -> tuple[Tables, list[str]]:
+        """The frames of what was read, and as ``MARKET[/POOL]`` what is not in them and should be."""
         with self.log.step("compute", "computing") as facts:
             tables = read.tables()
             facts.update(evidence=len(evidence.file.data), markets=tables.markets.height, pools=tables.pools.height)
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
-            surprises = report_missing(self.settings, tables, sorted(read.notices), self.log)
-        return Computed(tables, evidence.file, surprises)
+            return tables, report_missing(self.settings, tables, read.notices, self.log)
 
-    def record(self, computed: Computed) -> Recorded:
+    def record(self, tables: Tables) -> Recorded:
         """Make the run's Parquet file, and bring the histories up to the run before."""
-        tables, store = computed.tables, self.store
+        store, ledger = self.store, tables.ledger
         with self.log.step("record", "writing the history file") as facts:
             part = render_history(
                 tables.pools,
-                observed_ledger=tables.ledger,
+                observed_ledger=ledger,
                 ledger_close_time=tables.close_time,
                 network=self.settings.passphrase,
             )
@@ -420,41 +341,38 @@ class Job:
             for text in damage[:SHOWN_DAMAGE]:
                 self.log.warning(f"damage in the history: {text}")
             # The pages of earlier runs are already published, unless the run before left no state.
-            before = _first_new(tables.ledger, self.replaced_ledger)
+            before = ledger if self.replaced_ledger is None else min(ledger, self.replaced_ledger)
             series = load_series(store, manifest, before)
             known, older = series.row_count, map(read_back, catch_up(store, manifest, before, series))
             restored = store.put_new_many((file.key, file.data) for file in older)
             if tables.close_time < series.through_time:
-                raise closed_earlier(tables.ledger, tables.close_time, series.through_ledger, series.through_time)
+                raise closed_earlier(ledger, tables.close_time, series.through_ledger, series.through_time)
             facts.update(read_again=series.row_count - known, restored=restored.written)
             lost = find_lost_prices(self.settings, tables, series, self._missed())
-            report_lost_prices(tables, lost, self.log)
+            report_unpriced(tables, self.log)
+            self.log.add(lost_prices=lost.as_dict())
+            if lost.too_many:
+                self.log.warning(str(lost))
         return Recorded(part, series, damage, lost)
 
-    def publish(self, computed: Computed, recorded: Recorded) -> RunSummary:
+    def publish(self, tables: Tables, evidence: RenderedFile, recorded: Recorded) -> RunSummary:
         """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
 
         The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
         """
-        settings, store, tables, series = self.settings, self.store, computed.tables, recorded.series
-        replaced = self.replaced_ledger
+        settings, store, replaced = self.settings, self.store, self.replaced_ledger
+        part, series, close_time = recorded.part, recorded.series, tables.close_time
         checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
         with (
             self.log.step("publish", "rendering and publishing") as facts,
-            without_collecting(),
             self.log.console.progress("files") as progress,
-            begin_publication(
-                store, tables.ledger, recorded.part, replaced_ledger=replaced, now=self.now
-            ) as publication,
+            begin_publication(store, tables.ledger, part, replaced_ledger=replaced, now=self.now) as publication,
         ):
-            history = publication.history_manifest
-            kept = publication.keep(
-                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
-            )
+            kept = publication.keep(lambda ledger: series.still_open(ledger, close_time) if replaced is None else ())
             checker.take_over(kept)
             lengths = kept.lengths
             del kept  # it holds the listing of the run before
-            checker.add_rendered(recorded.part.file)
+            checker.add_rendered(part.file)
             published = store.get(CHANGES.template)
             previous = read_changes(None if published is None else published.data)
             changes = change_list(tables, previous, settings.passphrase, replaced)
@@ -462,23 +380,21 @@ class Job:
                 publication.keep_site(settings.output.site_age)
 
             def checked() -> Iterator[RenderedFile]:
-                rendered = render(settings, store, tables, recorded.part, series, history, changes, lengths, replaced)
-                for file in chain([computed.evidence], rendered):
+                history = publication.history_manifest
+                for file in chain([evidence], render(settings, tables, part, series, history, changes, lengths)):
                     progress.advance()
                     checker.add_rendered(file)
                     yield file
 
             publication.write(checked())
             sealed = publication.seal()
-            status = status_document(settings, tables, sealed.summary, computed.evidence.key)
+            status = status_document(settings, tables, sealed.summary, evidence.key)
             for file in (*sealed.records, file_of(status)):
                 checker.add_rendered(file)
-            checks = checker.finish()
-            result = publication.complete(sealed, status)
-            self.log.add(checked=checks.as_dict())
-            total = result.total
+            self.log.add(checked=checker.finish().as_dict())
+            total = publication.complete(sealed, status).total
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
-        return result.summary
+        return sealed.summary
 
     def nothing_to_do(self, ledger: int) -> RunResult:
         """End a run whose ledger is published already; prices that the published run missed are still missing."""
@@ -510,16 +426,8 @@ class Job:
         if not isinstance(self.source, FromArchive) or proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
-            add_proof(
-                self.store,
-                self.settings.passphrase,
-                self.source.trust,
-                summary.run_id,
-                evidence.file.key,
-                evidence.entries,
-                proof,
-                self.now,
-            )
+            network, trust, key = self.settings.passphrase, self.source.trust, evidence.file.key
+            add_proof(self.store, network, trust, summary.run_id, key, evidence.entries, proof, self.now)
             facts.update(entries=evidence.entries)
 
     def proven(self) -> dict[str, dict[str, int]]:
@@ -549,9 +457,8 @@ class Job:
                     f"the list of missing prices was not saved; the next run compares with an older one: {error}"
                 )
 
-    def judge_history(self, recorded: Recorded) -> None:
+    def judge_history(self, damage: list[str]) -> None:
         """End the run here where earlier files of the history are damaged."""
-        damage = recorded.damage
         with self.log.step("history", "checking the history's earlier files") as facts:
             facts.update(damaged=len(damage))
             if damage:
@@ -602,182 +509,3 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
     if replaced_ledger is not None:
         check_replaced(store, replaced_ledger)
     return published is not None and published.earlier
-
-
-def _certificate_facts(certificate: Certificate) -> dict[str, Any]:
-    return {
-        "ledger": certificate.ledger,
-        "first": certificate.interval.first,
-        "last": certificate.interval.last,
-        "rounds": certificate.rounds,
-        "keys": certificate.keys,
-        "calls": certificate.calls,
-        "footprint_keys": certificate.footprint_keys,
-        "uncertified_calls": certificate.uncertified_calls,
-    }
-
-
-def report_notices(notices: Iterable[str], log: RunLog, said: Collection[str] = ()) -> None:
-    """Report the notices, and print those that were not said before, once each."""
-    log.add(notices=(every := sorted(notices)))
-    for notice in every:
-        if notice not in said:
-            log.warning(notice)
-
-
-def report_missing(settings: Settings, tables: Tables, said: Collection[str], log: RunLog) -> list[str]:
-    """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
-
-    ``said`` are notices that were printed already.
-
-    Raises:
-        CheckError: no market was read at all.
-    """
-    named = {name: [asdict(item) for item in getattr(tables, name)] for name in _NAMED}
-    log.add(**named)
-    report_notices(tables.notices, log, said)
-    for item in tables.bounded:
-        log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
-    surprises = {}
-    for unread in tables.unread:
-        place = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"
-        if not settings.may_be_unread(place):
-            surprises[place] = unread
-    for place, unread in surprises.items():
-        log.warning(f"{place} could not be read: {unread.detail}", reason=unread.reason)
-    if not tables.markets.height:
-        raise CheckError(
-            "no market was read, and what was published before stays; check network.name, the endpoints, "
-            "and [[markets]] if discovery is off"
-        )
-    return list(surprises)
-
-
-_NAMED = ("unread", "unpriced", "bounded", "absent")
-
-
-def report_lost_prices(tables: Tables, lost: LostPrices, log: RunLog) -> None:
-    """Say how many pools have no price, by market, and whether too many of them had one lately."""
-    unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
-    if unpriced:
-        shown = [f"{item.market} {item.unpriced_count} of {item.pool_count}" for item in markets[:SHOWN_UNPRICED]]
-        more = ", ..." if len(markets) > SHOWN_UNPRICED else ""
-        pools = pluralize(tables.pools.height, "pool")
-        log.event("unpriced", f"{unpriced:,} of {pools} have no price: {', '.join(shown)}{more}", count=unpriced)
-    by_market = [structs.asdict(item) for item in markets]
-    log.add(unpriced_bps=unpriced_bps(tables), unpriced_markets=by_market, lost_prices=lost.as_dict())
-    if lost.too_many:
-        log.warning(str(lost))
-
-
-def _first_new(ledger: int, replaced_ledger: int | None) -> int:
-    """The ledger before which the history ends that a run at ``ledger`` carries on."""
-    return ledger if replaced_ledger is None else min(ledger, replaced_ledger)
-
-
-def says_more(previous: documents.ChangeList | None, changes: documents.ChangeList) -> bool:
-    """Whether more is new since the run before than numbers, so that web pages of a little earlier would mislead."""
-    if previous is None or previous.exporter_version != changes.exporter_version:
-        return True
-    new = [item for item in changes.data if item.observed_ledger == changes.observed_ledger]
-    return any(item.unit not in ("basis_points", "usd") for item in new)
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Leave cycles of objects alone: rendering makes none worth looking for among all that is held."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-def render(
-    settings: Settings,
-    store: Store,
-    tables: Tables,
-    part: HistoryPart,
-    series: Series,
-    history: HistoryManifest,
-    changes: documents.ChangeList,
-    kept: Collection[str] = (),
-    replaced_ledger: int | None = None,
-) -> Iterator[RenderedFile]:
-    """Everything but the pointer and the records of the run, in a stream of which no part is kept.
-
-    ``part`` is the run's own Parquet file. ``series`` is carried on by this run, and by one that came between since
-    it was brought up to date; pages that are complete by now come first. ``history`` is the manifest with this run's
-    file, ``changes`` the list that ends with it. ``kept`` are the lengths of bucket whose newest documents are already
-    published.
-    """
-    network, output = network_of(settings.passphrase), settings.output
-    sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
-    yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops, tables.pending)
-    before = _first_new(tables.ledger, replaced_ledger)
-    yield from catch_up(store, read_history_manifest(store, older=True), before, series)
-    yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
-    yield from series.heads(kept)
-    periods = list(periods_of(series.pools, tables.close_time, tables.pools))
-    means = means_of(periods)
-    yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen, network.name)
-    yield from render_overview(tables, series.first_seen)
-    rows = flat_rows(tables, means, network.name)
-    yield from render_pool_lists(rows, PROTOCOLS)
-    yield render_token_list(tables, series.first_seen)
-    yield from render_yields(rows, Symbols(network.passphrase).native)
-    del rows  # as large as the pools frame
-    yield from render_tables(part, history, tables.close_time)
-    yield file_of(changes)
-    first = min(history.files, key=lambda file: file.first_ledger)
-    began = int(span_of(folder_of(first.key))[0].timestamp())
-    yield from render_feeds(changes, network.passphrase, documents.timestamp(began))
-    yield render_metrics(tables)
-    yield render_llms()
-    covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
-    yield file_of(covered)
-    yield file_of(openapi_document())
-    yield from render_errors()
-    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history, means))
-
-
-def status_document(
-    settings: Settings, tables: Tables, summary: RunSummary, evidence_key: str
-) -> documents.SystemStatus:
-    """The pointer, from what is known at the end."""
-    output, interval = settings.output, settings.schedule.interval_minutes
-    checkpoint = checkpoint_of(tables.ledger)
-    times = times_of(summary, interval)
-    return documents.SystemStatus(
-        run_id=summary.run_id,
-        format=FORMAT,
-        network=settings.passphrase,
-        network_name=network_of(settings.passphrase).name,
-        observed_ledger=tables.ledger,
-        ledger_close_time=documents.timestamp(tables.close_time),
-        generated_at=documents.timestamp(times["published_at"]),
-        next_expected_at=None if interval is None else documents.timestamp(times["next_expected_at"]),
-        market_count=tables.markets.height,
-        pool_count=int(tables.markets["pool_count"].sum()),
-        token_count=tables.pools["token_address"].n_unique(),
-        unread_count=len(tables.unread),
-        unpriced_count=len(tables.unpriced),
-        unread=[documents.Unread(**asdict(item)) for item in tables.unread],
-        unpriced=[documents.Unpriced(**asdict(item)) for item in tables.unpriced],
-        unpriced_bps=unpriced_bps(tables),
-        unpriced_markets=unpriced_markets(tables),
-        bounded=[documents.Bounded(**asdict(item)) for item in tables.bounded],
-        absent=[documents.Absent(**asdict(item)) for item in tables.absent],
-        notices=tables.notices,
-        page_sizes=sorted(output.page_sizes),
-        default_page_size=output.default_page_size,
-        retention_hours=output.retention_hours,
-        manifest_key=summary.manifest_key,
-        manifest_sha256=summary.manifest_sha256,
-        previous_run_id=summary.previous_run_id,
-        evidence_key=evidence_key,
-        market_pools_cap=output.market_pools_cap,
-        proof_checkpoint=checkpoint,
-    )

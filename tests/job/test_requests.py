@@ -77,7 +77,7 @@ def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
 
         async def work() -> MarketsRead:
             async with RpcEndpoints().open(settings) as opened:
-                return await read_markets(settings, opened, memory, None)
+                return (await read_markets(settings, opened, memory, None))[0]
 
         read = asyncio.run(work())
         save_memory(store, memory)

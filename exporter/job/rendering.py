@@ -1,0 +1,143 @@
+"""Everything that a run renders, in one stream, and its status document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import asdict
+
+from exporter import FORMAT
+from exporter.config import Settings
+from exporter.deployments.networks import network_of
+from exporter.history.buckets import observations_of
+from exporter.history.manifest import HistoryPart, folder_of, span_of
+from exporter.history.periods import periods_of
+from exporter.history.series import Series
+from exporter.past.archive.archive_files import checkpoint_of
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import Tables
+from exporter.publishing.publish import RunSummary
+from exporter.render.data_package import render_tables
+from exporter.render.feeds import render_feeds
+from exporter.render.llms import render_llms
+from exporter.render.metrics import render_metrics
+from exporter.render.openapi import openapi_document
+from exporter.render.pool_lists import flat_rows, means_of, render_pool_lists, render_token_list
+from exporter.render.run_documents import (
+    protocol_list,
+    render_details,
+    render_errors,
+    render_overview,
+    render_tree,
+    unpriced_bps,
+    unpriced_markets,
+)
+from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.site.text import Symbols
+from exporter.render.yields import render_yields
+from exporter.tree import documents
+from exporter.tree.documents import ChangeList, HistoryManifest
+from exporter.tree.files import RenderedFile
+from exporter.tree.read_back import file_of
+
+
+def render(
+    settings: Settings,
+    tables: Tables,
+    part: HistoryPart,
+    series: Series,
+    history: HistoryManifest,
+    changes: ChangeList,
+    kept: Collection[str] = (),
+) -> Iterator[RenderedFile]:
+    """Everything but the pointer and the records of the run, in a stream of which no part is kept.
+
+    Args:
+        settings: of the run.
+        tables: its numbers.
+        part: its own Parquet file.
+        series: the histories up to the run before; this run carries them on.
+        history: the manifest with this run's file.
+        changes: the list that ends with this run's.
+        kept: the lengths of bucket whose newest documents are already published.
+    """
+    network, output = network_of(settings.passphrase), settings.output
+    sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
+    yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops, tables.pending)
+    yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
+    yield from series.heads(kept)
+    periods = list(periods_of(series.pools, tables.close_time, tables.pools))
+    means = means_of(periods)
+    yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen, network.name)
+    yield from render_overview(tables, series.first_seen)
+    rows = flat_rows(tables, means, network.name)
+    yield from render_pool_lists(rows, PROTOCOLS)
+    yield render_token_list(tables, series.first_seen)
+    yield from render_yields(rows, Symbols(network.passphrase).native)
+    del rows  # as large as the pools frame
+    yield from render_tables(part, history, tables.close_time)
+    yield file_of(changes)
+    first = min(history.files, key=lambda file: file.first_ledger)
+    began = int(span_of(folder_of(first.key))[0].timestamp())
+    yield from render_feeds(changes, network.passphrase, documents.timestamp(began))
+    yield render_metrics(tables)
+    yield render_llms()
+    covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
+    yield file_of(covered)
+    yield file_of(openapi_document())
+    yield from render_errors()
+    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history, means))
+
+
+def says_more(previous: ChangeList | None, changes: ChangeList) -> bool:
+    """Whether more is new since the run before than numbers, so that web pages of a little earlier would mislead."""
+    if previous is None or previous.exporter_version != changes.exporter_version:
+        return True
+    new = [item for item in changes.data if item.observed_ledger == changes.observed_ledger]
+    return any(item.unit not in ("basis_points", "usd") for item in new)
+
+
+def times_of(summary: RunSummary, interval_minutes: int | None) -> dict[str, int]:
+    """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
+    at = int(summary.published_at.timestamp())
+    return {"published_at": at} | ({} if interval_minutes is None else {"next_expected_at": at + 60 * interval_minutes})
+
+
+def status_document(
+    settings: Settings, tables: Tables, summary: RunSummary, evidence_key: str
+) -> documents.SystemStatus:
+    """The pointer, from what is known at the end."""
+    output = settings.output
+    times = {
+        name: documents.timestamp(at) for name, at in times_of(summary, settings.schedule.interval_minutes).items()
+    }
+    return documents.SystemStatus(
+        run_id=summary.run_id,
+        format=FORMAT,
+        network=settings.passphrase,
+        network_name=network_of(settings.passphrase).name,
+        observed_ledger=tables.ledger,
+        ledger_close_time=documents.timestamp(tables.close_time),
+        generated_at=times["published_at"],
+        next_expected_at=times.get("next_expected_at"),
+        market_count=tables.markets.height,
+        pool_count=int(tables.markets["pool_count"].sum()),
+        token_count=tables.pools["token_address"].n_unique(),
+        unread_count=len(tables.unread),
+        unpriced_count=len(tables.unpriced),
+        unread=[documents.Unread(**asdict(item)) for item in tables.unread],
+        unpriced=[documents.Unpriced(**asdict(item)) for item in tables.unpriced],
+        unpriced_bps=unpriced_bps(tables),
+        unpriced_markets=unpriced_markets(tables),
+        bounded=[documents.Bounded(**asdict(item)) for item in tables.bounded],
+        absent=[documents.Absent(**asdict(item)) for item in tables.absent],
+        notices=tables.notices,
+        page_sizes=sorted(output.page_sizes),
+        default_page_size=output.default_page_size,
+        retention_hours=output.retention_hours,
+        manifest_key=summary.manifest_key,
+        manifest_sha256=summary.manifest_sha256,
+        previous_run_id=summary.previous_run_id,
+        evidence_key=evidence_key,
+        market_pools_cap=output.market_pools_cap,
+        proof_checkpoint=checkpoint_of(tables.ledger),
+    )
