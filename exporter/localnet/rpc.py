@@ -1,11 +1,11 @@
-"""The answers of the embedded server: the methods of Stellar RPC for one ledger of one node, but for HTTP.
+"""The answers of the embedded server: methods of Stellar RPC for one ledger of one node, but for HTTP.
 
 Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
-transactions: ``headerXdr`` and ``metadataXdr`` of ledgers are placeholders (the base64 of a few words), a ledger's hash
-is the SHA-256 of its number, and no transaction is found. ``getHealth`` is healthy whatever the wall clock says.
+transactions: ``headerXdr`` and ``metadataXdr`` are placeholders, a ledger's hash is the SHA-256 of its number, and
+there are no methods for transactions and fees. ``getHealth`` is healthy whatever the wall clock says.
 
-The envelope of ``simulateTransaction`` is decoded with stellar-sdk, and not with the exporter's own codec, so that what
-the exporter encodes is read by somebody else.
+The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that what the exporter encodes is read by
+somebody else.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
@@ -37,14 +39,19 @@ INTERNAL_ERROR: Final = -32603
 SNAPSHOT_NOT_FOUND: Final = "could not query captive core: http request failed with non-200 status code (404)"
 """The one text for duplicate keys and for a snapshot that is gone or not there yet."""
 
-MAX_LEDGERS = 200
-DEFAULT_LEDGERS = 50
-_MAX_KEY_BYTES = 16 * 1024
-_HEADER = base64.b64encode(b"made ledger header").decode()
-_METADATA = base64.b64encode(b"made ledger metadata").decode()
-_NO_EXTENSION = "AAAAAA=="
+MAX_LEDGERS: Final = 200
+DEFAULT_LEDGERS: Final = 50
+MAX_EVENTS: Final = 10_000
+DEFAULT_EVENTS: Final = 100
+MAX_LEDGERS_SCANNED: Final = 10_000
+MAX_FILTERS: Final = 5
+MAX_TOPICS: Final = 4
+_MAX_KEY_BYTES: Final = 16 * 1024
+_HEADER: Final = base64.b64encode(b"made ledger header").decode()
+_METADATA: Final = base64.b64encode(b"made ledger metadata").decode()
+_CURSOR: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,10})", re.ASCII)
 
-Params = dict[str, Any]
+Result = dict[str, Any]
 
 
 class RpcError(Exception):
@@ -55,13 +62,6 @@ class RpcError(Exception):
         self.code = code
         self.message = message
         self.data = data
-
-
-def _invalid(found: object, wanted: str) -> RpcError:
-    """The error of the server's JSON decoder for a value of another type."""
-    return RpcError(
-        INVALID_PARAMS, "invalid parameters", f"json: cannot unmarshal {type(found).__name__} into {wanted}"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,46 @@ class Node:
         return self.network.chain.close_time(ledger)
 
 
-def _get_health(node: Node, _params: Params) -> Params:
-    """``getHealth``; close times are strings."""
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class _Nothing(msgspec.Struct):
+    """The parameters of a method that accepts none."""
+
+
+class _Pagination(msgspec.Struct):
+    cursor: str | None = None
+    limit: _Number | None = None
+
+
+class _Entries(msgspec.Struct, rename="camel"):
+    keys: list[str] | None = None
+    xdr_format: str | None = None
+
+
+class _Ledgers(msgspec.Struct, rename="camel"):
+    start_ledger: _Number | None = None
+    pagination: _Pagination | None = None
+
+
+class _Filter(msgspec.Struct, rename="camel"):
+    type: str | None = None
+    contract_ids: list[str] | None = None
+    topics: list[list[str]] | None = None
+
+
+class _Events(msgspec.Struct, rename="camel"):
+    start_ledger: _Number | None = None
+    end_ledger: _Number | None = None
+    filters: list[_Filter] | None = None
+    pagination: _Pagination | None = None
+
+
+class _Simulation(msgspec.Struct):
+    transaction: str | None = None
+
+
+def _get_health(node: Node, _: _Nothing) -> Result:
     return {
         "status": "healthy",
         "latestLedger": node.latest,
@@ -92,11 +130,11 @@ def _get_health(node: Node, _params: Params) -> Params:
     }
 
 
-def _get_network(node: Node, _params: Params) -> Params:
+def _get_network(node: Node, _: _Nothing) -> Result:
     return {"passphrase": node.network.passphrase, "protocolVersion": node.network.protocol_version}
 
 
-def _get_version_info(node: Node, _params: Params) -> Params:
+def _get_version_info(node: Node, _: _Nothing) -> Result:
     return {
         "version": "localnet",
         "commitHash": "0" * 40,
@@ -106,7 +144,7 @@ def _get_version_info(node: Node, _params: Params) -> Params:
     }
 
 
-def _get_latest_ledger(node: Node, _params: Params) -> Params:
+def _get_latest_ledger(node: Node, _: _Nothing) -> Result:
     return {
         "id": _ledger_hash(node.latest),
         "protocolVersion": node.network.protocol_version,
@@ -117,28 +155,36 @@ def _get_latest_ledger(node: Node, _params: Params) -> Params:
     }
 
 
-def _get_ledgers(node: Node, params: Params) -> Params:
-    """``getLedgers``: from ``startLedger``, or from after a cursor; the range's own close times are numbers."""
-    start = _unsigned(params, "startLedger")
-    pagination = _object_of(params, "pagination")
-    cursor = pagination.get("cursor") or ""
-    limit = _unsigned(pagination, "limit") or DEFAULT_LEDGERS
+def _get_ledgers(node: Node, params: _Ledgers) -> Result:
+    """From ``startLedger``, or from after a cursor; the range's own close times are numbers."""
+    start, page = params.start_ledger or 0, params.pagination or _Pagination()
     between = f"must be between the oldest ledger: {node.oldest} and the latest ledger: {node.latest}"
-    if cursor and start:
+    limit = page.limit or DEFAULT_LEDGERS
+    if page.cursor and start:
         raise RpcError(INVALID_REQUEST, "startLedger and cursor cannot both be set")
     if limit > MAX_LEDGERS:
         raise RpcError(INVALID_REQUEST, f"limit must not exceed {MAX_LEDGERS}")
-    if not cursor and not node.oldest <= start <= node.latest:
-        raise RpcError(INVALID_REQUEST, f"start ledger ({start}) {between} for this rpc instance")
-    if cursor:
-        if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit()) or len(cursor) > 10:
-            raise RpcError(INVALID_PARAMS, f'strconv.ParseUint: parsing "{str(cursor)[:40]}": invalid syntax')
-        start = int(cursor) + 1
+    if page.cursor:
+        if re.fullmatch(r"[0-9]{1,10}", page.cursor, re.ASCII) is None:
+            raise RpcError(INVALID_PARAMS, f'strconv.ParseUint: parsing "{page.cursor[:40]}": invalid syntax')
+        start = int(page.cursor) + 1
         if not node.oldest <= start <= node.latest:
-            raise RpcError(INVALID_PARAMS, f"cursor ('{cursor}') {between} for this rpc instance")
+            raise RpcError(INVALID_PARAMS, f"cursor ('{page.cursor}') {between} for this rpc instance")
+    elif not node.oldest <= start <= node.latest:
+        raise RpcError(INVALID_REQUEST, f"start ledger ({start}) {between} for this rpc instance")
     end = min(start + limit - 1, node.latest)
+    ledgers = [
+        {
+            "hash": _ledger_hash(ledger),
+            "sequence": ledger,
+            "ledgerCloseTime": str(node.close_time(ledger)),
+            "headerXdr": _HEADER,
+            "metadataXdr": _METADATA,
+        }
+        for ledger in range(start, end + 1)
+    ]
     return {
-        "ledgers": [_ledger(node, ledger) for ledger in range(start, end + 1)],
+        "ledgers": ledgers,
         "latestLedger": node.latest,
         "latestLedgerCloseTime": node.close_time(node.latest),
         "oldestLedger": node.oldest,
@@ -147,17 +193,18 @@ def _get_ledgers(node: Node, params: Params) -> Params:
     }
 
 
-def _get_ledger_entries(node: Node, params: Params) -> Params:
-    """``getLedgerEntries``: what is absent is left out, the order is that of the request."""
-    texts = params.get("keys") or []
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise _invalid(texts, "keys of type []string")
-    form = params.get("xdrFormat") or "base64"
-    if form not in ("base64", "json"):
-        raise RpcError(INVALID_PARAMS, f"got '{form}': expected base64, json for optional 'xdrFormat'")
+def _ledger_hash(ledger: int) -> str:
+    return hashlib.sha256(f"made ledger {ledger}".encode()).hexdigest()
+
+
+def _get_ledger_entries(node: Node, params: _Entries) -> Result:
+    """What is absent is left out, the order is that of the request."""
+    texts = params.keys or []
+    if (params.xdr_format or "base64") != "base64":
+        raise RpcError(INVALID_PARAMS, f"got '{params.xdr_format}': expected base64 for optional 'xdrFormat'")
     if len(texts) > MAX_KEYS_PER_REQUEST:
         raise RpcError(INVALID_PARAMS, f"key count ({len(texts)}) exceeds maximum supported ({MAX_KEYS_PER_REQUEST})")
-    keys = [_ledger_key(node, text, index) for index, text in enumerate(texts)]
+    keys = [_ledger_key(text, index) for index, text in enumerate(texts)]
     if not keys:
         raise RpcError(INTERNAL_ERROR, "could not query captive core: no keys specified in request")
     if len(set(keys)) != len(keys):
@@ -167,10 +214,7 @@ def _get_ledger_entries(node: Node, params: Params) -> Params:
         entry = node.network.chain.entry(key, node.latest)
         if entry is None:
             continue
-        answer: Params = {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": _NO_EXTENSION}
-        if form == "json":
-            answer = {"keyJson": _as_json("LedgerKey", key), "dataJson": _as_json("LedgerEntryData", entry.data)}
-            answer["extJson"] = "v0"
+        answer: Result = {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": "AAAAAA=="}
         answer["lastModifiedLedgerSeq"] = entry.last_modified
         if entry.live_until is not None:
             answer["liveUntilLedgerSeq"] = entry.live_until
@@ -178,51 +222,10 @@ def _get_ledger_entries(node: Node, params: Params) -> Params:
     return {"entries": entries, "latestLedger": node.latest}
 
 
-def _as_json(kind: str, content: bytes) -> Any:
-    from stellar_sdk import xdr
-
-    return getattr(xdr, kind).from_xdr_bytes(content).to_json_dict()
-
-
-def _unsigned(params: Params, name: str) -> int:
-    """An optional whole number; 0 where it is left out, as in the server's own language."""
-    value = params.get(name)
-    if value is None:
-        return 0
-    if type(value) is not int or not 0 <= value < 2**32:
-        raise _invalid(value, f"{name} of type uint32")
-    return value
-
-
-def _object_of(params: Params, name: str) -> Params:
-    """An optional object; an empty one where it is left out."""
-    value = params.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _invalid(value, f"{name}, an object")
-    return value
-
-
-def _ledger(node: Node, ledger: int) -> Params:
-    return {
-        "hash": _ledger_hash(ledger),
-        "sequence": ledger,
-        "ledgerCloseTime": str(node.close_time(ledger)),
-        "headerXdr": _HEADER,
-        "metadataXdr": _METADATA,
-    }
-
-
-def _ledger_hash(ledger: int) -> str:
-    return hashlib.sha256(f"made ledger {ledger}".encode()).hexdigest()
-
-
-def _ledger_key(node: Node, text: str, index: int) -> bytes:
+def _ledger_key(text: str, index: int) -> bytes:
     try:
         key = base64.b64decode(text, validate=True)
-        if not node.network.chain.knows(key):
-            _check_key(key)
+        _check_key(key)
     except (binascii.Error, ValueError, DecodeError):
         raise RpcError(INVALID_PARAMS, f"cannot unmarshal key value {text} at index {index}") from None
     if key[:4] == bytes((0, 0, 0, TTL)):
@@ -247,52 +250,40 @@ def _check_key(key: bytes) -> None:
             raise DecodeError(str(error)) from None
 
 
-MAX_EVENTS: Final = 10_000
-DEFAULT_EVENTS: Final = 100
-MAX_LEDGERS_SCANNED: Final = 10_000
-MAX_FILTERS: Final = 5
-MAX_TOPICS: Final = 4
-
-_CURSOR: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,10})", re.ASCII)
-_TRANSACTION: Final = 1  # each event of a made ledger has one of its own, counted from here
-_LAST_POSITION: Final = 0xFFFFFFFF, 2**32 - 1  # transaction and operation, and event: after everything of a ledger
-
-Position = tuple[int, int, int]
-"""Where an event is: its ledger, the transaction and operation in it, and its place among theirs."""
-
-
-def _get_events(node: Node, params: Params) -> Params:
-    """``getEvents``: the events that pass any filter, and a cursor to go on from, on an empty page, too."""
-    start, end = _unsigned(params, "startLedger"), _unsigned(params, "endLedger")
-    pagination = _object_of(params, "pagination")
-    cursor = pagination.get("cursor") or ""
-    limit = _unsigned(pagination, "limit")
-    passes = _filter(params.get("filters") or [])
-    if cursor and (start or end):
+def _get_events(node: Node, params: _Events) -> Result:
+    """The events that pass any filter, and a cursor to go on from, on an empty page, too."""
+    start, end, page = params.start_ledger or 0, params.end_ledger or 0, params.pagination or _Pagination()
+    filters = params.filters or []
+    if len(filters) > MAX_FILTERS:
+        raise RpcError(INVALID_PARAMS, f"maximum {MAX_FILTERS} filters per request")
+    tests = [_test_of(each, index) for index, each in enumerate(filters, start=1)]
+    if page.cursor and (start or end):
         raise RpcError(INVALID_PARAMS, "ledger ranges and cursor cannot both be set")
-    if limit > MAX_EVENTS:
+    most = page.limit or DEFAULT_EVENTS
+    if most > MAX_EVENTS:
         raise RpcError(INVALID_PARAMS, f"limit must not exceed {MAX_EVENTS}")
-    after: Position | None = None
-    if cursor:
-        after = _position(cursor)
-        start = after[0]
+    after = ""
+    if page.cursor:
+        found = _CURSOR.fullmatch(page.cursor)
+        if found is None:
+            raise RpcError(INVALID_PARAMS, "invalid parameters", f"invalid event id {page.cursor[:40]}")
+        start, after = int(found[1]) >> 32, _event_id(int(found[1]), int(found[2]))
     elif not start:
         raise RpcError(INVALID_PARAMS, "startLedger must be positive")
     oldest = min(node.network.chain.oldest_events, node.latest)
     if not oldest <= start <= node.latest:
         raise RpcError(INVALID_REQUEST, f"startLedger must be within the ledger range: {oldest} - {node.latest}")
     last = min(node.latest, start + MAX_LEDGERS_SCANNED - 1, *([end - 1] if end else []))
-    found = [
-        (position, event)
-        for position, event in _events(node, start, last)
-        if (after is None or position > after) and passes(event)
+    events = [
+        _event(node, index, event)
+        for ledger in range(start, last + 1)
+        for index, event in enumerate(node.network.chain.events(ledger), start=1)
+        if not tests or any(test(event) for test in tests)
     ]
-    most = limit or DEFAULT_EVENTS
-    full = len(found) >= most
-    page = found[:most]
+    events = [event for event in events if event["id"] > after][:most]
     return {
-        "events": [_event(node, position, event) for position, event in page],
-        "cursor": _cursor(page[-1][0] if full else (last, *_LAST_POSITION)),
+        "events": events,
+        "cursor": events[-1]["id"] if len(events) == most else _event_id(last << 32 | 0xFFFFFFFF, 0xFFFFFFFF),
         "latestLedger": node.latest,
         "latestLedgerCloseTime": str(node.close_time(node.latest)),
         "oldestLedger": oldest,
@@ -300,71 +291,44 @@ def _get_events(node: Node, params: Params) -> Params:
     }
 
 
-def _events(node: Node, first: int, last: int) -> Iterator[tuple[Position, ContractEvent]]:
-    for ledger in range(first, last + 1):
-        for index, event in enumerate(node.network.chain.events(ledger), start=_TRANSACTION):
-            yield (ledger, index << 12, 0), event
+def _event_id(operation: int, event: int) -> str:
+    """The id of an event of an operation, which is numbered by ledger, transaction and place; ids sort as texts."""
+    return f"{operation:019d}-{event:010d}"
 
 
-def _cursor(position: Position) -> str:
-    ledger, inner, event = position
-    return f"{ledger << 32 | inner:019d}-{event:010d}"
-
-
-def _position(cursor: Any) -> Position:
-    found = _CURSOR.fullmatch(str(cursor))
-    if found is None:
-        raise RpcError(INVALID_PARAMS, "invalid parameters", f"invalid event id {str(cursor)[:40]}")
-    return int(found[1]) >> 32, int(found[1]) & 0xFFFFFFFF, int(found[2])
-
-
-def _event(node: Node, position: Position, event: ContractEvent) -> Params:
-    closed = datetime.fromtimestamp(node.close_time(event.ledger), UTC)
+def _event(node: Node, transaction: int, event: ContractEvent) -> Result:
+    """An event: each is the only one of its transaction."""
+    identity = _event_id(event.ledger << 32 | transaction << 12, 0)
     return {
         "type": "contract",
         "ledger": event.ledger,
-        "ledgerClosedAt": closed.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ledgerClosedAt": f"{datetime.fromtimestamp(node.close_time(event.ledger), UTC):%Y-%m-%dT%H:%M:%SZ}",
         "contractId": event.contract,
-        "id": _cursor(position),
+        "id": identity,
         "operationIndex": 0,
-        "transactionIndex": position[1] >> 12,
-        "txHash": hashlib.sha256(f"made transaction {position}".encode()).hexdigest(),
-        "topic": [_base64(topic) for topic in event.topics],
-        "value": _base64(event.value),
+        "transactionIndex": transaction,
+        "txHash": hashlib.sha256(f"made transaction {identity}".encode()).hexdigest(),
+        "topic": [base64.b64encode(encode_scval(topic)).decode() for topic in event.topics],
+        "value": base64.b64encode(encode_scval(event.value)).decode(),
     }
 
 
-def _base64(value: ScVal) -> str:
-    return base64.b64encode(encode_scval(value)).decode()
-
-
-def _filter(filters: Any) -> Callable[[ContractEvent], bool]:
-    """Which events pass: those that match any of the filters; no filter lets all pass."""
-    if not isinstance(filters, list) or not all(isinstance(each, dict) for each in filters):
-        raise _invalid(filters, "filters, a list of objects")
-    if len(filters) > MAX_FILTERS:
-        raise RpcError(INVALID_PARAMS, f"maximum {MAX_FILTERS} filters per request")
-    tests = [_one_filter(each, index) for index, each in enumerate(filters, start=1)]
-    return lambda event: not tests or any(test(event) for test in tests)
-
-
-def _one_filter(given: Params, index: int) -> Callable[[ContractEvent], bool]:
-    contracts, topics = given.get("contractIds") or [], given.get("topics") or []
-    if not isinstance(contracts, list) or not isinstance(topics, list):
-        raise _invalid(given, "lists of contracts and topics")
-    if given.get("type") not in (None, "", "contract", "system"):
+def _test_of(given: _Filter, index: int) -> Callable[[ContractEvent], bool]:
+    """Whether an event passes a filter, the ``index``-th of its request."""
+    contracts, topics = given.contract_ids or [], given.topics or []
+    if given.type not in (None, "", "contract", "system"):
         raise RpcError(INVALID_PARAMS, f"filter {index} invalid: filter type invalid")
-    for what, items in (("contract IDs", contracts), ("topics", topics)):
-        if len(items) > MAX_FILTERS:
+    for what, count in (("contract IDs", len(contracts)), ("topics", len(topics))):
+        if count > MAX_FILTERS:
             raise RpcError(INVALID_PARAMS, f"filter {index} invalid: maximum {MAX_FILTERS} {what} per filter")
     for place, contract in enumerate(contracts, start=1):
-        if not isinstance(contract, str) or not strkey.is_contract(contract):
+        if not strkey.is_contract(contract):
             raise RpcError(INVALID_PARAMS, f"filter {index} invalid: contract ID {place} invalid")
     patterns = [_pattern(topic, index, place) for place, topic in enumerate(topics, start=1)]
 
     def passes(event: ContractEvent) -> bool:
         return (
-            given.get("type") != "system"
+            given.type != "system"
             and (not contracts or event.contract in contracts)
             and (not patterns or any(_matches(pattern, event.topics) for pattern in patterns))
         )
@@ -372,10 +336,8 @@ def _one_filter(given: Params, index: int) -> Callable[[ContractEvent], bool]:
     return passes
 
 
-def _pattern(topic: Any, index: int, place: int) -> list[ScVal | str]:
+def _pattern(topic: list[str], index: int, place: int) -> list[ScVal | str]:
     wrong = RpcError(INVALID_PARAMS, f"filter {index} invalid: topic {place} invalid")
-    if not isinstance(topic, list) or not all(isinstance(segment, str) for segment in topic):
-        raise wrong
     named = [segment for segment in topic if segment != "**"]
     if "**" in topic[:-1] or len(named) > MAX_TOPICS or not topic:
         raise wrong
@@ -397,9 +359,8 @@ def _matches(pattern: list[ScVal | str], topics: tuple[ScVal, ...]) -> bool:
     )
 
 
-def _simulate_transaction(node: Node, params: Params) -> Params:
-    """Answer with the result, its footprint in ``transactionData``, or an ``error``."""
-    call = _call_of(params.get("transaction"))
+def _simulate_transaction(node: Node, params: _Simulation) -> Result:
+    call = _call_of(params.transaction)
     if call is None:  # refused before a ledger is looked at
         return {"error": "Could not unmarshal transaction", "latestLedger": 0}
     simulation = node.network.contracts.simulate(node.network.chain, node.latest, call)
@@ -414,12 +375,12 @@ def _simulate_transaction(node: Node, params: Params) -> Params:
     }
 
 
-def _call_of(text: Any) -> ContractCall | None:
+def _call_of(text: str | None) -> ContractCall | None:
     """The one invocation of a contract that a transaction is made of."""
     from stellar_sdk import xdr
 
     try:
-        envelope: Any = xdr.TransactionEnvelope.from_xdr(text)
+        envelope: Any = xdr.TransactionEnvelope.from_xdr(text or "")
         (operation,) = envelope.v1.tx.operations
         called = operation.body.invoke_host_function_op.host_function.invoke_contract
         return ContractCall(
@@ -431,65 +392,27 @@ def _call_of(text: Any) -> ContractCall | None:
         return None
 
 
-def _get_fee_stats(node: Node, _params: Params) -> Params:
-    """``getFeeStats``: nobody paid a fee."""
-    amounts = ("max", "min", "mode", *(f"p{percent}" for percent in (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99)))
-    none = dict.fromkeys((*amounts, "transactionCount"), "0") | {"ledgerCount": 0}
-    return {"sorobanInclusionFee": none, "inclusionFee": none, "latestLedger": node.latest}
-
-
-def _get_transaction(node: Node, params: Params) -> Params:
-    return {
-        "latestLedger": node.latest,
-        "latestLedgerCloseTime": str(node.close_time(node.latest)),
-        "oldestLedger": node.oldest,
-        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
-        "status": "NOT_FOUND",
-        "txHash": params.get("hash", ""),
-        "applicationOrder": 0,
-        "feeBump": False,
-        "events": {},
-        "ledger": 0,
-        "createdAt": "0",
-    }
-
-
-def _get_transactions(node: Node, _params: Params) -> Params:
-    return {
-        "transactions": [],
-        "latestLedger": node.latest,
-        "latestLedgerCloseTimestamp": node.close_time(node.latest),
-        "oldestLedger": node.oldest,
-        "oldestLedgerCloseTimestamp": node.close_time(node.oldest),
-        "cursor": str(node.latest << 32 | 1),
-    }
-
-
-_WITHOUT_PARAMETERS: Final = {
-    "getHealth": _get_health,
-    "getNetwork": _get_network,
-    "getVersionInfo": _get_version_info,
-    "getLatestLedger": _get_latest_ledger,
-    "getFeeStats": _get_fee_stats,
-}
-_WITH_PARAMETERS: Final[dict[str, Callable[[Node, Params], Params]]] = {
-    "getLedgers": _get_ledgers,
-    "getLedgerEntries": _get_ledger_entries,
-    "getEvents": _get_events,
-    "getTransaction": _get_transaction,
-    "getTransactions": _get_transactions,
-    "simulateTransaction": _simulate_transaction,
+_METHODS: Final[dict[str, tuple[Callable[[Node, Any], Result], type[msgspec.Struct]]]] = {
+    "getHealth": (_get_health, _Nothing),
+    "getNetwork": (_get_network, _Nothing),
+    "getVersionInfo": (_get_version_info, _Nothing),
+    "getLatestLedger": (_get_latest_ledger, _Nothing),
+    "getLedgers": (_get_ledgers, _Ledgers),
+    "getLedgerEntries": (_get_ledger_entries, _Entries),
+    "getEvents": (_get_events, _Events),
+    "simulateTransaction": (_simulate_transaction, _Simulation),
 }
 
 
-def answer_of(node: Node, method: str, params: Any) -> Params:
+def answer_of(node: Node, method: str, params: Any) -> Result:
     """The result of a method. Raises `RpcError`."""
-    if method in _WITHOUT_PARAMETERS:
-        if params is not None:
-            raise RpcError(INVALID_PARAMS, "no parameters accepted")
-        return _WITHOUT_PARAMETERS[method](node, {})
-    if method not in _WITH_PARAMETERS:
+    if method not in _METHODS:
         raise RpcError(METHOD_NOT_FOUND, "method not found", method)
-    if params is not None and not isinstance(params, dict):
-        raise _invalid(params, "an object")
-    return _WITH_PARAMETERS[method](node, params or {})
+    function, accepted = _METHODS[method]
+    if accepted is _Nothing and params is not None:
+        raise RpcError(INVALID_PARAMS, "no parameters accepted")
+    try:
+        converted = msgspec.convert({} if params is None else params, accepted)
+    except msgspec.ValidationError as error:
+        raise RpcError(INVALID_PARAMS, "invalid parameters", f"json: cannot unmarshal: {error}") from None
+    return function(node, converted)

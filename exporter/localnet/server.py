@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from exporter.localnet.behaviour import Behaviour, UnavailableError
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.rpc import INVALID_REQUEST, PARSE_ERROR, Node, Params, RpcError, answer_of
+from exporter.localnet.rpc import INVALID_REQUEST, PARSE_ERROR, Node, Result, RpcError, answer_of
 
 MAX_BODY_BYTES = 512 * 1024
 
@@ -73,7 +73,7 @@ class _Server:
         sent = answers if batch is content else answers[0]
         return Response(msgspec.json.encode(sent), media_type="application/json")
 
-    def _answer(self, request: Any, node: int) -> Params | None:
+    def _answer(self, request: Any, node: int) -> Result | None:
         """The answer to a JSON-RPC request; None to a notification."""
         number = request.get("id") if isinstance(request, dict) else None
         try:
@@ -83,7 +83,7 @@ class _Server:
             return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message} | data}
         return None if number is None else answer
 
-    def _called(self, request: Any, node: int) -> Params:
+    def _called(self, request: Any, node: int) -> Result:
         if not isinstance(request, dict):
             raise RpcError(PARSE_ERROR, "request is not a JSON object")
         method = request.get("method")
