@@ -1,8 +1,7 @@
 """The state of a simulated chain, ledger by ledger, in memory.
 
 Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and so that a test can ask
-for the true state at any ledger of the window. A reader sees what the network's rules of liveness let it see. A write
-changes an entry's ``last_modified``; an extension of its life does not.
+for the true state at any ledger of the window. A reader sees what the network's rules of liveness let it see.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.ledger.codec.entries import is_temporary, seen_at
+from exporter.ledger.codec.entries import seen_at
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
@@ -38,9 +37,8 @@ class Change:
     live_until: int | None = None
 
 
-OnClose = Callable[
-    [int, int, Sequence[Change], Mapping[bytes, int], Mapping[bytes, int], Sequence[ContractEvent]], None
-]
+OnClose = Callable[[int, int, Sequence[Change], Sequence[ContractEvent]], None]
+"""Receives a ledger before it closes: its number and close time, its writes and its events."""
 
 
 class _Version(NamedTuple):
@@ -63,10 +61,9 @@ class Chain:
         event_window: int | None = None,
         quiet_ledgers: int = 0,
     ) -> None:
-        """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with the given entries.
+        """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with entries as they are stored.
 
-        This many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened.
-        The entries keep their own ``last_modified``, and ``live_until`` is their true one. ``window`` is how many
+        This many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened. ``window`` is how many
         ledgers back from the latest stay answered for; ``event_window`` is the same for events, where it is less.
         """
         self.event_window = window if event_window is None else min(event_window, window)
@@ -81,7 +78,6 @@ class Chain:
         self._events: dict[int, tuple[ContractEvent, ...]] = {}
         self._lock = threading.Lock()
         self.on_close: OnClose | None = None
-        """Receives each ledger before it closes: its number and time, writes, extensions, restorations, events."""
 
     @property
     def latest(self) -> int:
@@ -126,10 +122,6 @@ class Chain:
         versions = self._versions.get(key)
         return versions[-1].entry if versions else None
 
-    def knows(self, key: bytes) -> bool:
-        """Whether a key has a version in the window, present or not."""
-        return key in self._versions
-
     def known_keys(self) -> Iterator[bytes]:
         """Every key that has a version in the window, present or not."""
         return iter(list(self._versions))
@@ -139,28 +131,17 @@ class Chain:
         changes: Iterable[Change] = (),
         *,
         close_time: int,
-        extensions: Mapping[bytes, int] | None = None,
-        restorations: Mapping[bytes, int] | None = None,
         events: Iterable[tuple[str, tuple[ScVal, ...], ScVal]] = (),
     ) -> int:
-        """Close the next ledger with these writes, TTL extensions, restorations and events; gives its number.
+        """Close the next ledger with these writes and events; gives its number.
 
-        An event is the contract's strkey, its topics and its value.
-
-        Extensions and restorations are keys with their new ``live_until``; neither changes ``last_modified`` (a
-        restoration that does is a write). An extension of an entry that is absent or has expired does nothing, nor
-        does one that shortens a life; a restoration brings back an archived entry.
+        There is one write a key at most. An event is the contract's strkey, its topics and its value.
         """
         with self._lock:
-            ledger = self._latest + 1
-            changes, extensions, restorations = list(changes), extensions or {}, restorations or {}
+            ledger, changes = self._latest + 1, list(changes)
             published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
             if self.on_close is not None:
-                self.on_close(ledger, close_time, changes, extensions, restorations, published)
-            for key, live_until in extensions.items():
-                self._extend(key, live_until, ledger)
-            for key, live_until in restorations.items():
-                self._extend(key, live_until, ledger, archived=True)
+                self.on_close(ledger, close_time, changes, published)
             for change in changes:
                 entry = None if change.data is None else RawEntry(change.data, ledger, change.live_until)
                 self._append(change.key, _Version(ledger, entry))
@@ -173,22 +154,10 @@ class Chain:
             self._latest = ledger  # last: until here, readers do not see the new ledger
             return ledger
 
-    def _extend(self, key: bytes, live_until: int, ledger: int, archived: bool = False) -> None:
-        stored = self._versions[key][-1].entry if key in self._versions else None
-        if stored is None or stored.live_until is None or stored.live_until >= live_until:
-            return
-        expired = stored.live_until < ledger
-        if expired != archived or (expired and is_temporary(key)):
-            return
-        self._append(key, _Version(ledger, RawEntry(stored.data, stored.last_modified, live_until)))
-
     def _append(self, key: bytes, version: _Version) -> None:
         """Add a version, at a cost that does not grow with how many there are."""
         versions = self._versions.setdefault(key, [])
-        if versions and versions[-1].ledger == version.ledger:
-            versions[-1] = version
-        else:
-            versions.append(version)
+        versions.append(version)
         if versions[len(versions) // 2].ledger <= self.oldest < version.ledger:
             # What lies before the window goes when it is half of all: in a new list, since somebody may be reading.
             gone = bisect_right(versions, self.oldest, key=lambda older: older.ledger) - 1

@@ -14,7 +14,7 @@ import hashlib
 import heapq
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -89,21 +89,8 @@ class LakeWriter:
         self._chain.on_close = None
         self._flush()
 
-    def _write(
-        self,
-        ledger: int,
-        close_time: int,
-        changes: Sequence[Change],
-        extensions: Mapping[bytes, int],
-        restorations: Mapping[bytes, int],
-        events: Sequence[ContractEvent],
-    ) -> None:
+    def _write(self, ledger: int, close_time: int, changes: Sequence[Change], events: Sequence[ContractEvent]) -> None:
         written: list[bytes] = []
-        named: dict[bytes, None] = {}
-        stored: dict[bytes, RawEntry | None] = {}
-
-        def before(key: bytes) -> RawEntry | None:
-            return stored[key] if key in stored else self._chain.stored(key)
 
         def set_life(key: bytes, kind: int, until: int | None, known: int | None) -> None:
             if until is None or (kind == UPDATED and until == known):
@@ -113,24 +100,8 @@ class LakeWriter:
             written.append(_word(kind) + _life(key, until, ledger))
             heapq.heappush(self._ends, (until, key))
 
-        for key, until in extensions.items():
-            entry = before(key)
-            if entry is not None and entry.live_until is not None and ledger <= entry.live_until < until:
-                named[key] = None
-                set_life(key, UPDATED, until, entry.live_until)
-                stored[key] = RawEntry(entry.data, entry.last_modified, until)
-        for key, until in restorations.items():
-            entry = before(key)
-            expired = entry is not None and entry.live_until is not None and entry.live_until < ledger
-            if entry is not None and expired and not is_temporary(key):
-                named[key] = None
-                self._evicted.discard(key)
-                written.append(_word(RESTORED) + _entry(entry.data, entry.last_modified))
-                set_life(key, RESTORED, until, None)
-                stored[key] = RawEntry(entry.data, entry.last_modified, until)
         for change in changes:
-            key, entry = change.key, before(change.key)
-            named[key] = None
+            key, entry = change.key, self._chain.stored(change.key)
             if entry is not None and entry.live_until is not None and entry.live_until < ledger:
                 if is_temporary(key):
                     if key not in self._evicted:
@@ -144,22 +115,20 @@ class LakeWriter:
                 self._evicted.discard(key)
             if entry is not None:
                 written.append(_word(STATE) + _entry(entry.data, entry.last_modified))
-            if change.data is None:
-                if entry is not None:
-                    written.append(_word(REMOVED) + key)
-                    if entry.live_until is not None:
-                        written.append(_word(REMOVED) + ttl_key(key))
-                stored[key] = None
-                continue
-            kind = CREATED if entry is None else UPDATED
-            written.append(_word(kind) + _entry(change.data, ledger))
-            set_life(key, kind, change.live_until, None if entry is None else entry.live_until)
-            stored[key] = RawEntry(change.data, ledger, change.live_until)
-        evicted = self._evictions(ledger, stored)
-        named.update(dict.fromkeys(instance_key(event.contract) for event in events))
+            if change.data is not None:
+                kind = CREATED if entry is None else UPDATED
+                written.append(_word(kind) + _entry(change.data, ledger))
+                set_life(key, kind, change.live_until, None if entry is None else entry.live_until)
+            elif entry is not None:
+                written.append(_word(REMOVED) + key)
+                if entry.live_until is not None:
+                    written.append(_word(REMOVED) + ttl_key(key))
+        changed = dict.fromkeys(change.key for change in changes)
+        named = changed | dict.fromkeys(instance_key(event.contract) for event in events)
+        evicted = self._evictions(ledger, changed.keys())
         self._append(ledger, close_time, written, list(named), evicted, [_event(event) for event in events])
 
-    def _evictions(self, ledger: int, changed: Mapping[bytes, RawEntry | None]) -> list[bytes]:
+    def _evictions(self, ledger: int, changed: Set[bytes]) -> list[bytes]:
         """The keys that the scan of this ledger takes out, each after its own TTL key."""
         keys: dict[bytes, None] = {}
         while self._ends and self._ends[0][0] + EVICTED_AFTER < ledger:

@@ -222,8 +222,9 @@ class Mover:
             kinds = {name: pl.String if name in rule.texts else pl.Int128 for name in names}
             computed = rule.compute(pl.DataFrame([transition.before for _, transition in found], schema=kinds))
             for (pool, _), numbers in zip(found, computed.iter_rows(named=True), strict=True):
-                for name in numbers.keys() & set(pool.settled) if settled else numbers.keys() - set(pool.settled):
-                    draft.put(pool.accrued(name), numbers[name])
+                for name, number in numbers.items():
+                    if (name in pool.settled) == settled:
+                        draft.put(pool.accrued(name), number)
 
 
 @dataclass(slots=True)

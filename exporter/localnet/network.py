@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -28,51 +28,41 @@ _NO_SUCH_FUNCTION: Final = _ERROR.format("WasmVm")
 _NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
 
 
-class Answer(Protocol):
-    """The result of a simulated call: ``result`` (ScVal XDR), or the ``error`` of the host."""
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The result of a simulated call: ``result`` (ScVal XDR), or the ``error`` of the host.
+
+    ``footprint`` is everything that it looked at, ``written`` the keys that it wrote.
+    """
+
+    result: bytes | None
+    error: str | None
+    footprint: Mapping[bytes, RawEntry | None]
+    written: Sequence[bytes] = ()
 
     @property
-    def result(self) -> bytes | None: ...
-
-    @property
-    def error(self) -> str | None: ...
-
-    @property
-    def footprint(self) -> Iterable[bytes]:
-        """The LedgerKey XDR of everything that the call looked at."""
-        ...
+    def restored(self) -> tuple[bytes, ...]:
+        """The archived entries, which a transaction would restore."""
+        return tuple(key for key, entry in self.footprint.items() if entry and entry.live_until == ARCHIVED)
 
     def transaction_data(self) -> bytes:
-        """The SorobanTransactionData XDR, with the footprint."""
-        ...
+        """The SorobanTransactionData XDR, with the footprint; what is to be restored is written."""
+        written = list(dict.fromkeys((*self.written, *self.restored)))
+        read = [key for key in self.footprint if key not in written]
+        extension = b"\0\0\0\0"
+        if self.restored:
+            places = sorted(map(written.index, self.restored))
+            extension = struct.pack(f">II{len(places)}I", 1, len(places), *places)
+        keys = (struct.pack(">I", len(part)) + b"".join(part) for part in (read, written))
+        return b"".join((extension, *keys, _RESOURCES))
 
 
 class Answering(Protocol):
     """Answers the calls of a network's contracts."""
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """The result of one call on the state of a ledger, or its error."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """The result of a simulated call: ``result`` (ScVal XDR) with its footprint, or the ``error`` of the host."""
-
-    result: bytes | None
-    error: str | None
-    footprint: Mapping[bytes, RawEntry | None]
-
-    def transaction_data(self) -> bytes:
-        """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
-        archived = [key for key, entry in self.footprint.items() if entry is not None and entry.live_until == ARCHIVED]
-        quiet = [key for key in self.footprint if key not in archived]
-        extension = b"\0\0\0\0"
-        if archived:
-            extension = struct.pack(f">II{len(archived)}I", 1, len(archived), *range(len(archived)))
-        read_only = struct.pack(">I", len(quiet)) + b"".join(quiet)
-        read_write = struct.pack(">I", len(archived)) + b"".join(archived)
-        return extension + read_only + read_write + _RESOURCES
 
 
 class PlayedAnswers:

@@ -50,9 +50,7 @@ ARCHIVED, MISSING = (
 
 
 def restore(network: RecordedNetwork) -> None:
-    chain = network.chain
-    time = chain.close_time(chain.latest) + network.close_seconds
-    chain.close([], close_time=time, restorations=dict.fromkeys(ARCHIVED, chain.latest + 500_000))
+    network.close({key: network.look(key) for key in ARCHIVED})
 
 
 def empty_reward_zone(network: RecordedNetwork) -> None:

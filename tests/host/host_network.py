@@ -2,60 +2,29 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from exporter.ledger.codec.entries import ARCHIVED
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.localnet.chain import Chain, Change
-from exporter.localnet.network import LocalNetwork
+from exporter.localnet.network import LocalNetwork, Simulation
 from exporter.protocols import storage_answers
 from tests.host.blend_world import Player, World
-from tests.host.machine import LedgerInfo, Machine, Outcome
-
-_RESOURCES = struct.pack(
-    ">IIIq", 1_000_000, 1_000, 0, 50_000
-)  # instructions, read and write bytes, fee: nobody reads them
+from tests.host.machine import LedgerInfo, Machine
 
 
-@dataclass(frozen=True, slots=True)
-class HostSimulation:
-    """What the host gave for a call, as the embedded network takes it (`exporter.localnet.network.Answer`)."""
+def simulated(machine: Machine, call: ContractCall) -> Simulation:
+    """Simulate a call as an RPC server does: with recorded authorisation, and what is archived restored on the way.
 
-    outcome: Outcome
-    restored: tuple[bytes, ...]
-
-    @property
-    def result(self) -> bytes | None:
-        return self.outcome.raw_result
-
-    @property
-    def error(self) -> str | None:
-        """The host's message, with a log that is left empty as the servers' may be."""
-        return None if self.outcome.error is None else f"HostError: {self.outcome.error}\n\nEvent log (newest first):\n"
-
-    @property
-    def footprint(self) -> tuple[bytes, ...]:
-        return self.outcome.footprint
-
-    def transaction_data(self) -> bytes:
-        """The SorobanTransactionData XDR, with the footprint; archived entries are to be restored, hence written."""
-        written = list(dict.fromkeys([*self.outcome.read_write, *self.restored]))
-        read = [key for key in self.outcome.read_only if key not in written]
-        extension = b"\0\0\0\0"
-        if self.restored:
-            places = sorted(written.index(key) for key in self.restored)
-            extension = struct.pack(f">II{len(places)}I", 1, len(places), *places)
-        parts = (extension, struct.pack(">I", len(read)), *read, struct.pack(">I", len(written)), *written, _RESOURCES)
-        return b"".join(parts)
-
-
-def simulated(machine: Machine, call: ContractCall) -> HostSimulation:
-    """Simulate a call as an RPC server does: with recorded authorisation, and what is archived restored on the way."""
+    The log of an error is left empty, as the servers' may be.
+    """
     outcome = machine.call(call.contract, call.function, *call.arguments, authorised=True, restore=True)
-    return HostSimulation(outcome, tuple(key for key in outcome.footprint if key in outcome.restored))
+    error = None if outcome.error is None else f"HostError: {outcome.error}\n\nEvent log (newest first):\n"
+    archived = RawEntry(b"", 0, ARCHIVED)
+    footprint = {key: archived if key in outcome.restored else None for key in outcome.footprint}
+    return Simulation(outcome.raw_result, error, footprint, outcome.read_write)
 
 
 def load_snapshot(machine: Machine, snapshot: LedgerSnapshot) -> None:
@@ -78,12 +47,9 @@ class HostSource(SnapshotSource):
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         found = simulated(self._machine, call)
-        outcome = found.outcome
-        footprint = () if outcome.error else outcome.footprint
-        writes = bool(outcome.read_write or found.restored)
-        return SimulationAnswer(
-            self.snapshot.ledger, outcome.raw_result, found.error, footprint, self.label, writes=writes
-        )
+        footprint = () if found.error else tuple(found.footprint)
+        writes = bool(found.written or found.restored)
+        return SimulationAnswer(self.snapshot.ledger, found.result, found.error, footprint, self.label, writes=writes)
 
 
 class HostContracts:
@@ -100,7 +66,7 @@ class HostContracts:
             self._machine.mark(str(info.ledger))
             self._infos[info.ledger] = info
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> HostSimulation:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """What the host gives for a call at a ledger that it remembers; its own entries, not the chain's, count."""
         with self._lock:
             self._machine.back(str(ledger))

@@ -175,8 +175,8 @@ def test_the_network_answers_as_the_contracts_do(snapshot: LedgerSnapshot, machi
         ours = network.contracts.simulate(network.chain, network.chain.latest, call)
         if real.result != ours.result or code_of(real.error) != code_of(ours.error):
             different.append((call, real.result, real.error, ours.result, ours.error))
-        elif real.result is not None and touched(ours.transaction_data()) != set(real.outcome.footprint):
-            different.append((call, "footprint", real.outcome.footprint, tuple(ours.footprint)))
+        elif real.result is not None and touched(ours.transaction_data()) != set(real.footprint):
+            different.append((call, "footprint", tuple(real.footprint), tuple(ours.footprint)))
 
     assert [] == different
     assert 20 == len(tokens_of(snapshot))

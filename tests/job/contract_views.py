@@ -12,7 +12,7 @@ from exporter.ledger.codec.scval_encode import address, encode_scval, i128, stru
 from exporter.ledger.source import ContractCall
 from exporter.localnet.chain import Chain
 from exporter.localnet.mover import Draft, Mover
-from exporter.localnet.network import Answer, Simulation
+from exporter.localnet.network import Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
@@ -37,7 +37,7 @@ class ContractViews:
         self._mover = Mover(Random(1), network.prices)
         self._reserves = {pool.token: pool for pool in pools_of(network, BLEND_V2)}
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
         if call.function == "get_reserve" and call.contract == BLEND_V2:
             return self._reserve(chain, ledger, call.arguments[0][1])

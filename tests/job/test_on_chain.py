@@ -20,7 +20,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import Answer, Answering, Simulation
+from exporter.localnet.network import Answering, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -192,7 +192,7 @@ class Prices:
     def __init__(self, others: Answering, price: Simulation) -> None:
         self._others, self._price = others, price
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
         return self._price if call.function == "lastprice" else self._others.simulate(chain, ledger, call)
 

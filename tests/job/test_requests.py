@@ -15,7 +15,7 @@ from exporter.job.sources import RpcEndpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import Answer
+from exporter.localnet.network import Simulation
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
@@ -39,7 +39,7 @@ class CountedAnswers:
         self._others = network.contracts
         self.calls: Counter[str] = Counter()
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
         self.calls[call.function] += 1
         return self._others.simulate(chain, ledger, call)

@@ -11,7 +11,7 @@ from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain
-from exporter.localnet.network import Answer, Answering, Simulation
+from exporter.localnet.network import Answering, Simulation
 from exporter.localnet.player import RecordedNetwork
 from tests.protocols.made_ledger import instance
 
@@ -41,7 +41,7 @@ class RoutedAnswers:
     def __init__(self, others: Answering, router: str = ROUTER) -> None:
         self._others, self._router = others, router
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Answer:
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
         key = instance_key(self._router)
         entry = chain.entry(key, ledger)
