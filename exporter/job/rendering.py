@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from exporter import FORMAT
 from exporter.config import Settings
@@ -21,7 +21,7 @@ from exporter.render.feeds import render_feeds
 from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
-from exporter.render.pool_lists import flat_rows, means_of, render_pool_lists, render_token_list
+from exporter.render.pool_lists import listed_pools, render_pool_lists, render_token_list
 from exporter.render.run_documents import (
     protocol_list,
     render_details,
@@ -31,7 +31,7 @@ from exporter.render.run_documents import (
     unpriced_bps,
     unpriced_markets,
 )
-from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.site.pages import render_site
 from exporter.render.site.text import Symbols
 from exporter.render.yields import render_yields
 from exporter.tree import documents
@@ -66,14 +66,12 @@ def render(
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads(kept)
     periods = list(periods_of(series.pools, tables.close_time, tables.pools))
-    means = means_of(periods)
-    yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen, network.name)
+    tables = replace(tables, pools=listed_pools(tables.pools, periods, network.name))
+    yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
     yield from render_overview(tables, series.first_seen)
-    rows = flat_rows(tables, means, network.name)
-    yield from render_pool_lists(rows, PROTOCOLS)
+    yield from render_pool_lists(tables.pools, PROTOCOLS)
     yield render_token_list(tables, series.first_seen)
-    yield from render_yields(rows, Symbols(network.passphrase).native)
-    del rows  # as large as the pools frame
+    yield from render_yields(tables.pools, Symbols(network.passphrase).native)
     yield from render_tables(part, history, tables.close_time)
     yield file_of(changes)
     first = min(history.files, key=lambda file: file.first_ledger)
@@ -85,7 +83,7 @@ def render(
     yield file_of(covered)
     yield file_of(openapi_document())
     yield from render_errors()
-    yield from render_site(SiteFacts(tables, network.passphrase, covered, series, history, means))
+    yield from render_site(tables, network.passphrase, covered, series, history)
 
 
 def says_more(previous: ChangeList | None, changes: ChangeList) -> bool:

@@ -26,35 +26,34 @@ PAGE_ROWS = 500
 _MEANS = {
     f"mean_{side}_apy_bps_{name}": (at, f"mean_{side}_apy_bps")
     for name, at in (("7d", 1), ("30d", 2))
-    for side in ("supply", "borrow")
+    for side in SIDES
 }
 """The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 
 
-def means_of(periods: Sequence[Sequence[AssetPeriod]]) -> dict[str, list[int | None]]:
-    """The means of all pools as columns, from the periods of one pool after the other."""
-    return {name: [getattr(own[at], mean) for own in periods] for name, (at, mean) in _MEANS.items()}
+def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], network: str) -> pl.DataFrame:
+    """The pools frame with what lists show in addition: the address of each pool in its app, and its means.
 
-
-def flat_rows(tables: Tables, means: Mapping[str, Sequence[int | None]], network: str) -> pl.DataFrame:
-    """The rows of all pools that were read as they are on the wire, in the order of the pools frame.
-
-    ``network`` is the name of the network.
+    Args:
+        pools: the frame.
+        periods: of each of its pools.
+        network: the name of the network.
     """
-    apps = [app_url(network, *place) for place in tables.pools.select("protocol", "market", "pool").iter_rows()]
-    found = pl.DataFrame(means, schema=dict.fromkeys(means, pl.Int64()))
-    pools = tables.pools.with_columns(pl.Series("app_url", apps, pl.String()))
-    return pl.concat([pools, found], how="horizontal").select(document_fields(PoolRow))
+    apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
+    means = (
+        pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64()) for name, (at, mean) in _MEANS.items()
+    )
+    return pools.with_columns(pl.Series("app_url", apps, pl.String()), *means)
 
 
-def render_pool_lists(rows: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
+def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
     """The listings of all pools and of each protocol, whole and of open pools alone, and of each market and token.
 
-    A protocol may have no pools; a market or token without any has no listing.
+    A protocol may have no pools; a market or token without any has no listing. ``pools`` are `listed_pools`.
     """
     given: set[str] = set()  # listings can end alike
-    encoded = [encode(PoolRow(*row)) for row in rows.iter_rows()]
-    for key, shown in _listings(rows, protocols):
+    encoded = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
+    for key, shown in _listings(pools, protocols):
         for file in _pages(key, [encoded[place] for place in shown]):
             if file.key not in given:
                 given.add(file.key)
@@ -87,27 +86,9 @@ def _pages(key: str, rows: Sequence[bytes]) -> Iterator[RenderedFile]:
             yield RenderedFile(key, data, FileKind.DOCUMENT)
 
 
-_OF_TOKENS = (
-    "token_address",
-    "market",
-    "pool",
-    "protocol",
-    "market_name",
-    "can_supply",
-    "supplied_usd_cents",
-    "borrowed_usd_cents",
-    "tvl_usd_cents",
-    *(
-        column.format(side)
-        for side in SIDES
-        for column in ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps", "no_{}")
-    ),
-)
-
-
 def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> RenderedFile:
     """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
-    ranked = with_ranks(tables.pools).select(_OF_TOKENS).sort("token_address", maintain_order=True)
+    ranked = with_ranks(tables.pools).sort("token_address", maintain_order=True)
     groups = groupby(ranked.iter_rows(named=True), key=itemgetter("token_address"))
     entries = []
     for token, (_, group) in zip(token_documents(tables, first_seen), groups, strict=True):

@@ -20,7 +20,7 @@ import polars as pl
 from msgspec.structs import astuple
 
 from exporter import exact
-from exporter.deployments import Deployment, app_url
+from exporter.deployments import Deployment
 from exporter.errors import CheckError
 from exporter.protocols.base import Parameter, Pending, ProtocolModule
 from exporter.protocols.compute import Tables, pending_by_market
@@ -166,23 +166,24 @@ def render_details(
     modules: Mapping[str, ProtocolModule],
     periods: Iterable[list[AssetPeriod]],
     first_seen: Mapping[tuple[str, str], int],
-    network: str,
 ) -> Iterator[RenderedFile]:
-    """Render the detail of each pool that was read, with its periods, which are in the order of the pools frame.
+    """Render the detail of each pool that was read.
 
-    ``first_seen`` has the lowest ledger of each pool in the history, and ``network`` is the network's name. CheckError
-    for a value that the API does not allow.
+    Args:
+        tables: of the run; its pools with the columns of `exporter.render.pool_lists.listed_pools`.
+        modules: the protocols.
+        periods: of each pool, in the order of the pools frame.
+        first_seen: the lowest ledger of each pool in the history.
     """
     curves, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
     rows = chain.from_iterable(
-        some.select(written(column.name, column.kind) for column in COLUMNS).iter_rows(named=True)
+        some.select("app_url", *(written(column.name, column.kind) for column in COLUMNS)).iter_rows(named=True)
         for some in tables.pools.iter_slices(1_000)
     )
     for row, own, curve in zip(rows, periods, curves, strict=True):
         key = row["market"], row["pool"]
         spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
         row["first_seen_ledger"] = first_seen.get(key, tables.ledger)
-        row["app_url"] = app_url(network, row["protocol"], *key)
         parameters = tables.parameters.get(key, ())
         pending = [item for item in queued.get(key[0], ()) if item.pool in (None, key[1])]
         yield file_of(asset_detail(row, parameters, modules[row["protocol"]], own, spokes, curve, pending))

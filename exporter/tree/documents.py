@@ -1045,7 +1045,7 @@ Document: TypeAlias = (
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode(document: Struct) -> bytes:
+def encode(document: object) -> bytes:
     """The bytes of a document: compact UTF-8 JSON, fields in the model's order, no newline at the end."""
     return _ENCODER.encode(document)
 

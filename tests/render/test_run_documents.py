@@ -20,6 +20,7 @@ from exporter.ledger.tokens import Token
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Parameter, Unread
 from exporter.protocols.compute import Tables, Unpriced
+from exporter.render.pool_lists import listed_pools
 from exporter.render.run_documents import (
     excluded_on,
     protocol_list,
@@ -253,23 +254,15 @@ PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 
 
 def rendered(**changes: object) -> dict[str, Any]:
     """The detail of one made pool, as it is in its file."""
-    tables = Tables(
-        LEDGER,
-        CLOSE_TIME,
-        pools_frame([ROW | changes]),
-        pl.DataFrame(schema=MARKETS),
-        parameters={(MARKET, POOL): PARAMETERS},
-    )
-    (file,) = map(
-        read_back,
-        render_details(
-            tables, PROTOCOLS, list(periods_of(Series().pools, tables.close_time, tables.pools)), {}, "mainnet"
-        ),
-    )
+    pools = pools_frame([ROW | changes])
+    periods = list(periods_of(Series().pools, CLOSE_TIME, pools))
+    listed = listed_pools(pools, periods, "mainnet")
+    tables = Tables(LEDGER, CLOSE_TIME, listed, pl.DataFrame(schema=MARKETS), parameters={(MARKET, POOL): PARAMETERS})
+    (file,) = map(read_back, render_details(tables, PROTOCOLS, periods, {}))
     assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
-    periods = document.pop("periods")
-    assert [("24h", 0), ("7d", 0), ("30d", 0)] == [(each["period"], each["observed_count"]) for each in periods]
+    observed = [(each["period"], each["observed_count"]) for each in document.pop("periods")]
+    assert [("24h", 0), ("7d", 0), ("30d", 0)] == observed
     return document
 
 

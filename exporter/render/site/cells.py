@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from exporter.deployments import app_url
 from exporter.render.site.text import (
     NAME_LENGTH,
     NOTHING,
@@ -149,12 +148,6 @@ def pool_gates(pool: Mapping[str, Any]) -> str:
 def label(text: str) -> str:
     """The label after a name that distinguishes a pool or token from others of that name; empty without one."""
     return text and f' <span class="id">{escaped(text)}</span>'
-
-
-def open_in(pool: Mapping[str, Any], network: str, title: str) -> str:
-    """A link to the pool in the app of its protocol, with this title, if one is known on this network."""
-    url = app_url(network, pool["protocol"], pool["market"], pool["pool"])
-    return f'<a class="out" href="{url}" rel="external">Open in {escaped(title)}</a>' if url else ""
 
 
 def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:

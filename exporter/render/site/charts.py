@@ -1,10 +1,8 @@
-"""The lines of the charts: the histories in buckets, of a length that suits how much history there is, and the state
-now.
+"""Charts as inline SVG, built as text: lines over time with axes, in integer coordinates, coloured by classes alone.
 
-A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`: five minutes in
-the first hours, days after some weeks, weeks after some months. Histories hold closed buckets only, so the last point
-of every line is what the run itself observed, at its ledger's close. Nothing is read for it: the frames of
-`exporter.history.series.Series` have it. All work is on whole frames, one pass for each length that is in use.
+A chart is drawn at 720 by 360 and shown at half that or so, so its text has the size of the text around it. Style is
+all in the style sheet (``k1`` to ``k4`` are the colours of lines), so that it follows the theme and needs no style
+attribute. Values are exact integers, and so is every step to a coordinate; nothing depends on how a float prints.
 """
 
 from __future__ import annotations
@@ -14,15 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import escape
-from typing import Any
+from typing import NamedTuple
 
-import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
-from exporter.history.closed_buckets import ClosedBuckets, Frames, Place
-from exporter.history.series import Series
-from exporter.history.totals import places_of, totals_of
 from exporter.render.site.text import (
     MONTHS,
     NOTHING,
@@ -34,146 +27,6 @@ from exporter.render.site.text import (
     moment,
     percent,
 )
-
-LINES = 4
-"""Pools that a chart of many shows: those of the greatest value."""
-
-MOST_POINTS = 96
-"""A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
-
-_COLUMNS = ("start", "supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
-_TOTALS = (
-    "start",
-    "supplied_usd_cents",
-    "borrowed_usd_cents",
-    "tvl_usd_cents",
-    "mean_supply_apy_bps",
-    "mean_borrow_apy_bps",
-    "best_supply_apy_bps",
-    "best_borrow_apy_bps",
-    "pool_count",
-    "priced_count",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """One pool over time: its bucket, when each of those that were observed began (unix seconds), and their values."""
-
-    bucket: str
-    starts: Sequence[int] = ()
-    supply: Sequence[int] = ()
-    borrow: Sequence[int] = ()
-    utilization: Sequence[int] = ()
-    value: Sequence[int | None] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTrend:
-    """Many pools over time: their totals, and the few that are greatest, by market and id, in the same bucket."""
-
-    bucket: str
-    pools: tuple[tuple[Place, Trend], ...] = ()
-    starts: Sequence[int] = ()
-    supplied: Sequence[int | None] = ()
-    borrowed: Sequence[int | None] = ()
-    value: Sequence[int | None] = ()
-    mean_supply: Sequence[int | None] = ()
-    mean_borrow: Sequence[int | None] = ()
-    best_supply: Sequence[int | None] = ()
-    best_borrow: Sequence[int | None] = ()
-    pool_count: Sequence[int] = ()
-    priced_count: Sequence[int] = ()
-
-
-class Trends:
-    """The histories of all pools that a run has, in the order of its pools frame, and of their totals."""
-
-    def __init__(self, series: Series | None, pools: pl.DataFrame) -> None:
-        self._series = Series() if series is None else series
-        now = aggregate(observations_of(pools if series is not None else pools.clear()), LONGEST)
-        closed = pl.lit(self._series.through_time, pl.Int64).alias("start")
-        self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
-        self._pools = pools.select("market", "pool", "tvl_usd_cents")
-        self._places = pools.select("market", "token_address", "protocol")
-
-    def of_pools(self) -> Iterator[Trend]:
-        """The trend of each pool, in the order of the pools frame."""
-        places = self._pools.select("market", "pool").rows()
-        lengths = _lengths(self._series.pools, places)
-        drawn: dict[Place, Trend] = {}
-        for bucket in BUCKETS:
-            drawn |= self._pool_trends(bucket, {place for place, own in lengths.items() if own == bucket})
-        yield from (drawn.get(place, Trend(lengths[place].name)) for place in places)
-
-    def of_groups(self, scope: str) -> dict[str, GroupTrend]:
-        """The trends of all markets, tokens or protocols, or of the network (a scope of the totals), by id."""
-        members: dict[Place, list[int]] = {}
-        for position, row in enumerate(self._places.iter_rows()):
-            place = next(place for place in places_of(*row) if place[0] == scope)
-            members.setdefault(place, []).append(position)
-        names, values = self._pools.select("market", "pool").rows(), self._pools["tvl_usd_cents"].to_list()
-        shown = {
-            place: [names[i] for i in sorted(own, key=lambda i: (values[i] is None, -(values[i] or 0)))[:LINES]]
-            for place, own in members.items()
-        }
-        totals = _columns(self._series.totals.closed_buckets(DAY), self._totals_now, _TOTALS, set(members))
-        pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
-        groups = {}
-        for place, (starts, supplied, borrowed, value, *rest) in totals.items():
-            lines = tuple((pool, pools[pool]) for pool in shown[place])
-            money = [_cents(column) for column in (supplied, borrowed, value)]
-            groups[place[1]] = GroupTrend(DAY.name, lines, starts, *money, *rest)
-        return groups
-
-    def _pool_trends(self, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
-        columns = _columns(self._series.pools.closed_buckets(bucket), self._now, _COLUMNS, chosen) if chosen else {}
-        return {place: Trend(bucket.name, *own) for place, own in columns.items()}
-
-
-def _cents(column: Sequence[str | None]) -> Any:
-    return [None if value is None else int(value) for value in column]
-
-
-def _lengths(frames: Frames, places: Sequence[Place]) -> dict[Place, Bucket]:
-    """The shortest bucket of which every one of a place is at hand, and not too many."""
-    *shorter, longest = frames.form.buckets
-    left, lengths = set(places), dict.fromkeys(places, longest)
-    for bucket in shorter:
-        if not left:
-            break
-        buckets = frames.closed_buckets(bucket)
-        counts = buckets.closed.group_by(buckets.form.keys).len().iter_rows()
-        many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
-        suited = left - many - buckets.cursors.keys()
-        lengths.update(dict.fromkeys(suited, bucket))
-        left -= suited
-    return lengths
-
-
-def _columns(
-    buckets: ClosedBuckets, now: pl.DataFrame, names: Sequence[str], places: set[Place]
-) -> dict[Place, list[list[Any]]]:
-    """The columns of each place as lists: its closed buckets, and what is observed now."""
-    keys = buckets.form.keys
-    wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
-    rows = pl.concat([buckets.closed.select(*keys, *names), now.select(*keys, *names)]).join(
-        wanted, on=keys, how="semi"
-    )
-    lists = rows.sort(*keys, "start").group_by(keys, maintain_order=True).agg(*names)
-    return {(one, other): columns for one, other, *columns in lists.iter_rows()}
-
-
-# Charts as inline SVG, built as text: lines over time with axes, in integer coordinates, coloured by classes alone.
-#
-# A chart is drawn at 720 by 360 and shown at half that or so, so its text has the size of the text around it. Style is
-# all in the style sheet (``k1`` to ``k4`` are the colours of lines), so that it follows the theme and needs no style
-# attribute. Values are exact integers, and so is every step to a coordinate; nothing depends on how a float prints.
-
-BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
-"""What follows ``every``."""
-
-assert tuple(BUCKET_WORDS) == tuple(bucket.name for bucket in BUCKETS)
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 704, 24, 296
 _TICKS = 4
@@ -192,13 +45,19 @@ class Unit:
     shown: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line: its name, its colour (1 to 4), a value for each start (None is a gap), and its column in the table."""
+class Column(NamedTuple):
+    """A column of the table next to charts: its title, and a value for each start (None is a gap)."""
+
+    title: str
+    unit: Unit
+    values: Sequence[int | None]
+
+
+class Line(NamedTuple):
+    """One line of a chart: its name, its colour (1 to 4), and the number of its column."""
 
     name: str
     colour: int
-    values: Sequence[int | None]
     column: int
 
 
@@ -229,9 +88,15 @@ COUNT = Unit(str, str, str)
 
 
 def chart(
-    name: str, title: str, unit: Unit, starts: Sequence[int], lines: Sequence[Line], *, area: bool = False
+    name: str,
+    title: str,
+    starts: Sequence[int],
+    columns: Sequence[Column],
+    lines: Sequence[Line],
+    *,
+    area: bool = False,
 ) -> Markup:
-    """Draw lines over time, each with a value for each start of the table that follows (`table`).
+    """Draw some columns of the table that follows (`table`) over time.
 
     A few values that are far above the usual ones would flatten all others: they are drawn at the top, and the legend
     says up to where they go.
@@ -239,74 +104,66 @@ def chart(
     Args:
         name: unique in the page; the ids of the chart begin with it.
         title: what is drawn, in a few words.
-        unit: what the values are.
         starts: when each bucket began, ascending, unix seconds.
-        lines: at most four, each with a value for each start.
+        columns: of the table.
+        lines: at most four, of one unit.
         area: fill what is below the lines.
     """
+    unit = columns[lines[0].column].unit
+    drawn = [columns[line.column].values for line in lines]
+    known = [[value for value in values if value is not None] for values in drawn]
     legend, said, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
-    for line in lines:
-        mark, known = f'<li class="k{line.colour}" data-column="{line.column}">', _values(line)
-        label = escape(line.name)
-        if not known:
+    for line, values in zip(lines, known, strict=True):
+        mark, label = f'<li class="k{line.colour}" data-column="{line.column}">', escape(line.name)
+        if not values:
             legend += f"{mark}<bdi>{label}</bdi> <b>{NOTHING}</b></li>"
             continue
-        least, most, last = min(known), max(known), known[-1]
+        least, most, last = min(values), max(values), values[-1]
         low, high, now = unit.short(least), unit.short(most), unit.short(last)
         legend += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
         legend += "</li>" if least == most else f' <span class="range">({low} to {high})</span></li>'
         said += f" {label}: from {low} to {high}, last {now}."
         greatest = max(greatest, most)
-    if greatest > unit.shown and (end := _usual_end(lines, unit)) < greatest:
+    if greatest > unit.shown and (end := _usual_end(known, unit)) < greatest:
         clipped = f"Clipped: values up to {unit.short(greatest)}"
         legend += f'<li title="{unit.full(greatest)}">{clipped}</li>'
         said += f" {clipped}."
         greatest = end
         cut = _scale(end)[0]
-        lines = [
-            Line(line.name, line.colour, [value and min(value, cut) for value in line.values], line.column)
-            for line in lines
-        ]
+        drawn = [[value and min(value, cut) for value in values] for values in drawn]
     head = f'<figure class="chart"><figcaption>{escape(title)}</figcaption><ul class="legend">{legend}</ul>'
     if greatest < 0:
         return Markup(f'{head}<p class="blank">Nothing to draw yet: no value is known.</p></figure>')
     top, step = _scale(greatest)
     xs, axis = _time_axis(tuple(starts))
-    drawn = "".join([_draw(line, xs, top, area) for line in lines])
+    paths = "".join([_draw(line.colour, own, xs, top, area) for line, own in zip(lines, drawn, strict=True)])
     return Markup(
         f'{head}<svg class="plot" viewBox="0 0 720 360" data-top="{top}" role="img" '
         f'aria-labelledby="{name}-t {name}-d"><title id="{name}-t">{escape(title)}</title>'
         f'<desc id="{name}-d">{said}</desc>'
-        f"{_value_axis(unit, top, step)}{axis}{drawn}</svg></figure>"
+        f"{_value_axis(unit, top, step)}{axis}{paths}</svg></figure>"
     )
 
 
-def _values(line: Line) -> list[int]:
-    return [value for value in line.values if value is not None]
-
-
-def _usual_end(lines: Sequence[Line], unit: Unit) -> int:
+def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:
     """The greatest value that is not far above the usual ones of the lines: those they have now, or nine times in ten.
 
     Where lines differ much, those of the middle one count.
     """
-    every = [known for known in map(_values, lines) if known]
+    every = [known for known in lines if known]
     usual = sorted(max(known[-1], sorted(known)[(len(known) - 1) * 9 // 10]) for known in every)
     limit = max(unit.shown, _OUTLIER * usual[len(usual) // 2])
     return max((value for known in every for value in known if value <= limit), default=limit)
 
 
-def table(starts: Sequence[int], columns: Sequence[tuple[str, Unit, Sequence[int | None]]], caption: str) -> Markup:
+def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Markup:
     """The data of charts as a table, the newest first, folded away.
 
     The script shows a row of it where somebody points at a chart: so it has the abscissas, and the time between the
     first and the last in seconds.
     """
-    heads = "".join(f'<th scope="col" class="number">{escape(title)}</th>' for title, _, _ in columns)
-    cells = [
-        [NOTHING if value is None else full(value) for value in values]
-        for full, values in ((unit.full, values) for _, unit, values in columns)
-    ]
+    heads = "".join(f'<th scope="col" class="number">{escape(column.title)}</th>' for column in columns)
+    cells = [[NOTHING if value is None else unit.full(value) for value in values] for _, unit, values in columns]
     row = "%s" + '<td class="number">%s</td>' * len(columns)
     rows = "".join([row % parts for parts in zip(_row_heads(tuple(starts)), *cells, strict=True)][::-1])
     return Markup(
@@ -437,9 +294,9 @@ def _day_and_time(time: int) -> str:
     return f"{at.day} {MONTHS[at.month - 1]}, {at:%H:%M}"
 
 
-def _draw(line: Line, xs: Sequence[str], top: int, area: bool) -> str:
+def _draw(colour: int, values: Sequence[int | None], xs: Sequence[str], top: int, area: bool) -> str:
     """The line, and what is below it if it is an area; nothing where no value is known."""
-    colour, values, height = line.colour, line.values, _BOTTOM - _TOP
+    height = _BOTTOM - _TOP
     strokes = fills = ""
     points: list[str] = []
     for begin, end in _known(values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -10,51 +10,12 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from exporter.best import SIDES, Side, best, why_none, with_ranks
+from exporter.best import Side, best, why_none, with_ranks
 from exporter.protocols.compute import Tables
 from exporter.render.site.text import Symbols, no_price
 
 PAGE_ROWS = 100
 """Rows on a page of a list; more have pages of their own."""
-
-_POOL_COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "market_name",
-    "protocol",
-    "version",
-    "market_status",
-    "symbol",
-    "decimals",
-    "supply_apy_bps",
-    "borrow_apy_bps",
-    "utilization_bps",
-    "total_supplied",
-    "total_borrowed",
-    "tvl_usd_cents",
-    "price_reason",
-    "can_supply",
-    "can_borrow",
-    "can_reason",
-    "pool_status",
-    "supplied_usd_cents",
-    "borrowed_usd_cents",
-    "comparable_supply_apy_bps",
-    "comparable_borrow_apy_bps",
-    "total_supply_apy_bps",
-    "supply_reward_apr_bps",
-    "borrow_reward_apr_bps",
-    "reward_symbol",
-    "available_to_supply_usd_cents",
-    "available_to_borrow_usd_cents",
-    "mean_supply_apy_bps_7d",
-    "mean_borrow_apy_bps_7d",
-    *(f"{side}_rank_bps" for side in SIDES),
-    *(f"no_{side}" for side in SIDES),
-    "pool_label",
-    "token_label",
-)
 
 Row = dict[str, Any]
 _Item = TypeVar("_Item")
@@ -85,7 +46,8 @@ def market_rows(tables: Tables) -> list[Row]:
     closed = tables.pools.group_by("market").agg(
         (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
     )
-    return by_value(tables.markets.join(closed, on="market", how="left", maintain_order="left").iter_rows(named=True))
+    markets = tables.markets.join(closed, on="market", how="left", maintain_order="left")
+    return markets.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True).rows(named=True)
 
 
 def with_names(pools: pl.DataFrame, symbols: Symbols) -> pl.DataFrame:
@@ -112,24 +74,16 @@ def full_name(pool: Row) -> str:
     return " ".join(filter(None, (pool["symbol"], pool["pool_label"], pool["token_label"])))
 
 
-def pool_rows(pools: pl.DataFrame, means: Mapping[str, Sequence[int | None]]) -> list[Row]:
+def pool_rows(pools: pl.DataFrame) -> list[Row]:
     """The rows of all pools that were read, of a frame `with_names`, by value; those without one last."""
-    of_week = (
-        pl.Series(name, means.get(name, [None] * pools.height), pl.Int64()) for name in _POOL_COLUMNS if "_7d" in name
-    )
-    rows = with_ranks(pools.with_columns(of_week)).select(_POOL_COLUMNS)
-    return rows.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True).rows(named=True)
+    ranked = with_ranks(pools).sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
+    return ranked.rows(named=True)
 
 
 def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
     """The rows of each market or token, a column, in the order that they have; in the order of its names."""
     for name, group in groupby(sorted(rows, key=itemgetter(key)), key=itemgetter(key)):
         yield name, list(group)
-
-
-def by_value(rows: Iterable[Row]) -> list[Row]:
-    """Rows with a ``tvl_usd_cents`` from the greatest to the least; those without one follow. Otherwise in order."""
-    return sorted(rows, key=lambda row: (row["tvl_usd_cents"] is None, -(row["tvl_usd_cents"] or 0)))
 
 
 def best_of(address: str, issuer: str | None, pools: Sequence[Row]) -> Best:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -81,31 +79,6 @@ def environment() -> jinja2.Environment:
 def _marked(cell: Callable[..., str]) -> Callable[..., Markup]:
     """The cell as the templates call it: what it gives is HTML."""
     return lambda *values: Markup(cell(*values))
-
-
-class Pieces:
-    """A template that is rendered once, with gaps: a page is its pieces with values between them.
-
-    The template finds the gaps by their names as fields of ``it``. A value is HTML; who gives it has escaped it. All
-    links of the page are the template's: they begin with its ``root``, and no value brings others.
-    """
-
-    def __init__(self, template: str, gaps: Iterable[str], context: Mapping[str, Any]) -> None:
-        marks = {name: Markup(f"\0{name}\0") for name in gaps}
-        rendered = environment().get_template(f"{template}.html.j2").render(context, it=marks)
-        parts = rendered.split("\0")
-        self._parts, self._names = [part.encode() for part in parts], parts[1::2]
-        inside = re.compile(rf'(?:href|src)="{re.escape(context["root"])}([^"]*)"')
-        links = [f"/{link}" for link in dict.fromkeys(inside.findall(rendered))]
-        self._links = tuple(link for link in links if "\0" not in link)
-        self._led = "\n".join(link for link in links if "\0" in link).split("\0")
-        self._led_by = self._led[1::2]
-
-    def page(self, values: Mapping[str, str]) -> tuple[bytes, tuple[str, ...]]:
-        """The page with these values in the gaps, and where it leads inside the tree."""
-        self._parts[1::2] = [values[name].encode("utf-8", "replace") for name in self._names]
-        self._led[1::2] = [values[name] for name in self._led_by]
-        return b"".join(self._parts), (*self._links, *"".join(self._led).splitlines())
 
 
 MISSING_KEY = "404.html"

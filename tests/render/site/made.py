@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import polars as pl
 
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, network_of
 from exporter.history.buckets import observations_of
+from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Unread
 from exporter.protocols.compute import Tables, Unpriced
+from exporter.render.pool_lists import listed_pools
 from exporter.render.run_documents import protocol_list
-from exporter.render.site.pages import SiteFacts, render_site
+from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY
 from exporter.tables import MARKETS, POOLS, TERMS
+from exporter.tree.documents import HistoryManifest
 from tests.render.rendering import contract
 
 LEDGER = 65_000_000
@@ -156,14 +160,13 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
     return series
 
 
-def facts_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> SiteFacts:
-    """What the site of these tables is made of."""
-    return SiteFacts(tables, network, protocol_list(tables, PROTOCOLS, (), "local"), series)
-
-
 def site_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> dict[str, str]:
     """All files of the site by key, as text, but for the page that is sent where there is none."""
-    files = render_site(facts_of(tables, series, network))
+    pools = listed_pools(
+        tables.pools, list(periods_of(Series().pools, CLOSE_TIME, tables.pools)), network_of(network).name
+    )
+    tables, coverage = replace(tables, pools=pools), protocol_list(tables, PROTOCOLS, (), "local")
+    files = render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []))
     return {file.key: file.data.decode() for file in files if file.key != MISSING_KEY}
 
 

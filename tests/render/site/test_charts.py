@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from exporter.history.buckets import observations_of
 from exporter.history.series import Series
-from exporter.render.site.charts import MONEY, MOST_POINTS, RATE, Line, Trends, chart, table
+from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, table
 from exporter.render.site.text import NOTHING
+from exporter.render.site.trends import MOST_POINTS, Trends
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, tables_of, unpriced
 
@@ -24,7 +25,7 @@ START = 1_794_996_000  # 2026-11-18 10:00:00 UTC
 
 def drawn(values: Sequence[int | None], step: int = HOUR) -> str:
     starts = [START + step * number for number in range(len(values))]
-    return str(chart("x", "Rates", RATE, starts, [Line("Supply", 1, values, 0)], area=True))
+    return str(chart("x", "Rates", starts, [Column("Supply", RATE, values)], [Line("Supply", 1, 0)], area=True))
 
 
 def labels(text: str, axis: str) -> list[str]:
@@ -85,13 +86,14 @@ def test_outliers_do_not_stretch_the_axis() -> None:
     assert "Clipped: values up to" in re.findall(r"<desc[^>]*>([^<]*)<", text)[0]
     for usual in ([300] * 19 + [10**6], [300] * 3 + [10**6] * 17, [10_000, *[300] * 19], [0, 0]):
         assert "Clipped" not in drawn(usual)
-    lines = [Line(str(number), number, [value, value], 0) for number, value in enumerate((300, 20, 10**9, 500), 1)]
-    assert "Clipped" in chart("x", "Rates", RATE, [START, START + HOUR], lines)
+    columns = [Column("", RATE, [value, value]) for value in (300, 20, 10**9, 500)]
+    lines = [Line(str(number), number, number - 1) for number in range(1, 5)]
+    assert "Clipped" in chart("x", "Rates", [START, START + HOUR], columns, lines)
 
 
 def test_names_are_escaped() -> None:
     """A name cannot bring elements with it."""
-    text = str(chart("x", "Rates", RATE, [START], [Line('<img src="x">', 1, [5], 0)]))
+    text = str(chart("x", "Rates", [START], [Column("", RATE, [5])], [Line('<img src="x">', 1, 0)]))
 
     assert "<img" not in text
 
@@ -100,7 +102,7 @@ def test_names_are_escaped() -> None:
 def test_any_values_can_be_drawn(values: list[int | None]) -> None:
     """Whatever the values, the drawing is well-formed, and every coordinate lies in it."""
     starts = [START + HOUR * number for number in range(len(values))]
-    text = str(chart("x", "Value", MONEY, starts, [Line("TVL", 4, values, 0)], area=True))
+    text = str(chart("x", "Value", starts, [Column("TVL", MONEY, values)], [Line("TVL", 4, 0)], area=True))
 
     ElementTree.fromstring(text)
     for path in re.findall(r'<path class="(?:line|area) k4" d="([^"]*)"', text):
@@ -111,7 +113,7 @@ def test_any_values_can_be_drawn(values: list[int | None]) -> None:
 
 def test_the_table_has_the_newest_first() -> None:
     """The table has every value in full, the newest first, and a dash for what is not known."""
-    text = str(table([START, START + HOUR], [("TVL", MONEY, [123_456, None])], "Value"))
+    text = str(table([START, START + HOUR], [Column("TVL", MONEY, [123_456, None])], "Value"))
 
     assert [("18 Nov 2026, 11:00", NOTHING), ("18 Nov 2026, 10:00", "$1,234.56")] == re.findall(
         r'<tr><th scope="row">([^<]*)</th><td class="number">([^<]*)</td>', text
@@ -141,7 +143,7 @@ def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, poin
     assert list(trend.starts) == sorted(trend.starts)
     assert CLOSE_TIME == trend.starts[-1]
     assert len(trend.starts) <= MOST_POINTS
-    assert trend.supply[-1] == tables.pools["supply_apy_bps"][0]
+    assert trend.values["supply_apy_bps"][-1] == tables.pools["supply_apy_bps"][0]
 
 
 def test_values_are_those_of_the_series() -> None:
@@ -149,8 +151,10 @@ def test_values_are_those_of_the_series() -> None:
     tables = big_tables(3, 9)
     trends = list(Trends(series_of(tables, 3), tables.pools).of_pools())
 
-    assert [[bps + 14, bps + 7, bps] for bps in tables.pools["supply_apy_bps"]] == [list(t.supply) for t in trends]
-    assert tables.pools["utilization_bps"].to_list() == [trend.utilization[-1] for trend in trends]
+    assert [[bps + 14, bps + 7, bps] for bps in tables.pools["supply_apy_bps"]] == [
+        list(t.values["supply_apy_bps"]) for t in trends
+    ]
+    assert tables.pools["utilization_bps"].to_list() == [trend.values["utilization_bps"][-1] for trend in trends]
 
 
 def test_groups_are_summed_exactly() -> None:
@@ -161,8 +165,9 @@ def test_groups_are_summed_exactly() -> None:
     groups = Trends(_exactly(tables.pools), tables.pools).of_groups("market")
 
     one, other = groups[contract(100)], groups[contract(101)]
-    assert ([5 * huge], [5 * 10**8], [6], [5]) == (one.value, one.supplied, one.pool_count, one.priced_count)
-    assert ([None], [None], [1], [0]) == (other.value, other.supplied, other.pool_count, other.priced_count)
+    names = ("tvl_usd_cents", "supplied_usd_cents", "pool_count", "priced_count")
+    assert ([5 * huge], [5 * 10**8], [6], [5]) == tuple(one.values[name] for name in names)
+    assert ([None], [None], [1], [0]) == tuple(other.values[name] for name in names)
 
 
 def test_groups_show_the_pools_of_the_greatest_value() -> None:
@@ -172,9 +177,9 @@ def test_groups_show_the_pools_of_the_greatest_value() -> None:
     groups = Trends(_exactly(tables.pools), tables.pools).of_groups("market")
 
     assert [contract(10_000 + number) for number in (1, 3, 0, 4)] == [
-        pool for (_, pool), _ in groups[contract(100)].pools
+        pool for (_, pool), _ in groups[contract(100)].greatest
     ]
-    assert [(contract(101), contract(10_006))] == [place for place, _ in groups[contract(101)].pools]
+    assert [(contract(101), contract(10_006))] == [place for place, _ in groups[contract(101)].greatest]
 
 
 def test_groups_are_drawn_by_day() -> None:
@@ -192,7 +197,7 @@ def test_groups_are_drawn_by_day() -> None:
     assert ["1h", "5m"] == [trend.bucket for trend in trends.of_pools()]
     for key, name in (("market", contract(100)), ("network", "network")):
         group = trends.of_groups(key)[name]
-        assert ["1d", "1d", "1d"] == [group.bucket, *(trend.bucket for _, trend in group.pools)]
+        assert ["1d", "1d", "1d"] == [group.bucket, *(trend.bucket for _, trend in group.greatest)]
 
 
 def _exactly(pools: pl.DataFrame) -> Series:

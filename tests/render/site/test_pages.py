@@ -282,13 +282,11 @@ def test_hostile_names_stay_names() -> None:
             assert "x" * 450 not in text
 
 
-def test_first_run_has_one_point_and_says_so() -> None:
-    """With one observation charts have one dot; without any series pages say that there is no history."""
+def test_the_charts_of_a_first_run_have_one_point() -> None:
+    """With one observation each line is a dot."""
     tables = tables_of([pool_row(0, 0)])
-    key = f"pools/{contract(100)}/{contract(10_000)}.html"
 
-    assert 4 == site_of(tables, series_of(tables, 1))[key].count("<circle")
-    assert "There is no history yet" in site_of(tables)[key]
+    assert 4 == site_of(tables, series_of(tables, 1))[POOL].count("<circle")
 
 
 def test_a_large_tree_has_small_pages() -> None:

@@ -1,0 +1,197 @@
+"""The histories of pools, and of many together, as charts: their buckets, and the state now.
+
+A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`: five minutes in
+the first hours, days after some weeks, weeks after some months. Histories hold closed buckets only, so the last point
+of every line is what the run itself observed, at its ledger's close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+from markupsafe import Markup
+
+from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
+from exporter.history.closed_buckets import ClosedBuckets, Frames, Place
+from exporter.history.series import Series
+from exporter.history.totals import places_of, totals_of
+from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
+from exporter.render.site.text import named
+
+LINES = 4
+"""Pools that a chart of many shows: those of the greatest value."""
+
+MOST_POINTS = 96
+"""A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
+
+BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
+"""What follows ``every``."""
+
+_OF_POOL = (
+    ("Supply APY", RATE, "supply_apy_bps"),
+    ("Borrow APY", RATE, "borrow_apy_bps"),
+    ("Utilization", RATE, "utilization_bps"),
+    ("TVL", MONEY, "tvl_usd_cents"),
+)
+_OF_MANY = (
+    ("TVL", MONEY, "tvl_usd_cents"),
+    ("Supplied", MONEY, "supplied_usd_cents"),
+    ("Borrowed", MONEY, "borrowed_usd_cents"),
+    ("Mean supply APY", RATE, "mean_supply_apy_bps"),
+    ("Mean borrow APY", RATE, "mean_borrow_apy_bps"),
+    ("Best supply APY", RATE, "best_supply_apy_bps"),
+    ("Best borrow APY", RATE, "best_borrow_apy_bps"),
+    ("Pools", COUNT, "pool_count"),
+    ("With a price", COUNT, "priced_count"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A pool, or many together, over time.
+
+    Attributes:
+        bucket: the length of the buckets.
+        starts: when each that was observed began, unix seconds.
+        values: one for each start, by the name of the column.
+        greatest: of many together, the pools of the greatest value, in the same bucket.
+    """
+
+    bucket: str
+    starts: Sequence[int]
+    values: Mapping[str, Sequence[int | None]]
+    greatest: tuple[tuple[Place, Trend], ...] = ()
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether there is a value to draw at any time."""
+        return any(value is not None for value in self.values["tvl_usd_cents"])
+
+
+class Trends:
+    """The histories of all pools that a run has, in the order of its pools frame, and of their totals."""
+
+    def __init__(self, series: Series, pools: pl.DataFrame) -> None:
+        self._series = series
+        now = aggregate(observations_of(pools), LONGEST)
+        closed = pl.lit(series.through_time, pl.Int64).alias("start")
+        self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
+        self._pools = pools.select("market", "pool", "token_address", "protocol", "tvl_usd_cents")
+
+    def of_pools(self) -> Iterator[Trend]:
+        """The trend of each pool, in the order of the pools frame."""
+        places = self._pools.select("market", "pool").rows()
+        lengths = _lengths(self._series.pools, places)
+        found: dict[Place, Trend] = {}
+        for bucket in BUCKETS:
+            found |= self._pool_trends(bucket, {place for place, own in lengths.items() if own == bucket})
+        yield from (found[place] for place in places)
+
+    def of_groups(self, scope: str) -> dict[str, Trend]:
+        """The trends of all markets, tokens or protocols, or of the network (a scope of the totals), by id."""
+        members: dict[Place, list[Place]] = {}
+        by_value = self._pools.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
+        for market, pool, token, protocol, _ in by_value.iter_rows():
+            group = next(place for place in places_of(market, token, protocol) if place[0] == scope)
+            members.setdefault(group, []).append((market, pool))
+        shown = {group: places[:LINES] for group, places in members.items()}
+        totals = _trends(self._series.totals.closed_buckets(DAY), self._totals_now, _OF_MANY, set(members))
+        pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
+        return {
+            group[1]: replace(trend, greatest=tuple((place, pools[place]) for place in shown[group]))
+            for group, trend in totals.items()
+        }
+
+    def _pool_trends(self, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
+        return _trends(self._series.pools.closed_buckets(bucket), self._now, _OF_POOL, chosen) if chosen else {}
+
+
+def _lengths(frames: Frames, places: Sequence[Place]) -> dict[Place, Bucket]:
+    """The shortest bucket of which every one of a place is at hand, and not too many."""
+    *shorter, longest = frames.form.buckets
+    left, lengths = set(places), dict.fromkeys(places, longest)
+    for bucket in shorter:
+        buckets = frames.closed_buckets(bucket)
+        counts = buckets.closed.group_by(buckets.form.keys).len().iter_rows()
+        many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
+        suited = left - many - buckets.cursors.keys()
+        lengths.update(dict.fromkeys(suited, bucket))
+        left -= suited
+    return lengths
+
+
+def _trends(
+    buckets: ClosedBuckets, now: pl.DataFrame, columns: Sequence[tuple[str, object, str]], places: set[Place]
+) -> dict[Place, Trend]:
+    """The columns of each place: its closed buckets, and what is observed now."""
+    keys, names = buckets.form.keys, [name for _, _, name in columns]
+    wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
+    rows = pl.concat([part.select(*keys, "start", *names) for part in (buckets.closed, now)])
+    rows = rows.join(wanted, on=keys, how="semi").sort(*keys, "start")
+    sums = {name for name in names if rows.schema[name] == pl.String}  # beyond 128 bits
+    return {
+        (one, other): Trend(
+            buckets.bucket.name,
+            starts,
+            {name: _integers(own) if name in sums else own for name, own in zip(names, values, strict=True)},
+        )
+        for one, other, starts, *values in rows.group_by(keys, maintain_order=True).agg("start", *names).iter_rows()
+    }
+
+
+def _integers(column: Sequence[str | None]) -> list[int | None]:
+    return [None if value is None else int(value) for value in column]
+
+
+def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
+    """The rates of a pool, its utilization, its value, and their table."""
+    starts, columns = trend.starts, [Column(title, unit, trend.values[name]) for title, unit, name in _OF_POOL]
+    rates = [Line("Supply APY", 1, 0), Line("Borrow APY", 2, 1)]
+    return (
+        chart("rates", "Supply and borrow rate", starts, columns, rates),
+        chart("use", "Utilization", starts, columns, [Line("Lent out", 3, 2)], area=True),
+        chart("value", "Total value", starts, columns, [Line("TVL", 4, 3)], area=True),
+        table(starts, columns, "Rates, utilization and value over time"),
+    )
+
+
+def totals_charts(trend: Trend, name: str = "value", caption: str = "Totals over time") -> tuple[Markup, ...]:
+    """The value of many pools together, what is supplied and borrowed, mean rates, and their table."""
+    columns = _totals_columns(trend)
+    return (*_drawn_totals(trend, columns, name), table(trend.starts, columns, caption))
+
+
+def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...]:
+    """The totals of a market or token as far as they are known, the rates of its greatest pools, and their table."""
+    columns = _totals_columns(trend)
+    drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
+    lines: dict[str, list[Line]] = {"supply_apy_bps": [], "borrow_apy_bps": [], "utilization_bps": []}
+    for colour, (place, pool) in enumerate(trend.greatest, 1):
+        label, _ = named(labels.get(place, place[1]), 30)
+        for title, unit, name in _OF_POOL[:3]:
+            lines[name].append(Line(label, colour, len(columns)))
+            columns.append(Column(f"{label}: {title}", unit, _aligned(pool, name, trend.starts)))
+    for identity, (title, _, name) in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
+        drawn.append(chart(identity, title, trend.starts, columns, lines[name]))
+    return (*drawn, table(trend.starts, columns, "Totals and rates over time"))
+
+
+def _totals_columns(trend: Trend) -> list[Column]:
+    return [Column(title, unit, trend.values[name]) for title, unit, name in _OF_MANY]
+
+
+def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterator[Markup]:
+    for identity, title, lines in (
+        (name, "Total value", [Line("TVL", 4, 0)]),
+        (f"{name}-sums", "Supplied and borrowed", [Line("Supplied", 1, 1), Line("Borrowed", 2, 2)]),
+        (f"{name}-rates", "Mean rates, weighted by value", [Line("Supply APY", 1, 3), Line("Borrow APY", 2, 4)]),
+    ):
+        yield chart(identity, title, trend.starts, columns, lines, area=len(lines) == 1)
+
+
+def _aligned(pool: Trend, name: str, starts: Sequence[int]) -> Sequence[int | None]:
+    """The values of a pool at the starts of its group, of which it may lack some."""
+    known = dict(zip(pool.starts, pool.values[name], strict=True))
+    return [known.get(start) for start in starts]
