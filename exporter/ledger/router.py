@@ -28,7 +28,7 @@ from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, ve
 from exporter.ledger.observation import CallObservation
 from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
 
-ROUTED = frozenset({"balance", "decimals", "get_available_liquidity", "lastprice", "name", "symbol"})
+ROUTED = frozenset({"balance", "decimals", "get_total_underlying", "lastprice", "name", "symbol"})
 """Of SEP-40 oracles, SEP-41 tokens and boosted vaults: they read, whoever asks, and none asks for a list by itself."""
 
 BUNDLE_SIZE = 20

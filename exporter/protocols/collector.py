@@ -20,11 +20,24 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import NOBODY, Absent, Candidate, Held, Parameter, Pending, ProtocolReading, Unread
+from exporter.protocols.base import (
+    NOBODY,
+    Absent,
+    Candidate,
+    Held,
+    Market,
+    Parameter,
+    Pending,
+    ProtocolReading,
+    Unread,
+)
 from exporter.tables import MAX_TIMESTAMP_SECONDS
 
 MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it is in every row."""
+
+MAX_TOKEN_DECIMALS = 38
+"""10^decimals has to fit into 128 bits."""
 
 _SHOWN = 10  # addresses in one notice
 
@@ -277,6 +290,19 @@ class Collector:
         if len(value) > _MAX_VALUE:
             value = value[: _MAX_VALUE - 1] + "…"
         self.reading.pending.append(Pending(market, pool, kind, value, time))
+
+    def append_pool(self, market: Market, pool: str, token: str, row: Mapping[str, object]) -> None:
+        """Append one pool to the columns: those of ``row``, and what is the same in all protocols."""
+        shared = {
+            "market": market.address,
+            "pool": pool,
+            "token_address": token,
+            "oracle": market.oracle,
+            "market_name": market.name,
+            "market_status": market.status,
+            "wasm_hash": market.wasm_hash,
+        }
+        self.append(shared | dict(row))
 
     def append(self, row: Mapping[str, object]) -> None:
         """Append one pool to the columns; what is not a column of the reading is left out."""

@@ -230,7 +230,7 @@ class TestPeridot:
         world = self.world(
             put(vault("BoostedVault"), address(contract("DeFindex"))),
             put(vault("BoostedUnderlyingCached"), u128(5 * 10**9)),
-            answer(VAULT, "get_available_liquidity", u128(self.CASH + 10**10)),
+            answer(VAULT, "get_total_underlying", u128(self.CASH + 11 * 10**9)),
         )
         world.put(vault("BoostedUnderlyingUpdatedAt"), u64(world.time - 3_600))
         world.code(VAULT, code)
@@ -255,21 +255,11 @@ class TestPeridot:
 
     def test_cash_that_only_the_vault_says(self) -> None:
         """A vault without ``ManagedCash``, or without the supply of receipts, is asked for it."""
-        said = answer(VAULT, "get_available_liquidity", u128(7))
+        said = answer(VAULT, "get_total_underlying", u128(7 + 10**9))
         assert 7 + 10**9 == self.rate(self.world(put(vault("ManagedCash"), None), said))[1]
         world = self.world(answer(VAULT, "get_total_ptokens", u128(10**6)))
         world.put(instance_key(VAULT), None, "TotalSupply")
         assert (self.CASH + 10**9) * 10**12 == world.row("native")["supply_index"]
-
-    def test_nothing_available(self) -> None:
-        """With nothing to pay out, what suppliers own is asked for."""
-        world = self.boosted(
-            put(vault("ManagedCash"), u128(0)),
-            answer(VAULT, "get_available_liquidity", u128(0)),
-            answer(VAULT, "get_total_underlying", u128(10**9)),
-            code=bytes.fromhex(next(code for code, rule in BOOST_RULES.items() if rule == BoostRule.QUOTED)),
-        )
-        assert 10**9 == self.rate(world)[1]
 
     @pytest.mark.parametrize("code", [*BOOST_RULES, None])
     @pytest.mark.parametrize("late", [0, 1])

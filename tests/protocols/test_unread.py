@@ -131,20 +131,15 @@ POOLS: list[tuple[str, Change, str, str]] = [
         "receipt tokens without anything",
     ),
     *(
-        ("peridot", each(BOOST, answer(VAULT, "get_available_liquidity", given)), reason, detail)
+        ("peridot", each(BOOST, answer(VAULT, "get_total_underlying", given)), reason, detail)
         for given, reason, detail in (
             (u128(10**12), "overflow", "its code is not known"),
-            ("HostError: Error(WasmVm, InvalidAction)", "undecodable", "get_available_liquidity() failed: HostError"),
-            (i128(5), "undecodable", "get_available_liquidity(): expected"),
+            ("HostError: Error(WasmVm, InvalidAction)", "undecodable", "get_total_underlying() failed: HostError"),
+            (i128(5), "undecodable", "get_total_underlying(): expected"),
             (u128(2**127), "undecodable", "more than any token has"),
             (u128(1), "undecodable", "what it can pay out is less than the"),
+            (u128(0), "undecodable", "what it lacks is not known"),
         )
-    ),
-    (
-        "peridot",
-        each(BOOST, *(answer(VAULT, f"get_{name}", u128(0)) for name in ("available_liquidity", "total_underlying"))),
-        "undecodable",
-        "what it lacks is not known",
     ),
     ("peridot", put(instance_key(VAULT), None, "TotalSupply"), "undecodable", "get_total_ptokens() failed"),
     ("slender", put(SLENDER, None, RESERVE), "undecodable", "is listed, but ReserveAssetKey has none of it"),

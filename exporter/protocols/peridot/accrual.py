@@ -22,23 +22,16 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     if not numbers["last_update_time"] < found["last_update_time"] == step.time or not numbers["total_borrowed"]:
         return
     cash = old.implied_cash
-    aside = numbers["total_reserves"] + numbers["total_admin_fees"]
-    implied = numbers["total_deposited"] + aside - numbers["total_borrowed"] - cash
-    if old.rule != layout.BoostRule.CACHED and (old.boosted is not None or implied > 0):
+    implied = numbers["total_deposited"] + old.set_aside - numbers["total_borrowed"] - cash
+    if numbers["boost_rule"] != layout.BoostRule.CACHED and (old.boosted is not None or implied > 0):
         raise UntriedError  # no entry says what boosted cash counted
-    live_cash = 0
-    if old.model is None:
-        curve = layout.fixed_curve(old.fixed_rate or 0)
-    else:
-        balance = step.before(balance_key(old.token, contract))
-        if balance is None and cash:
-            raise UntriedError  # a token that keeps its balances in its own way
-        live_cash = decode_balance(balance)
-        keys = layout.entry_keys(old.model, layout.CURVE.values())
-        curve = layout.decode_model(old.model, {each: step.before(each) for each in keys})
+    balance = step.before(balance_key(old.token, contract))
+    if old.model is not None and balance is None and cash:
+        raise UntriedError  # a token that keeps its balances in its own way
+    keys = [] if old.model is None else layout.entry_keys(old.model, layout.CURVE.values())
+    curve = layout.decode_curve(old, {each: step.before(each) for each in keys})
     row: dict[str, int | str] = {**dict.fromkeys(math.VAULT_COLUMNS, 0), **numbers, **curve}
-    row |= {"live_cash": live_cash, "managed_cash": cash, "close_time": step.time}
-    row |= {"boost_rule": old.rule, "fixed_rate": -1 if old.fixed_rate is None else old.fixed_rate}
+    row |= {"live_cash": decode_balance(balance), "managed_cash": cash, "close_time": step.time}
     names = ["borrow_index"]
     if found["total_admin_fees"] >= numbers["total_admin_fees"]:  # or they were paid out
         names.append("total_admin_fees")

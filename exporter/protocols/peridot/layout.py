@@ -1,7 +1,6 @@
 """How Peridot's contracts keep their state in the ledger (docs/protocols/peridot.md, "Keys").
 
-Every value has a persistent entry of its own, whose key is a Rust enum variant: a vector of the variant's symbol, for
-some with an address. Amounts, rates and factors are u128.
+Every value has a persistent entry of its own. Amounts, rates and factors are u128.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
@@ -21,20 +20,15 @@ from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import config_hash_of
+from exporter.protocols.collector import config_hash_of, live
 
 VERSION = "v1"
-"""The one form of entries that is known; the contracts have no number of their version."""
-
 SCALE = 10**6
-"""Of rates, factors and the exchange rate."""
-
 MAX_VAULTS = 64
 """A controller with more is not one of Peridot's, whose users can enter a few."""
 
 USUAL_AGE_MULTIPLIER = 2
-"""Of the oracle's resolution: how old a price may be, unless the controller says otherwise."""
-
+_USUAL_INCENTIVE = 1_080_000
 _MAX_TIME = 1 << 62
 
 PAUSES = {
@@ -43,8 +37,7 @@ PAUSES = {
     "borrowing": "PauseBorrow",
     "liquidations": "PauseLiquidation",
 }
-"""The operations that a controller can pause for a vault, and the entry that says so; a second one with ``Until`` says
-until when."""
+"""The entry of each pause; a second one with ``Until`` says until when."""
 
 NOT_PAUSED, FOR_EVER = -1, 1 << 64
 """In place of the last second of a pause."""
@@ -56,20 +49,14 @@ CONTROLLER_ENTRIES = (
     *PAUSES.values(),
     *(f"{name}Until" for name in PAUSES.values()),
 )
-LIQUIDATION_INCENTIVE = "LiquidationIncentiveScaled"
-REWARD_TOKEN = "PeridotToken"
+_INCENTIVE, _REWARD_TOKEN = "LiquidationIncentiveScaled", "PeridotToken"
 SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
-"""The rewards that a controller pays a vault's suppliers and borrowers, base units of the reward token a second."""
-
-USUAL_INCENTIVE = 1_080_000
-"""The liquidator's share for a debt of 1, unless the controller says otherwise."""
 CURVE = {
     "base_rate": "BaseRatePerYear",
     "multiplier": "MultiplierPerYear",
     "jump_multiplier": "JumpMultiplierPerYear",
     "kink": "Kink",
 }
-"""The parameters of a rate model, 6 decimals, with their entries."""
 
 _REQUIRED = -1
 NUMBERS = {
@@ -86,15 +73,10 @@ NUMBERS = {
     "borrow_cap": ("BorrowCap", 0),
     "collateral_factor": ("CollateralFactorScaled", 500_000),
 }
-"""The numbers of a vault, with their entries, and what they are without one: token base units, an index of 18 decimals,
-and 6 decimals from the exchange rate on, but for the caps. The collateral factor counts without a controller alone.
-"""
+"""The numbers of a vault, with their entries, and what they are without one."""
 TIMES = {"last_update_time": ("LastUpdateTime", _REQUIRED), "boost_cached_at": ("BoostedUnderlyingUpdatedAt", 0)}
-"""The same for its times, unix seconds."""
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
-"""Entries that only the code with `BoostRule.CACHED` writes."""
-
 _MARKS = ("CollateralFactorScaled", "RatesReady", "TotalBorrowPrincipal", *_OF_CACHING_CODE)
 NUMBERED_ENTRIES = (
     "UnderlyingToken",
@@ -106,9 +88,6 @@ NUMBERED_ENTRIES = (
     *(name for name, _ in (NUMBERS | TIMES).values() if name not in _MARKS),
 )
 """Those that totals and rates follow from; the others say the same whether they are archived or not."""
-
-VAULT_ENTRIES = (*NUMBERED_ENTRIES, *_MARKS)
-"""The entries that are read of a vault, in addition to its instance, which has the supply of its receipt token."""
 
 _CONFIGURATION = (
     "UnderlyingToken",
@@ -128,11 +107,8 @@ class BoostRule(IntEnum):
     """The boosted cash that a vault's code counts for the rate (docs/protocols/peridot.md, "Formulas")."""
 
     QUOTED = 0
-    """The boosted vault's quote at that moment: the code of May 2026."""
     CACHED = 1
-    """The quote of the last hour, else what the accounts imply: the code since about August 2026."""
     UNKNOWN = 2
-    """One of these; nothing says which."""
 
 
 BOOST_RULES = {
@@ -143,17 +119,15 @@ BOOST_RULES = {
 }
 """By the wasm hash of a vault (docs/protocols/peridot.md, "Revisions")."""
 
-_T = TypeVar("_T")
-
 Entries = Mapping[bytes, Entry | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A controller: which vaults it supports, its oracle, and what it has paused of which vault.
+    """A controller's stored state.
 
-    ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause. ``incentive`` is what a
-    liquidator gets for a debt of 1, 6 decimals; ``reward_token`` is what it pays in addition to interest, if anything.
+    ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause, after which it ends by
+    itself. ``incentive`` is what a liquidator gets for a debt of 1, 6 decimals.
     """
 
     wasm_hash: str
@@ -164,21 +138,13 @@ class Controller:
     incentive: int
     reward_token: str | None
 
-    def paused_until(self, what: str, vault: str) -> int:
-        """The last second of a vault's pause, or `NOT_PAUSED`. It ends after that by itself."""
-        return self.pauses[what].get(vault, NOT_PAUSED)
-
-    def paused(self, what: str, vault: str, time: int) -> bool:
-        """Whether something of a vault is paused at a time."""
-        return time <= self.paused_until(what, vault)
+    def paused(self, vault: str, time: int) -> set[str]:
+        """What is paused of a vault at a time (unix seconds)."""
+        return {what for what, ends in self.pauses.items() if time <= ends.get(vault, NOT_PAUSED)}
 
     def status_of(self, vaults: Iterable[str], time: int) -> str:
-        """The market's status at a time (unix seconds).
-
-        ``paused`` when nothing can be opened, because deposits and borrowing of all vaults are paused;
-        ``partly_paused`` when anything else is; or ``active``.
-        """
-        states = [{what for what in PAUSES if self.paused(what, vault, time)} for vault in vaults]
+        """The market's status at a time (unix seconds)."""
+        states = [self.paused(vault, time) for vault in vaults]
         if not any(states):
             return "active"
         return "paused" if all({"deposits", "borrowing"} <= state for state in states) else "partly_paused"
@@ -188,12 +154,9 @@ class Controller:
 class Vault:
     """A vault's stored state.
 
-    ``numbers`` are `NUMBERS` and `TIMES`. ``receipt_supply`` is in base units of the receipt token, None where the
-    instance has none. ``managed_cash`` is None where the vault does not keep it, and
-    ``counts_cash`` says whether its code would at its next operation. ``fixed_rate`` counts where there is
-    no ``model``, or where that refuses to answer. ``rule`` is that by which its code counts boosted cash.
-    ``borrow_principal`` is what the borrow cap is held against, None where that is the debt. Without ``rates_ready``
-    nothing can be borrowed.
+    ``numbers`` are `NUMBERS`, `TIMES`, and ``fixed_rate`` (-1: none), ``boost_rule``, ``governed`` and ``rates_ready``.
+    ``managed_cash`` is None before the first operation of code that counts it, as only if ``counts_cash``.
+    ``borrow_principal`` is what the borrow cap is held against, None where that is the debt.
     """
 
     token: str
@@ -202,12 +165,9 @@ class Vault:
     boosted: str | None
     managed_cash: int | None
     counts_cash: bool
-    fixed_rate: int | None
     receipt_supply: int | None
-    numbers: dict[str, int]
-    rule: BoostRule
     borrow_principal: int | None
-    rates_ready: bool
+    numbers: dict[str, int]
 
     @property
     def cash_is_stored(self) -> bool:
@@ -215,14 +175,17 @@ class Vault:
         return self.boosted is None and self.managed_cash is not None
 
     @property
+    def set_aside(self) -> int:
+        """Reserves and admin fees."""
+        return self.numbers["total_reserves"] + self.numbers["total_admin_fees"]
+
+    @property
     def implied_cash(self) -> int:
         """The cash of its own that a vault counts: what it keeps, or, before its first operation, what it implies."""
         if self.managed_cash is not None:
             return self.managed_cash
-        numbers = self.numbers
-        aside = numbers["total_reserves"] + numbers["total_admin_fees"]
-        derived = numbers["total_deposited"] + aside - numbers["total_borrowed"] - numbers["boost_cached"]
-        return max(derived, 0)  # as the contract derives it
+        lent = self.numbers["total_borrowed"] + self.numbers["boost_cached"]
+        return max(self.numbers["total_deposited"] + self.set_aside - lent, 0)  # as the contract derives it
 
 
 def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
@@ -232,13 +195,12 @@ def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
 
 def controller_keys(controller: str) -> list[bytes]:
     """The ledger keys of all that is read of a controller."""
-    names = (*CONTROLLER_ENTRIES, LIQUIDATION_INCENTIVE, REWARD_TOKEN)
-    return [instance_key(controller), *entry_keys(controller, names)]
+    return [instance_key(controller), *entry_keys(controller, (*CONTROLLER_ENTRIES, _INCENTIVE, _REWARD_TOKEN))]
 
 
 def vault_keys(vault: str) -> list[bytes]:
     """The ledger keys of all that is read of a vault."""
-    return [instance_key(vault), *entry_keys(vault, VAULT_ENTRIES)]
+    return [instance_key(vault), *entry_keys(vault, (*NUMBERED_ENTRIES, *_MARKS))]
 
 
 def collateral_factor_key(controller: str, vault: str) -> bytes:
@@ -247,7 +209,7 @@ def collateral_factor_key(controller: str, vault: str) -> bytes:
 
 
 def speed_keys(controller: str, vault: str) -> list[bytes]:
-    """The ledger keys of what a controller pays the two sides of a vault."""
+    """The ledger keys of what a controller pays the two sides of a vault, in the order of `SPEEDS`."""
     return [variant_key(controller, name, address(vault)) for name in SPEEDS.values()]
 
 
@@ -256,27 +218,27 @@ def oracle_symbol_key(controller: str, token: str) -> bytes:
     return variant_key(controller, "OracleAssetSymbol", address(token))
 
 
-def archived_entry(contract: str, names: Iterable[str], entries: Entries) -> str | None:
-    """The name of a contract's first archived entry, None when all are live or missing."""
-    keys = [("instance", instance_key(contract)), *((name, variant_key(contract, name)) for name in names)]
-    for name, key in keys:
+def check_live(contract: str, names: Iterable[str], what: str, entries: Entries) -> None:
+    """Raises `UnreadError` with the name of a contract's first entry that is archived; a missing one is none."""
+    keys = {"instance": instance_key(contract)} | {name: variant_key(contract, name) for name in names}
+    for name, key in keys.items():
         entry = entries.get(key)
-        if entry is not None and entry.archived:
-            return name
-    return None
+        if entry is not None:
+            live(entry, f"{what} entry {name}")
 
 
 class _Stored:
     """The entries of one contract under their names, each None where it is missing. All raise `DecodeError`."""
 
-    def __init__(self, contract: str, entries: Entries) -> None:
-        self.contract, self.entries = contract, entries
+    def __init__(self, contract: str, what: str, entries: Entries) -> None:
+        self.contract, self.what, self.entries = contract, what, entries
 
-    def instance(self, what: str) -> tuple[ContractInstance, bytes]:
+    def instance(self) -> tuple[ContractInstance, str]:
         entry = self.entries.get(instance_key(self.contract))
         if entry is None:
-            raise DecodeError(f"{what} is missing")
-        return coded_instance(entry.contract_data(), what)
+            raise DecodeError(f"{self.what} instance is missing")
+        instance, wasm_hash = coded_instance(entry.contract_data(), f"{self.what} instance")
+        return instance, wasm_hash.hex()
 
     def value(self, name: str) -> ScVal | None:
         entry = self.entries.get(variant_key(self.contract, name))
@@ -290,6 +252,16 @@ class _Stored:
         value = self.value(name)
         return None if value is None else decode_amount(value, name)
 
+    def numbers(self, entries: Mapping[str, tuple[str, int]]) -> dict[str, int]:
+        """The numbers of a table of entries and what they are without one."""
+        found = {}
+        for column, (name, usual) in entries.items():
+            number = self.time(name) if column in TIMES else self.number(name)
+            if number is None and usual == _REQUIRED:
+                raise DecodeError(f"{self.what}: entry {name} is missing")
+            found[column] = usual if number is None else number
+        return found
+
     def time(self, name: str) -> int | None:
         time: int | None = self.of_kind(name, scval.U64)
         if time is not None and time >= _MAX_TIME:
@@ -302,92 +274,93 @@ class _Stored:
             raise DecodeError(f"{name} is not a contract")
         return found
 
+    def by_vault(self, name: str, kind: int) -> dict[str, Any] | None:
+        """A map from vaults to values of a kind."""
+        if self.value(name) is None:
+            return None
+        pairs = self.of_kind(name, scval.MAP) or ()
+        if len(pairs) > MAX_VAULTS:
+            raise DecodeError(f"{name}: {len(pairs)} vaults, more than {MAX_VAULTS}")
+        found = {expect(key, scval.ADDRESS, name): expect(item, kind, name) for key, item in pairs}
+        if not all(vault.startswith("C") for vault in found):
+            raise DecodeError(f"{name}: a vault is not a contract")
+        return found
 
-def _required(value: _T | None, what: str) -> _T:
-    if value is None:
-        raise DecodeError(f"{what} is missing")
-    return value
+    def pauses(self, name: str) -> dict[str, int]:
+        flags, ends = self.by_vault(name, scval.BOOL) or {}, self.by_vault(f"{name}Until", scval.U64) or {}
+        return {vault: ends.get(vault, FOR_EVER) for vault, paused in flags.items() if paused}
 
 
 def decode_controller(controller: str, entries: Entries) -> Controller:
     """Decode a controller's instance and entries. Raises `DecodeError` naming the entry that has another form."""
-    stored = _Stored(controller, entries)
-    _, wasm_hash = stored.instance("controller instance")
-    listed, paid_in = stored.value("SupportedMarkets"), stored.value(REWARD_TOKEN)
-    multiplier, incentive = stored.of_kind("OracleMaxAgeMultiplier", scval.U64), stored.number(LIQUIDATION_INCENTIVE)
+    stored = _Stored(controller, "controller", entries)
+    _, wasm_hash = stored.instance()
+    listed, paid_in = stored.by_vault("SupportedMarkets", scval.BOOL), stored.value(_REWARD_TOKEN)
+    multiplier, incentive = stored.of_kind("OracleMaxAgeMultiplier", scval.U64), stored.number(_INCENTIVE)
     return Controller(
-        wasm_hash=wasm_hash.hex(),
+        wasm_hash=wasm_hash,
         oracle=stored.of_kind("Oracle", scval.ADDRESS),
         age_multiplier=USUAL_AGE_MULTIPLIER if multiplier is None else multiplier,
-        supported=None if listed is None else _true_of(listed, "SupportedMarkets"),
-        pauses={what: _pauses(stored, name) for what, name in PAUSES.items()},
-        incentive=USUAL_INCENTIVE if incentive is None else incentive,
+        supported=None if listed is None else tuple(vault for vault, supported in listed.items() if supported),
+        pauses={what: stored.pauses(name) for what, name in PAUSES.items()},
+        incentive=_USUAL_INCENTIVE if incentive is None else incentive,
         reward_token=paid_in[1] if paid_in is not None and paid_in[0] == scval.ADDRESS else None,
     )
 
 
 def decode_vault(vault: str, entries: Entries) -> Vault:
-    """Decode a vault's instance and entries.
+    """Decode a vault's instance and entries. Raises `DecodeError` naming the entry that is missing or has another form.
 
-    Raises `DecodeError` naming the entry for one that has to be there and is not, for another kind, and for a number
-    that no token can have.
+    No token has a number that does not fit into signed 128 bits.
     """
-    stored = _Stored(vault, entries)
-    instance, wasm_hash = stored.instance("vault instance")
+    stored = _Stored(vault, "vault", entries)
+    instance, wasm_hash = stored.instance()
     supply = next((value for key, value in instance.storage or () if key == vec(symbol("TotalSupply"))), None)
     receipt_supply = None if supply is None else int(expect(supply, scval.I128, "vault instance: TotalSupply"))
     if receipt_supply is not None and receipt_supply < 0:
         raise DecodeError("vault instance: TotalSupply is negative")
-    numbers = {}
-    for read, columns in ((stored.time, TIMES), (stored.number, NUMBERS)):
-        for column, (name, usual) in columns.items():
-            found = read(name)
-            if found is None and usual == _REQUIRED:
-                raise DecodeError(f"vault: entry {name} is missing")
-            numbers[column] = usual if found is None else found
+    numbers = stored.numbers(TIMES | NUMBERS)
     for column in ("reserve_factor", "admin_fee"):
         if numbers[column] > SCALE:
             raise DecodeError(f"{NUMBERS[column][0]} is {numbers[column]}, above {SCALE}")
-    model, ready = stored.address("InterestModel"), stored.of_kind("RatesReady", scval.BOOL)
-    managed_cash = stored.number("ManagedCash")
+    token, controller, model = (
+        stored.address(name) for name in ("UnderlyingToken", "Peridottroller", "InterestModel")
+    )
+    if token is None:
+        raise DecodeError("vault: entry UnderlyingToken is missing")
+    ready, managed_cash = stored.of_kind("RatesReady", scval.BOOL), stored.number("ManagedCash")
+    fixed_rate = stored.number("BorrowYearlyRateScaled")
     caching = any(stored.value(name) is not None for name in _OF_CACHING_CODE)
+    numbers |= {
+        "fixed_rate": -1 if fixed_rate is None else fixed_rate,
+        "boost_rule": int(BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN)),
+        "governed": int(controller is not None),
+        "rates_ready": int(model is not None if ready is None else ready),
+    }
     return Vault(
-        token=_required(stored.address("UnderlyingToken"), "vault: entry UnderlyingToken"),
-        controller=stored.address("Peridottroller"),
+        token=token,
+        controller=controller,
         model=model,
         boosted=stored.address("BoostedVault"),
         managed_cash=managed_cash,
         counts_cash=managed_cash is not None or ready is not None,
-        fixed_rate=stored.number("BorrowYearlyRateScaled"),
         receipt_supply=receipt_supply,
-        numbers=numbers,
-        rule=BOOST_RULES.get(wasm_hash.hex(), BoostRule.CACHED if caching else BoostRule.UNKNOWN),
         borrow_principal=stored.number("TotalBorrowPrincipal"),
-        rates_ready=model is not None if ready is None else ready,
+        numbers=numbers,
     )
 
 
-def decode_model(model: str, entries: Entries) -> dict[str, int]:
-    """The parameters of a rate model, 6 decimals. Raises `DecodeError` naming one that is missing or no u128."""
-    stored = _Stored(model, entries)
-    return {
-        column: _required(stored.number(name), f"rate model {model}: entry {name}") for column, name in CURVE.items()
-    }
+def decode_curve(vault: Vault, entries: Entries) -> dict[str, int]:
+    """The parameters of a vault's rate model, 6 decimals; without one the same rate at every utilization.
 
-
-def fixed_curve(rate: int) -> dict[str, int]:
-    """The parameters with which the curve is the same rate at every utilization."""
-    return {"base_rate": rate, "multiplier": 0, "jump_multiplier": 0, "kink": SCALE}
-
-
-def decode_oracle_symbol(entry: Entry | None) -> str | None:
-    """The symbol under which the oracle knows a token; None when it knows it by its address. Raises `DecodeError`."""
-    return None if entry is None else str(expect(entry.value, scval.SYMBOL, "OracleAssetSymbol"))
-
-
-def decode_collateral_factor(entry: Entry | None) -> int:
-    """The collateral factor of a vault, 6 decimals: 0 where the controller has none. Raises `DecodeError`."""
-    return 0 if entry is None else decode_amount(entry.value, "MarketCF")
+    Raises `DecodeError` for a vault without either, and for a parameter that is missing or not an amount.
+    """
+    if vault.model is not None:
+        model = _Stored(vault.model, f"rate model {vault.model}", entries)
+        return model.numbers({column: (name, _REQUIRED) for column, name in CURVE.items()})
+    if vault.numbers["fixed_rate"] < 0:
+        raise DecodeError("vault: entries InterestModel and BorrowYearlyRateScaled are missing")
+    return {"base_rate": vault.numbers["fixed_rate"], "multiplier": 0, "jump_multiplier": 0, "kink": SCALE}
 
 
 def decode_speed(entry: Entry | None) -> int | None:
@@ -398,32 +371,29 @@ def decode_speed(entry: Entry | None) -> int | None:
         return None
 
 
-def decode_amount(value: ScVal, what: str, kind: int = scval.U128) -> int:
-    """A number of a kind that fits into signed 128 bits, as every amount of a token does. Raises `DecodeError`."""
-    amount: int = expect(value, kind, what)
+def decode_amount(value: ScVal, what: str) -> int:
+    """A u128 that fits into signed 128 bits, as every amount of a token does. Raises `DecodeError`."""
+    amount: int = expect(value, scval.U128, what)
     if amount > INT128_MAX:
         raise DecodeError(f"{what} is {amount}, more than any token has")
     return amount
 
 
-def shown_parameters(
-    vault: Vault, curve: Mapping[str, int], collateral_factor: int, incentive: int
-) -> tuple[Parameter, ...]:
-    """The rate model, the factors and the limits (base units of the token), to be shown."""
-    shown = {name: (value, 6) for name, value in curve.items()}
-    shown |= {name: (vault.numbers[name], 6) for name in ("reserve_factor", "admin_fee")}
-    shown |= {"collateral_factor": (collateral_factor, 6), "liquidation_incentive": (incentive, 6)}
-    shown |= {name: (vault.numbers[name], 0) for name in ("supply_cap", "borrow_cap")}
-    shown["boosted"] = (vault.boosted is not None, 0)
-    return tuple(
-        Parameter(name, int(value), decimals, no_limit=name.endswith("_cap") and not value)
-        for name, (value, decimals) in shown.items()
+def shown_parameters(vault: Vault, shown: Mapping[str, int], incentive: int) -> tuple[Parameter, ...]:
+    """The rate model, the factors and the limits (base units of the token); ``shown`` are curve, numbers and terms."""
+    factors = (*CURVE, "reserve_factor", "admin_fee", "collateral_factor")
+    return (
+        *(Parameter(name, shown[name], 6) for name in factors),
+        Parameter("liquidation_incentive", incentive, 6),
+        *(Parameter(name, shown[name], 0, no_limit=not shown[name]) for name in ("supply_cap", "borrow_cap")),
+        Parameter("boosted", int(vault.boosted is not None), 0),
     )
 
 
 def shown_pauses(controller: Controller, vault: str, time: int) -> tuple[Parameter, ...]:
-    """The paused operations of a vault at a time, to be shown."""
-    return tuple(Parameter(f"{what}_paused", int(controller.paused(what, vault, time)), 0) for what in PAUSES)
+    """Whether each operation of a vault is paused at a time."""
+    paused = controller.paused(vault, time)
+    return tuple(Parameter(f"{what}_paused", int(what in paused), 0) for what in PAUSES)
 
 
 def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], entries: Entries) -> str:
@@ -444,25 +414,3 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
             with suppress(DecodeError):  # whoever reads it names it; here it must not cost the other vaults
                 pairs.append(((scval.BYTES, key), entry.value))
     return config_hash_of(pairs)
-
-
-def _pauses(stored: _Stored, name: str) -> dict[str, int]:
-    flags, ends = stored.value(name), stored.value(f"{name}Until")
-    paused = () if flags is None else _true_of(flags, name)
-    until = {} if ends is None else _by_vault(ends, scval.U64, f"{name}Until")
-    return {vault: until.get(vault, FOR_EVER) for vault in paused}
-
-
-def _true_of(value: ScVal, what: str) -> tuple[str, ...]:
-    """The addresses for which a map from addresses to yes or no says yes."""
-    return tuple(vault for vault, flag in _by_vault(value, scval.BOOL, what).items() if flag)
-
-
-def _by_vault(value: ScVal, kind: int, what: str) -> dict[str, Any]:
-    pairs: Any = expect(value, scval.MAP, what) or ()
-    if len(pairs) > MAX_VAULTS:
-        raise DecodeError(f"{what}: {len(pairs)} vaults, more than {MAX_VAULTS}")
-    found = {expect(key, scval.ADDRESS, what): expect(item, kind, what) for key, item in pairs}
-    if not all(vault.startswith("C") for vault in found):
-        raise DecodeError(f"{what}: a vault is not a contract")
-    return found

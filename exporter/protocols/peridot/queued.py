@@ -17,8 +17,6 @@ from exporter.protocols.peridot.layout import Entries, decode_amount
 
 ADMIN = "Admin"
 
-_FACTOR_DECIMALS = 6
-
 
 class Change(NamedTuple):
     """A change that can be queued: its kind, what it is of, and the entries of the value and of the time."""
@@ -70,26 +68,20 @@ def take(
 
 
 def _decode(change: Change, entry: Entry, time: Entry | None = None) -> Queued:
-    """The queued value, and from when it holds; without an entry of its time the contract refuses it. Raises
-    `DecodeError`.
-    """
+    """The queued value, and from when it holds; without an entry of its time the contract refuses it."""
     if change.kind == "admin":
         return proposed(entry.value, change.subject)
-    value = _shown(change, entry)
+    if change.kind == "terms":
+        value = in_words(decode_amount(entry.value, change.value), 6)
+    elif change.kind == "oracle":
+        value = expect(entry.value, scval.ADDRESS, change.value)
+    else:
+        code: bytes = expect(entry.value, scval.BYTES, change.value)
+        if len(code) != 32:
+            raise DecodeError(f"{change.value}: a hash has 32 bytes, not {len(code)}")
+        value = code.hex()
     shown = f"{change.subject}: {value}" if change.subject else value
     if time is None:
         return f"{shown}; its time is missing", None
     eta: int = expect(time.value, scval.U64, change.time or "")
     return shown, eta
-
-
-def _shown(change: Change, entry: Entry) -> str:
-    if change.kind == "terms":
-        return in_words(decode_amount(entry.value, change.value), _FACTOR_DECIMALS)
-    if change.kind == "oracle":
-        oracle: str = expect(entry.value, scval.ADDRESS, change.value)
-        return oracle
-    code: bytes = expect(entry.value, scval.BYTES, change.value)
-    if len(code) != 32:
-        raise DecodeError(f"{change.value}: a hash has 32 bytes, not {len(code)}")
-    return code.hex()
