@@ -47,6 +47,12 @@ def utilization_bps(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
     return exact.or_zero(exact.multiply_divide_floor, borrowed, 10_000, supplied)
 
 
+@exact.basis_points
+def simple_yield_bps(rate: pl.Series, scale: int) -> pl.Series:
+    """A rate a year that is not compounded as basis points, rounded down, Int64; ``scale`` is a rate of 100 %."""
+    return exact.floor_divide(rate, scale // 10_000)
+
+
 def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:
     """An amount that can be had, within its bounds and not below 0: null where it is; a null bound is none."""
     for bound in bounds:

@@ -323,9 +323,7 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
     for column in ("reserve_factor", "admin_fee"):
         if numbers[column] > SCALE:
             raise DecodeError(f"{NUMBERS[column][0]} is {numbers[column]}, above {SCALE}")
-    token, controller, model = (
-        stored.address(name) for name in ("UnderlyingToken", "Peridottroller", "InterestModel")
-    )
+    token, controller, model = (stored.address(name) for name in ("UnderlyingToken", "Peridottroller", "InterestModel"))
     if token is None:
         raise DecodeError("vault: entry UnderlyingToken is missing")
     ready, managed_cash = stored.of_kind("RatesReady", scval.BOOL), stored.number("ManagedCash")

@@ -16,22 +16,24 @@ from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.curves import RateModel
 from exporter.protocols.peridot.layout import CURVE, NUMBERS, PAUSES, SCALE, SPEEDS, TIMES, VERSION, BoostRule
-from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.protocols.shared_columns import (
+    Given,
+    numbers_of,
+    raw_rows,
+    shared_columns,
+    simple_yield_bps,
+    utilization_bps,
+    within,
+)
 from exporter.tables import PROTOCOL_COLUMNS
 from exporter.tree.values import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000
 MAX_YEARLY_RATE = 10_000_000
-"""1000 percent: at a higher rate the contract itself refuses to go on."""
-
 BOOST_CACHE_SECONDS = 3_600
-"""How long the code of `BoostRule.CACHED` takes what it was last quoted."""
-
 BOOST_TOLERANCE_BPS = 500
-"""How far a quote may be above what was known, to count for the rate."""
 
-_SCALES_TO_INDEX = 10**12
-"""From the 6 decimals of the exchange rate to the 18 of the borrow index, so that both have the same."""
+_BPS = SCALE // 10_000
 
 TERM_COLUMNS = (
     *(f"{what}_paused_until" for what in PAUSES),
@@ -56,20 +58,16 @@ VAULT_COLUMNS = (
 )
 """The raw columns that the numbers follow from; all but ``net_cash`` and ``fixed_rate`` are at least 0.
 
-``net_cash`` is what the vault counts as its cash, with what is boosted, less reserves and admin fees: it may be
-negative. The rate takes other cash: ``live_cash``, what the vault has of the token, and what counts of the boosted. Of
-that, ``boost_quoted`` is worth now, ``boost_cached`` was at ``boost_cached_at``, and ``boost_rule`` is a `BoostRule`.
-``fixed_rate`` is that which counts where the model refuses to answer, negative where there is none.
+``net_cash`` is what the vault counts as its cash, with what is boosted, less reserves and admin fees. The rate takes
+other cash: ``live_cash``, what the vault has of the token, and what counts of the boosted. Of that, ``boost_quoted`` is
+worth now, ``boost_cached`` was at ``boost_cached_at``, and ``boost_rule`` is a `BoostRule`. ``fixed_rate`` counts where
+the model refuses to answer, -1 where there is none.
 """
 
-
 UNSURE_COLUMNS = ("listed", "borrow_principal", "payable", *(f"{side}_speed" for side in SPEEDS))
-"""The raw columns of what can be done, and at what risk; the latter may be null.
+"""The raw columns of terms that may be null: where the debt is held against the borrow cap, or else where not known.
 
-Pauses are last seconds (`NOT_PAUSED`, `FOR_EVER`); ``governed``, ``listed`` and ``rates_ready`` are yes or no; caps are
-base units, 0 for none, and ``borrow_principal`` is what the borrow cap is held against, null where that is the debt.
-``payable`` is what the vault has of its token, with what is boosted, and the speeds are what is paid in addition to
-interest a second: null where not known.
+``payable`` is what the vault has of its token, with what is boosted; speeds are rewards a second.
 """
 
 
@@ -87,12 +85,6 @@ class Accrued(NamedTuple):
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given, at the close time.
-
-    They are as the contract has them at its next operation. There is no rate modifier and no plain collateral: the one
-    is 1, the other 0. What is set aside for the protocol, reserves and admin fees, is the backstop's credit.
-    Amounts are the most that can be withdrawn, borrowed and supplied, whatever the gates say: what suppliers own and is
-    not lent, and what the vault has with what is boosted, bound what goes out. A loan fails where it takes the borrowed
-    principal above its cap, a deposit where it takes what suppliers own above its.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a rate is above 1000
@@ -119,15 +111,13 @@ def _projected(raw: pl.DataFrame) -> pl.DataFrame:
     state = numbers_of(raw, (*VAULT_COLUMNS, "close_time"))
     accrued = accrue(state)
     kept = exact.clamp(exact.add(state["reserve_factor"], state["admin_fee"]), 0, SCALE)
-    stored_aside = exact.add(state["total_reserves"], state["total_admin_fees"])
     aside = exact.add(accrued.reserves, accrued.admin_fees)
     owned = total_underlying(state["net_cash"], state["total_borrowed"])
     supplied = total_underlying(
-        exact.subtract(state["net_cash"], exact.subtract(aside, stored_aside)), accrued.borrowed
+        exact.subtract(state["net_cash"], exact.subtract(aside, _set_aside(state))), accrued.borrowed
     )
-    later_boosted, _ = boosted_cash(state, accrued.borrowed, aside, accrued.boost_cached)
-    accrued_used, accrued_rate = _rate(state, accrued.borrowed, aside, later_boosted)
-    earned = supply_rate(accrued.rate, lent_share(state["total_borrowed"], owned), kept)
+    accrued_used, accrued_rate, _ = _rate(state, accrued.borrowed, aside, accrued.boost_cached)
+    earned = supply_rate(accrued.rate, state["total_borrowed"], owned, kept)
     exchange = exchange_rate(supplied, state["receipt_supply"], state["initial_exchange_rate"])
     supply_cap, borrow_cap = (raw.select(cap).to_series() for cap in _capped.values())
     free = exact.subtract(supplied, accrued.borrowed)
@@ -141,14 +131,14 @@ def _projected(raw: pl.DataFrame) -> pl.DataFrame:
         total_collateral=0,  # receipt tokens are the collateral, and supplied
         last_accrual_time="last_update_time",
         utilization_bps=utilization_bps(accrued.borrowed, supplied),
-        supply_apy_bps=simple_yield_bps(earned),
-        borrow_apy_bps=simple_yield_bps(accrued.rate),
-        supply_index=exact.multiply(exchange, _SCALES_TO_INDEX),
+        supply_apy_bps=simple_yield_bps(earned, SCALE),
+        borrow_apy_bps=simple_yield_bps(accrued.rate, SCALE),
+        supply_index=exact.multiply(exchange, 10**12),
         borrow_index=accrued.borrow_index,
         index_decimals=18,
         stored_supply_apr=earned,
         stored_borrow_apr=accrued.rate,
-        accrued_supply_apr=supply_rate(accrued_rate, lent_share(accrued.borrowed, supplied), kept),
+        accrued_supply_apr=supply_rate(accrued_rate, accrued.borrowed, supplied, kept),
         accrued_borrow_apr=accrued_rate,
         apr_decimals=6,
         stored_utilization=accrued.used,
@@ -169,7 +159,7 @@ def _projected(raw: pl.DataFrame) -> pl.DataFrame:
 _open = {what: pl.col("close_time") > pl.col(f"{what}_paused_until") for what in PAUSES}
 _governed, _ready, _listed = (pl.col(name) != 0 for name in ("governed", "rates_ready", "listed"))
 _capped = {name: pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("supply_cap", "borrow_cap")}
-_factor = pl.col("collateral_factor") // (SCALE // 10_000)
+_factor = pl.col("collateral_factor") // _BPS
 _paid = {
     side: pl.when((pl.col(f"{side}_speed") == 0) | pl.col("reward_token").is_not_null()).then(pl.col(f"{side}_speed"))
     for side in SPEEDS
@@ -196,10 +186,10 @@ _TERMS: dict[str, Given] = {
     "collateral_factor_bps": _factor,
     "liquidation_threshold_bps": _factor,
     "liability_factor_bps": 10_000,
-    "liquidation_bonus_bps": (pl.col("incentive") // (SCALE // 10_000) - 10_000).clip(0),
+    "liquidation_bonus_bps": (pl.col("incentive") // _BPS - 10_000).clip(0),
     "liquidation_kind": pl.lit("fixed"),
     **_capped,
-    "reserve_factor_bps": (pl.col("reserve_factor") + pl.col("admin_fee")).clip(0, SCALE) // (SCALE // 10_000),
+    "reserve_factor_bps": (pl.col("reserve_factor") + pl.col("admin_fee")).clip(0, SCALE) // _BPS,
     "can_be_collateral": _factor > 0,
     "can_be_borrowed": _ready,
     "reward_token": "reward_token",
@@ -220,41 +210,55 @@ _TERMS: dict[str, Given] = {
 def accrue(state: pl.DataFrame) -> Accrued:
     """Bring vaults to their `close_time`, as their next operation would; the state is of `VAULT_COLUMNS`."""
     borrowed = state["total_borrowed"]
-    aside = exact.add(state["total_reserves"], state["total_admin_fees"])
-    boosted, cached = boosted_cash(state, borrowed, aside, state["boost_cached"])
-    used, rate = _rate(state, borrowed, aside, boosted)
-    interest = accrued_interest(borrowed, rate, elapsed_seconds(state["last_update_time"], state["close_time"]))
+    used, rate, cached = _rate(state, borrowed, _set_aside(state), state["boost_cached"])
+    seconds = elapsed_seconds(state["last_update_time"], state["close_time"])
+    with exact.naming("interest"):
+        product = exact.multiply(exact.multiply(borrowed, rate), seconds)
+        interest = exact.floor_divide(product, SECONDS_PER_YEAR * SCALE)
+    with exact.naming("borrow index"):
+        growth = exact.or_zero(exact.multiply_divide_floor, interest, state["borrow_index"], borrowed)
+        index = exact.add(state["borrow_index"], growth)
     return Accrued(
         used,
         rate,
         exact.add(borrowed, interest),
-        grown_index(state["borrow_index"], interest, borrowed),
+        index,
         exact.add(state["total_reserves"], exact.multiply_divide_floor(interest, state["reserve_factor"], SCALE)),
         exact.add(state["total_admin_fees"], exact.multiply_divide_floor(interest, state["admin_fee"], SCALE)),
         cached,
     )
 
 
+def _set_aside(state: pl.DataFrame) -> pl.Series:
+    return exact.add(state["total_reserves"], state["total_admin_fees"])
+
+
 def _rate(
-    state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, boosted: pl.Series
-) -> tuple[pl.Series, pl.Series]:
-    """The utilization and the rate a year that borrowers pay at these totals."""
+    state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
+) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """The utilization and the rate a year that borrowers pay at these totals, and the cached boosted cash after that.
+
+    The vault refuses to go on without a rate, and with one above 1000 percent a year.
+    """
+    boosted, cached = boosted_cash(state, borrowed, aside, cached)
     used, refused = utilization(borrowed, exact.add(state["live_cash"], boosted), aside)
     rate = borrow_rate(exact.select(refused, 0, used), *(state[name] for name in CURVE))
-    return used, accepted(exact.select(refused, state["fixed_rate"], rate))
+    rate = exact.select(refused, state["fixed_rate"], rate)
+    nothing = "a rate: its model refuses to answer, because more is set aside than there is, and there is no other"
+    for bad, what in (
+        (rate < 0, nothing),
+        (rate > MAX_YEARLY_RATE, "a rate of at most 1000 percent a year"),
+    ):
+        if bad.any():
+            raise failure(what, bad.arg_true().to_list())
+    return used, rate, cached
 
 
 @exact.naming("boosted cash")
 def boosted_cash(
     state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
 ) -> tuple[pl.Series, pl.Series]:
-    """The boosted cash that counts for the rate, and the vault's cached value after that.
-
-    The accounts imply max(0, deposited + set aside - borrowed - managed cash). What is reported is the quote or, by
-    `BoostRule.CACHED`, what was cached in the last hour, else what the accounts imply. It counts up to 5 percent,
-    rounded down, above the larger of what was cached and what the accounts imply; where both are 0, only if nothing is
-    borrowed.
-    """
+    """The boosted cash that counts for the rate, and the vault's cached value after that."""
     quotes = state["boost_rule"] == BoostRule.QUOTED
     deposited = exact.add(state["total_deposited"], aside)
     implied = exact.subtract(exact.subtract(deposited, borrowed), state["managed_cash"])
@@ -270,7 +274,7 @@ def boosted_cash(
 
 @exact.naming("total underlying")
 def total_underlying(net_cash: pl.Series, borrowed: pl.Series) -> pl.Series:
-    """The supply: max(0, cash + borrowed - reserves - admin fees)."""
+    """What suppliers own, not below 0."""
     return exact.clamp(exact.add(net_cash, borrowed), 0, exact.INT128_MAX)
 
 
@@ -278,7 +282,6 @@ def total_underlying(net_cash: pl.Series, borrowed: pl.Series) -> pl.Series:
 def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple[pl.Series, pl.Series]:
     """The rate model's utilization, and whether it refuses to answer because more is set aside than there is.
 
-    floor(borrowed × 10^6 / (cash + borrowed - aside)), at most 10^6; 0 where nothing is borrowed or the divisor is 0.
     Where the model refuses, everything counts as lent.
     """
     divisor = exact.subtract(exact.add(cash, borrowed), aside)
@@ -288,20 +291,11 @@ def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple
     return exact.select(refused, SCALE, exact.clamp(share, 0, SCALE)), refused
 
 
-@exact.naming("lent share")
-def lent_share(borrowed: pl.Series, owned: pl.Series) -> pl.Series:
-    """The lent part of what suppliers own: floor(borrowed × 10^6 / owned), at most 10^6; 0 where they own nothing."""
-    return exact.clamp(exact.or_zero(exact.multiply_divide_floor, borrowed, SCALE, owned), 0, SCALE)
-
-
 @exact.naming("borrow rate")
 def borrow_rate(
     used: pl.Series, base: pl.Series, multiplier: pl.Series, jump_multiplier: pl.Series, kink: pl.Series
 ) -> pl.Series:
-    """The jump rate model; the kink belongs to the first slope.
-
-    U <= kink: base + floor(U × multiplier / 10^6); above it: the rate at the kink + floor((U - kink) × jump / 10^6).
-    """
+    """The jump rate model; the kink belongs to the first slope."""
     first = used <= kink
     below = exact.select(first, used, kink)
     above = exact.select(first, 0, exact.subtract(used, kink))
@@ -312,28 +306,12 @@ def borrow_rate(
 RATE_MODEL = RateModel(tuple(CURVE), SCALE, lambda own: (own["kink"],), borrow_rate)
 
 
-def accepted(rate: pl.Series) -> pl.Series:
-    """The rate, if the vault accepts it: it refuses to go on with none, and with one above 1000 percent a year."""
-    for refused, what in (
-        (
-            rate < 0,
-            "a rate: its model refuses to answer, because more is set aside than there is, and there is no other",
-        ),
-        (rate > MAX_YEARLY_RATE, "a rate of at most 1000 percent a year"),
-    ):
-        if refused.any():
-            raise failure(what, refused.arg_true().to_list())
-    return rate
-
-
 @exact.naming("supply rate")
-def supply_rate(rate: pl.Series, used: pl.Series, kept: pl.Series) -> pl.Series:
-    """The suppliers' annual rate: floor(U × floor(rate × (10^6 - kept) / 10^6) / 10^6).
-
-    ``kept`` is the reserve factor and the admin fee together: both are taken out of the interest.
-    """
+def supply_rate(rate: pl.Series, borrowed: pl.Series, owned: pl.Series, kept: pl.Series) -> pl.Series:
+    """The suppliers' annual rate; ``kept`` is the reserve factor and the admin fee together."""
+    lent = exact.clamp(exact.or_zero(exact.multiply_divide_floor, borrowed, SCALE, owned), 0, SCALE)
     passed_on = exact.multiply_divide_floor(rate, exact.subtract(SCALE, kept), SCALE)
-    return exact.multiply_divide_floor(used, passed_on, SCALE)
+    return exact.multiply_divide_floor(lent, passed_on, SCALE)
 
 
 def elapsed_seconds(last_update: pl.Series, close_time: pl.Series) -> pl.Series:
@@ -341,21 +319,9 @@ def elapsed_seconds(last_update: pl.Series, close_time: pl.Series) -> pl.Series:
     return exact.clamp(exact.subtract(close_time, last_update), 0, exact.INT128_MAX)
 
 
-@exact.naming("interest")
-def accrued_interest(borrowed: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
-    """Simple interest since the last accrual: floor(borrowed × rate × seconds / (31,536,000 × 10^6))."""
-    return exact.floor_divide(exact.multiply(exact.multiply(borrowed, rate), seconds), SECONDS_PER_YEAR * SCALE)
-
-
-@exact.naming("borrow index")
-def grown_index(index: pl.Series, interest: pl.Series, borrowed: pl.Series) -> pl.Series:
-    """The index after interest: index + floor(index × interest / borrowed), the same where nothing is borrowed."""
-    return exact.add(index, exact.or_zero(exact.multiply_divide_floor, interest, index, borrowed))
-
-
 @exact.naming("exchange rate")
 def exchange_rate(owned: pl.Series, receipt_supply: pl.Series, initial: pl.Series) -> pl.Series:
-    """The value of a receipt token, 6 decimals: floor(owned × 10^6 / supply); the initial one without both.
+    """The value of a receipt token, 6 decimals; the initial one where there are none and nothing is owned.
 
     Raises `ExactDivisionError` for the rows that have only one of them.
     """
@@ -366,9 +332,3 @@ def exchange_rate(owned: pl.Series, receipt_supply: pl.Series, initial: pl.Serie
         raise failure(what, (), one_sided.arg_true().to_list())
     rate = exact.multiply_divide_floor(exact.select(divided, owned, 0), SCALE, exact.select(divided, receipt_supply, 1))
     return exact.select(divided, rate, initial)
-
-
-@exact.basis_points
-def simple_yield_bps(rate: pl.Series) -> pl.Series:
-    """A rate a year as basis points, rounded down, Int64: interest is simple, so nothing is compounded."""
-    return exact.floor_divide(rate, SCALE // 10_000)

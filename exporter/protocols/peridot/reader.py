@@ -163,9 +163,7 @@ class _Reader(Collector):
         paid = {f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)}
         supply = decoded.receipt_supply
         pauses = controller.pauses if decoded.controller is not None else {}
-        terms = {
-            f"{what}_paused_until": pauses.get(what, {}).get(vault, layout.NOT_PAUSED) for what in layout.PAUSES
-        }
+        terms = {f"{what}_paused_until": pauses.get(what, {}).get(vault, layout.NOT_PAUSED) for what in layout.PAUSES}
         self.append_pool(
             market,
             vault,
