@@ -8,6 +8,7 @@ removes, absence at M says that it was never there before either.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -76,11 +77,9 @@ class Entry:
         """The value of a contract data entry. Raises `DecodeError`."""
         return self.contract_data().value
 
-    @property
-    def value_xdr(self) -> bytes:
-        """The same as ScVal XDR. Raises `DecodeError`."""
-        self.contract_data()
-        return self.raw.data[len(self.key) + 4 :]
+
+Entries = Mapping[bytes, Entry | None]
+"""By LedgerKey XDR; None where there is no entry."""
 
 
 @dataclass(slots=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from operator import itemgetter
 
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError, pluralize
@@ -42,9 +40,6 @@ MAX_TOKEN_DECIMALS = 38
 _SHOWN = 10  # addresses in one notice
 
 Pair = tuple[ScVal, ScVal]
-
-Configured = tuple[ScVal | bytes, ScVal | bytes]
-"""A pair of a map, each of the two a value or its XDR."""
 
 _LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.I128: 2**127 - 1}
 
@@ -132,18 +127,15 @@ def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
     return ", ".join(found) or "the same as now"
 
 
-def by_key(storage: Iterable[Pair]) -> list[Configured]:
+def by_key(storage: Iterable[Pair]) -> list[Pair]:
     """Pairs of a map in ascending order of their keys' XDR."""
-    return sorted(((encode_scval(key), value) for key, value in storage), key=itemgetter(0))
+    return sorted(storage, key=lambda pair: encode_scval(pair[0]))
 
 
-def config_hash_of(*maps: Iterable[Configured]) -> str:
+def config_hash_of(*maps: Iterable[Pair]) -> str:
     """The 16 hex digits that represent a configuration: the start of SHA-256 over the XDR of these ScVal maps."""
-    parts: list[bytes] = []
-    for pairs in maps:
-        items = [item if isinstance(item, bytes) else encode_scval(item) for pair in pairs for item in pair]
-        parts += [struct.pack(">III", scval.MAP, 1, len(items) // 2), *items]
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    xdr = b"".join(encode_scval((scval.MAP, tuple(pairs))) for pairs in maps)
+    return hashlib.sha256(xdr).hexdigest()[:16]
 
 
 class Collector:

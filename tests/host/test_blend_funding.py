@@ -9,9 +9,15 @@ from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Liquidation
+from exporter.protocols.blend.backstop import ALLOTMENT, EmissionSource, Funding, Insurance
 from exporter.protocols.blend.emissions import decode_emission, decode_index, index_at, reserve_emission_key
-from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding, FundingEntries, decode_emitter
-from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
+from exporter.protocols.blend.layout import (
+    decode_instance,
+    decode_reserve,
+    named_contracts,
+    reserve_config_key,
+    reserve_data_key,
+)
 from tests.host.blend_world import (
     BACKSTOP_DEPOSITOR,
     NEVER,
@@ -38,11 +44,10 @@ class Paid:
 
     def __init__(self, world: World) -> None:
         self.world, self.backstop = world, world.backstop
-        found = world.entries[instance_key(world.backstop)]
-        emitter = decode_emitter(Entry(instance_key(world.backstop), found))
-        assert emitter is not None
+        pool, own = (Entry(key, world.entries[key]) for key in map(instance_key, (POOL, world.backstop)))
+        (emitter,) = named_contracts(own, "Emitter")
         self.emitter = emitter
-        self.funded_by = FundingEntries("v2", world.backstop, emitter, world.blnd)
+        self.insurance = Insurance(POOL, decode_instance(pool), world.backstop, own)
         written = decode_contract_data(world.entries[instance_key(emitter)].data)
         code = instance_of(written)
         assert code.wasm_hash is not None
@@ -90,9 +95,8 @@ class Paid:
 
     def said(self) -> Funding:
         """What we say."""
-        keys = (*self.funded_by.keys, *self.funded_by.kept)
-        entries = self.world.entries
-        return self.funded_by.decode({key: Entry(key, entries[key]) if key in entries else None for key in keys})
+        keys, entries = (*self.insurance.quiet_keys, *self.insurance.kept_keys), self.world.entries
+        return self.insurance.funding({key: Entry(key, entries[key]) if key in entries else None for key in keys})
 
     def noted(self, name: str) -> int:
         """A number that the backstop keeps under a symbol."""

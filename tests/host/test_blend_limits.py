@@ -15,6 +15,7 @@ from exporter.ledger.codec.entries import decode_contract_data, encode_contract_
 from exporter.ledger.codec.scval_encode import i128
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
+from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.layout import STATUS_NAMES, WASM_HASHES, decode_reserve, reserve_config_key
 from exporter.protocols.blend.layout import reserve_data_key as data_key
 from exporter.protocols.blend.math import project_pools
@@ -46,11 +47,11 @@ def row_of(world: World, asset: str) -> dict[str, Any]:
     config = world.config()
     reserve: Mapping[str, Any] = {
         **dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name"), "x"),
-        "generation": "v2",
         "wasm_hash": V2_CODE,
         "market_status": STATUS_NAMES[config.u32("status")],
         "bstop_rate": config.u32("bstop_rate"),
         "close_time": world.info.close_time,
+        **dict.fromkeys(("supply_emission", "borrow_emission"), Emission()),
         **decode_reserve(*entries),
     }
     return project_pools({name: [reserve.get(name)] for name in (*COLUMNS, "close_time")}).row(0, named=True)

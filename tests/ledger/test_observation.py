@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.observation import (
     MAX_REASON_LENGTH,
@@ -16,7 +14,6 @@ from exporter.ledger.observation import (
     KeyObservation,
 )
 from exporter.ledger.source import RawEntry, SimulationAnswer
-from tests.ledger.codec.scval_cases import scvals
 from tests.protocols.made_ledger import contract, entry
 
 
@@ -26,14 +23,6 @@ def present(last_modified: int, live_until: int | None = None, data: bytes = b""
 
 def answer(ledger: int, footprint: tuple[bytes, ...] = (), result: bytes | None = None) -> SimulationAnswer:
     return SimulationAnswer(ledger, encode_scval(u32(1)) if result is None else result, None, footprint, "here")
-
-
-@given(scvals)
-def test_the_xdr_of_a_value_is_a_part_of_the_entry(value: ScVal) -> None:
-    """It is what the value would be encoded to, whatever the value is."""
-    key, data = entry(contract("owner"), symbol("Key"), value)
-
-    assert encode_scval(value) == Entry(key, RawEntry(data, 1, None)).value_xdr
 
 
 class TestEntry:

@@ -16,9 +16,8 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.balances import balance_key as token_balance_key
-from exporter.protocols.blend.backstop import Balance, Comet, PoolBackstop, balance_key, comet_keys, lp_value_key
+from exporter.protocols.blend.backstop import ALLOTMENT, Balance, Comet, EmissionSource, Funding, PoolBackstop
 from exporter.protocols.blend.emissions import Emission, backstop_emission_key, index_at, plan_key, reserve_emission_key
-from exporter.protocols.blend.funding import ALLOTMENT, EmissionSource, Funding
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.reader import BlendReading
 from tests.localnet.direct_source import DirectSource
@@ -132,7 +131,7 @@ class TestVectors:
         comet = Comet(216_834_281_088_055, 8_000_000, 4_416_777_655_708, 2_000_000, 49_272_834_655_960)
 
         assert (22_083_888_278_540 * ONE // 271_042_851_360_068, 814_774) == (comet.blnd_in_usdc, comet.blnd_in_usdc)
-        assert (896_392, 4_481_960) == (comet.usdc_per_share, comet.share_in_usdc)
+        assert (896_392, 4_481_960) == (comet.per_share[1], comet.share_in_usdc)
 
 
 class TestEmission:
@@ -212,6 +211,8 @@ def holding(amount: int) -> Change:
     return token_balance_key(BLND, BACKSTOP_2), struct_map(held)
 
 
+RECORDS, SHARES = (variant_key(COMET, name) for name in ("AllRecordData", "TotalShares"))
+OF_POOL, LP_VALUE = variant_key(BACKSTOP_1, "PoolBalance", address(BLEND_V1)), data_key(BACKSTOP_1, symbol("LPTknVal"))
 PROMISED, LEFT = noted("BackfillEmis", i128(7 * ONE)), ALLOTMENT - 7 * ONE
 PAID, DROPPED = at_emitter("LastDistro", u64(5)), at_emitter("Dropped", (BOOL, True))
 
@@ -318,9 +319,9 @@ class TestReading:
     @pytest.mark.parametrize(
         "change",
         [
-            (comet_keys(COMET)[0], None),
-            (comet_keys(COMET)[0], i128(0), address(USDC), "balance"),
-            (comet_keys(COMET)[1], i128(0)),
+            (RECORDS, None),
+            (RECORDS, i128(0), address(USDC), "balance"),
+            (SHARES, i128(0)),
             (instance_key(BACKSTOP_1), None),
             (instance_key(BLND), u32(8), "METADATA", "decimal"),
         ],
@@ -333,6 +334,22 @@ class TestReading:
         assert (None, "no_reward_price") == (apr, reason)
         assert yearly == reward(World("blend"), "per_year")[0]
         assert backstop_of(world)["value_usd_cents"] is None
+
+    @pytest.mark.parametrize("key", [RECORDS, SHARES])
+    def test_an_archived_pool_of_comet(self, key: bytes) -> None:
+        """What Comet held when it was archived prices nothing now."""
+        world = World("blend")
+        world.archive(key)
+
+        assert ("no_reward_price",) == reward(world, "reason")
+
+    def test_another_backstop_is_paid(self) -> None:
+        """A v1 backstop that the emitter does not name has all that it promised, and gets nothing more."""
+        emitter = named_by(BACKSTOP_1, "Emitter")
+        never_paid = variant_key(emitter, "LastDistro", address(BACKSTOP_1)), None
+        row = backstop_of(world_of((instance_key(emitter), address(BACKSTOP_2), "Backstop"), never_paid))
+
+        assert ("none", True) == (row["emission_source"], row["emission_funded"])
 
     @pytest.mark.parametrize(("asset", "reason"), [(USDC, "no_reward_price"), (XLM, "no_token_price")])
     def test_without_a_price_of_the_token(self, asset: str, reason: str) -> None:
@@ -348,22 +365,22 @@ class TestReading:
         ("changes", "unknown"),
         [
             (
-                [(balance_key(BACKSTOP_1, BLEND_V1), i128(6 * 10**20), "q4w")],
+                [(OF_POOL, i128(6 * 10**20), "q4w")],
                 ("lp_tokens", "status_after_update"),
             ),
-            ([(balance_key(BACKSTOP_1, BLEND_V1), i128(-5), "shares")], ("lp_tokens", "status_after_update")),
-            ([(lp_value_key(BACKSTOP_1), vec(i128(1)))], ("threshold_met", "status_after_update")),
-            ([(lp_value_key(BACKSTOP_1), vec(i128(-1), i128(5)))], ("threshold_met", "status_after_update")),
+            ([(OF_POOL, i128(-5), "shares")], ("lp_tokens", "status_after_update")),
+            ([(LP_VALUE, vec(i128(1)))], ("threshold_met", "status_after_update")),
+            ([(LP_VALUE, vec(i128(-1), i128(5)))], ("threshold_met", "status_after_update")),
             ([(instance_key(BACKSTOP_1), None)], ("lp_token", "blnd", "value_usd_cents")),
             (
-                [(balance_key(BACKSTOP_1, BLEND_V1), i128(2**127 - 1), name) for name in ("shares", "tokens")],
+                [(OF_POOL, i128(2**127 - 1), name) for name in ("shares", "tokens")],
                 ("blnd",),
             ),
         ],
     )
     def test_an_unread_backstop(self, changes: list[Change], unknown: tuple[str, ...]) -> None:
         """What of a backstop cannot be read is null, and so is what hangs on it."""
-        row = backstop_of(world_of((lp_value_key(BACKSTOP_1), vec(i128(4 * ONE), i128(800_000))), *changes))
+        row = backstop_of(world_of((LP_VALUE, vec(i128(4 * ONE), i128(800_000))), *changes))
 
         assert {None} == {row[name] for name in unknown}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES, WASM_HASHES
 from exporter.protocols.blend.math import project_pools
 from exporter.protocols.blend.reader import COLUMNS
@@ -16,9 +17,7 @@ from tests.protocols.judged import at
 from tests.protocols.test_blend_math import reserve_of
 
 CODE = {generation: code.hex() for code, generation in WASM_HASHES.items()}
-UNPAID = {"supply_emitted": None} | {
-    f"{side}_{name}": None for side in ("supply", "borrow") for name in ("eps", "expiration", "unpaid")
-}
+UNPAID = {"supply_emitted": None, "supply_emission": Emission(), "borrow_emission": Emission()}
 V1, V2 = (
     {
         **dict.fromkeys(TEXTS, ""),

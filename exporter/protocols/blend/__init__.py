@@ -7,25 +7,15 @@ docs/decisions.md, "Totals at the close time, rates from the stored state").
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from exporter.deployments import FACTORY, Deployment
-from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.protocols.base import Candidate, Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.blend import aggregator_rule, reader
+from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
+from exporter.protocols.blend import aggregator_rule, reader, records
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import RATE_MODEL, project_pools
-from exporter.protocols.blend.records import (
-    DEPLOY_TOPIC,
-    QUEUE_TOPIC,
-    pool_in,
-    queued_in,
-    recorded_pool,
-    with_factories,
-)
 from exporter.protocols.blend.terms import POOL_STATUSES
 from exporter.protocols.blend.views import BlendViews
 
@@ -69,7 +59,7 @@ class Blend(ProtocolModule):
     read = staticmethod(reader.read_pools)
     project = staticmethod(project_pools)
     rate_model = RATE_MODEL
-    complete = staticmethod(with_factories)
+    complete = staticmethod(records.with_factories)
     publishes_liquidations = True
     liquidations_in = staticmethod(liquidations_in)
 
@@ -77,15 +67,6 @@ class Blend(ProtocolModule):
         """The code of both generations of pools."""
         return WASM_HASHES
 
-    recorded_market = staticmethod(recorded_pool)
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
-        """A factory's event of a pool that it deploys, and a listed pool's event of a reserve that it queues."""
-        factories = tuple(dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY)))
-        markets = tuple(market for item in deployments for market in item.markets)
-        filters = EventFilter(factories, (DEPLOY_TOPIC,)), EventFilter(markets, (QUEUE_TOPIC,))
-        return [item for item in filters if item.contracts]
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
-        """The pool that was deployed, or the reserve that was queued. Raises `DecodeError`."""
-        return [queued_in(event) if event.starts_with((QUEUE_TOPIC,)) else pool_in(event)]
+    recorded_market = staticmethod(records.recorded_pool)
+    event_filters = staticmethod(records.event_filters)
+    candidates_in = staticmethod(records.candidates_in)

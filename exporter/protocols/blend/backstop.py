@@ -1,41 +1,74 @@
-"""The backstop of a pool: what insures it, what its depositors are paid, and what status it leads to.
+"""The backstop of a pool: what insures it, what its depositors are paid out of which funds, and which status follows.
 
-Numbers are the contracts' own (docs/protocols/blend.md, "Backstop"), in plain integers: there are a few dozen pools.
+Numbers are the contracts' own (docs/protocols/blend.md, "Backstop" and "Funding"), in plain integers: there are a few
+dozen pools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
 
 from exporter.errors import DecodeError
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
+from exporter.ledger.codec.entries import data_key, instance_key, variant_key
 from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
-from exporter.ledger.observation import Entry
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import Token
+from exporter.protocols.balances import balance_key as token_balance_key
+from exporter.protocols.balances import decode_balance as decode_token_balance
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission
-from exporter.protocols.blend.funding import Funding, FundingEntries, decode_emitter, known
-from exporter.protocols.blend.layout import PoolInstance
-from exporter.protocols.blend.records import Entries
+from exporter.protocols.blend.layout import PoolInstance, named_contracts, storage_of
+from exporter.tables import YEAR
 from exporter.tree.values import RewardReason
 
+_T = TypeVar("_T")
+
 ONE = 10**7  # 7 decimals
+
+ALLOTMENT = 10_000_000 * ONE
+"""The most that a v2 backstop may promise before the emitter pays it, base units of BLND."""
+
 _LP_PER_USDC = 5
 """The backstop takes USDC for a fifth of what Comet's pool holds, whatever its weights say."""
 
 _THRESHOLDS = {"v1": 200_000**5, "v2": 100_000**5}
+_UPDATED = ("admin_active", "active", "admin_on_ice", "on_ice", "frozen")
 _INT128_MAX = 2**127 - 1
-_YEAR = 31_536_000
 
 
-def comet_keys(comet: str) -> tuple[bytes, bytes]:
-    """The ledger keys of what the pool holds, by token, and of how many shares there are."""
-    return variant_key(comet, "AllRecordData"), variant_key(comet, "TotalShares")
+class EmissionSource(StrEnum):
+    """Where the BLND comes from that a backstop promises next."""
+
+    EMITTER = "emitter"
+    BACKFILL = "backfill"  # the allotment, which is minted in one go after the emitter names the backstop
+    NONE = "none"  # the emitter pays another backstop now
+
+
+class Funding(NamedTuple):
+    """The BLND of a backstop; None is not known.
+
+    ``funded``: a claim succeeds, because the backstop has all that it promised. ``remaining``: base units of the
+    allotment, while promises come from there.
+    """
+
+    source: EmissionSource | None = None
+    funded: bool | None = None
+    remaining: int | None = None
+
+
+class BackstopTokens(NamedTuple):
+    """The contracts that a backstop's instance names: its token, which is a pool of Comet, and what that holds."""
+
+    lp: str
+    blnd: str
+    usdc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +76,7 @@ class Comet:
     """The pool of Comet whose shares are the backstop's token: balances and weights of both tokens, each above zero.
 
     Prices are in USDC with 7 decimals, each step rounded down as in the contracts (docs/protocols/blend.md, "Price of
-    BLND"). The price of a thin pool can be moved within one ledger: no value of a lending pool has any of it in it.
+    BLND").
     """
 
     blnd: int
@@ -58,45 +91,13 @@ class Comet:
         return self.usdc * ONE // self.usdc_weight * ONE // (self.blnd * ONE // self.blnd_weight)
 
     @property
-    def blnd_per_share(self) -> int:
-        return self.blnd * ONE // self.shares
-
-    @property
-    def usdc_per_share(self) -> int:
-        return self.usdc * ONE // self.shares
+    def per_share(self) -> tuple[int, int]:
+        """BLND and USDC behind one share."""
+        return self.blnd * ONE // self.shares, self.usdc * ONE // self.shares
 
     @property
     def share_in_usdc(self) -> int:
-        """The value of one share in USDC."""
-        return self.usdc_per_share * _LP_PER_USDC
-
-
-def decode_comet(records: Entry | None, shares: Entry | None, blnd: str, usdc: str) -> Comet:
-    """Raises `DecodeError` where an entry is missing or archived, or anything in them is not above zero."""
-    if records is None or shares is None or records.archived or shares.archived:
-        raise DecodeError("Comet: its records or shares are missing or archived")
-    found: dict[str, int] = {}
-    for key, value in expect(records.value, scval.MAP, "Comet: AllRecordData"):
-        for name, token in (("blnd", blnd), ("usdc", usdc)):
-            if key == (scval.ADDRESS, token):
-                record = Fields.of(value, f"Comet: record of {token}")
-                found |= {name: record.i128("balance"), f"{name}_weight": record.i128("weight")}
-    if len(found) < 4:
-        raise DecodeError("Comet: it does not hold both tokens of the backstop")
-    comet = Comet(**found, shares=expect(shares.value, scval.I128, "Comet: TotalShares"))
-    if min(found.values()) <= 0 or comet.shares <= 0 or comet.blnd * ONE < comet.blnd_weight:
-        raise DecodeError("Comet: a balance, a weight or the number of shares is not above zero")
-    return comet
-
-
-class BackstopTokens(NamedTuple):
-    """The contracts that a backstop's instance names: the token that is deposited, which is a pool of Comet, and what
-    that holds.
-    """
-
-    lp: str
-    blnd: str
-    usdc: str
+        return self.per_share[1] * _LP_PER_USDC
 
 
 class Balance(NamedTuple):
@@ -115,46 +116,6 @@ class Balance(NamedTuple):
     def tokens_not_queued(self) -> int:
         """The tokens that earn emissions: all tokens less those of the queued shares, rounded down."""
         return self.tokens - self.queued * self.tokens // self.shares if self.shares > 0 else 0
-
-
-def balance_key(backstop: str, market: str) -> bytes:
-    """The ledger key of a pool's part of the backstop. Nobody ever deposited where there is none."""
-    return variant_key(backstop, "PoolBalance", address(market))
-
-
-def lp_value_key(backstop: str) -> bytes:
-    """The ledger key of what a v1 backstop takes its token to be worth."""
-    return data_key(backstop, symbol("LPTknVal"))
-
-
-def decode_backstop_tokens(entry: Entry | None) -> BackstopTokens:
-    """The tokens that a backstop's instance names. Raises `DecodeError`, also where there is none."""
-    if entry is None:
-        raise DecodeError("backstop: the instance is missing")
-    storage = Fields(instance_of(entry.contract_data()).storage, "backstop instance")
-    return BackstopTokens(*(storage.contract(name) for name in ("BToken", "BLNDTkn", "USDCTkn")))
-
-
-def decode_balance(entry: Entry | None) -> Balance:
-    """Raises `DecodeError`, also for an archived entry and for numbers that contradict each other."""
-    if entry is None:
-        return Balance(0, 0, 0)
-    if entry.archived:
-        raise DecodeError("PoolBalance: the entry is archived")
-    fields = Fields.of(entry.value, "PoolBalance")
-    balance = Balance(fields.i128("shares"), fields.i128("tokens"), fields.i128("q4w"))
-    if min(balance) < 0 or balance.queued > balance.shares:
-        raise DecodeError("PoolBalance: a number is below zero, or more shares are queued than there are")
-    return balance
-
-
-def decode_lp_value(entry: Entry | None) -> tuple[int, int]:
-    """BLND and USDC behind one share of the token as a v1 backstop last noted them. Raises `DecodeError`."""
-    items = () if entry is None or entry.archived else expect(entry.value, scval.VEC, "LPTknVal") or ()
-    value = tuple(expect(item, scval.I128, "LPTknVal") for item in items)
-    if len(value) != 2 or min(value) < 0:
-        raise DecodeError("LPTknVal: not two amounts")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +169,7 @@ class PoolBackstop:
             "emission_reason": reason,
             "emission_per_second": emission.eps,
             "emission_decimals": extra,
-            "emission_per_year": None if emission.eps is None else emission.eps * _YEAR // 10**extra,
+            "emission_per_year": None if emission.eps is None else emission.eps * YEAR // 10**extra,
             "emission_expiration": emission.expiration,
             "emission_apr_bps": apr,
             "emission_source": self.funding.source,
@@ -225,16 +186,12 @@ class PoolBackstop:
         if comet is not None:
             row |= {"lp_price_usdc": comet.share_in_usdc, "blnd_price_usdc": comet.blnd_in_usdc}
         if comet is not None and balance is not None:
-            row |= {
-                "blnd": balance.tokens * comet.blnd_per_share // ONE,
-                "usdc": balance.tokens * comet.usdc_per_share // ONE,
-            }
+            blnd, usdc = comet.per_share
+            row |= {"blnd": balance.tokens * blnd // ONE, "usdc": balance.tokens * usdc // ONE}
         if product is not None:
             threshold = _THRESHOLDS[self.generation]
-            row |= {
-                "threshold_met": product >= threshold,
-                "threshold_product_bps": min(product * 10_000 // threshold, JSON_INTEGER_MAX),
-            }
+            row["threshold_met"] = product >= threshold
+            row["threshold_product_bps"] = min(product * 10_000 // threshold, JSON_INTEGER_MAX)
         return row
 
     def _apr_bps(self, emission: Emission, extra: int) -> tuple[int | None, str | None]:
@@ -250,95 +207,149 @@ class PoolBackstop:
             return None, RewardReason.NO_BACKSTOP
         if self.comet is None or self.comet.share_in_usdc == 0:
             return None, RewardReason.NO_REWARD_PRICE
-        paid = emission.eps * _YEAR * self.comet.blnd_in_usdc * 10_000
+        paid = emission.eps * YEAR * self.comet.blnd_in_usdc * 10_000
         return min(paid // (10**extra * earning * self.comet.share_in_usdc), JSON_INTEGER_MAX), RewardReason.VALID
 
 
 class Insurance:
-    """The backstops that pools name: which entries say what they are, and what these say."""
+    """The backstop that a pool names: which entries say what it is, and what these say."""
 
-    def __init__(self, pools: Mapping[str, PoolInstance], entries: Entries) -> None:
-        """``entries`` has the instances of the backstops, as far as they were read."""
-        self._pools = {market: (pool, pool.backstop) for market, pool in pools.items() if pool.backstop is not None}
-        self._tokens = {
-            backstop: known(decode_backstop_tokens, entries.get(instance_key(backstop)))
-            for _, backstop in self._pools.values()
-        }
-        self._funding = {
-            (pool.generation, backstop): FundingEntries(
-                pool.generation,
-                backstop,
-                decode_emitter(entries.get(instance_key(backstop))),
-                None if (named := self._tokens[backstop]) is None else named.blnd,
-            )
-            for pool, backstop in self._pools.values()
-        }
-
-    def tokens(self) -> list[str]:
+    def __init__(self, market: str, pool: PoolInstance, backstop: str, instance: Entry | None) -> None:
+        """``instance`` is the backstop's."""
+        self._market, self._pool, self._backstop = market, pool, backstop
+        names = known(named_contracts, instance, "BToken", "BLNDTkn", "USDCTkn")
+        self.tokens = None if names is None else BackstopTokens(*names)
+        self.priced = () if self.tokens is None else self.tokens[1:]
         """BLND and USDC, whose decimals the prices hang on."""
-        return list(dict.fromkeys(token for named in self._tokens.values() if named for token in named[1:]))
+        (emitter,) = known(named_contracts, instance, "Emitter") or (None,)
+        self._backfills = pool.generation == "v2"
+        busy: dict[str, bytes] = {}
+        quiet: dict[str, bytes] = {}
+        kept = {
+            "PoolBalance": variant_key(backstop, "PoolBalance", address(market)),
+            "emission": backstop_emission_key(pool.generation, backstop, market),
+        }
+        if self.tokens is not None:
+            busy = {name: variant_key(self.tokens.lp, name) for name in ("AllRecordData", "TotalShares")}
+        if emitter is not None:
+            quiet = {"emitter": instance_key(emitter)}
+            kept["LastDistro"] = variant_key(emitter, "LastDistro", address(backstop))
+        if not self._backfills:
+            kept["LPTknVal"] = data_key(backstop, symbol("LPTknVal"))
+        else:
+            kept |= {name: data_key(backstop, symbol(name)) for name in ("Backfill", "BackfillEmis")}
+            if emitter is not None:
+                kept["Dropped"] = variant_key(emitter, "Dropped", address(backstop))
+            if self.tokens is not None:
+                kept["BLND"] = token_balance_key(self.tokens.blnd, backstop)
+        self._keys = busy | quiet | kept
+        self.busy_keys, self.quiet_keys, self.kept_keys = ([*keys.values()] for keys in (busy, quiet, kept))
+        """What Comet's pool holds changes with every trade; what is kept nothing removes once it exists."""
 
-    def busy_keys(self) -> list[bytes]:
-        """What Comet's pools hold changes with every trade."""
-        return list(dict.fromkeys(key for named in self._tokens.values() if named for key in comet_keys(named.lp)))
+    def reward_price(self, tokens: Mapping[str, Token], entries: Entries) -> RewardPrice | None:
+        """The price of BLND in USDC, where both have the 7 decimals that Comet takes."""
+        comet = known(self._comet, entries)
+        if self.tokens is None or comet is None or any(tokens[token].decimals != 7 for token in self.priced):
+            return None
+        return RewardPrice(self.tokens.usdc, comet.blnd_in_usdc, 7, f"comet_spot {self.tokens.lp}")
 
-    def emitter_keys(self) -> list[bytes]:
-        """The instances of the emitters that pay the backstops."""
-        return list(dict.fromkeys(key for funding in self._funding.values() for key in funding.keys))
+    def funding(self, entries: Entries) -> Funding:
+        """The state in the entries. An archived one says it, too: nobody changes it before it is restored."""
+        source = known(self._source, entries)
+        promised = known(self._promised, entries) if source == EmissionSource.BACKFILL else None
+        return Funding(source, known(self._funded, entries), None if promised is None else max(ALLOTMENT - promised, 0))
 
-    def kept_keys(self) -> list[bytes]:
-        """What is kept of each pool, and of what funds its backstop. Nothing removes it, and many have none of it."""
-        keys = {lp_value_key(backstop): None for pool, backstop in self._pools.values() if pool.generation == "v1"}
-        keys |= {key: None for funding in self._funding.values() for key in funding.kept}
-        for market, (pool, backstop) in self._pools.items():
-            keys[balance_key(backstop, market)] = None
-            keys[backstop_emission_key(pool.generation, backstop, market)] = None
-        return list(keys)
-
-    def reward_prices(self, tokens: Mapping[str, Token], entries: Entries) -> dict[tuple[str, str], RewardPrice]:
-        """The price of BLND in USDC, by market and BLND's address, where both have the 7 decimals that Comet takes."""
-        prices = {}
-        for market, (_, backstop) in self._pools.items():
-            named, comet = self._tokens[backstop], self._comet(backstop, entries)
-            if named and comet and all(tokens[token].decimals == 7 for token in named[1:]):
-                prices[market, named.blnd] = RewardPrice(named.usdc, comet.blnd_in_usdc, 7, f"comet_spot {named.lp}")
-        return prices
-
-    def funding(self, market: str, entries: Entries) -> Funding:
-        """How the backstop of a market is funded; nothing is known of one that names none."""
-        if market not in self._pools:
-            return Funding(None, None, None)
-        pool, backstop = self._pools[market]
-        return self._funding[pool.generation, backstop].decode(entries)
-
-    def backstops(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> list[PoolBackstop]:
-        """All that is known of each pool's backstop. ``zones`` are the reward zones that were read, by backstop."""
-        return [self._backstop(market, entries, zones) for market in self._pools]
-
-    def _backstop(self, market: str, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
-        pool, backstop = self._pools[market]
-        comet = self._comet(backstop, entries)
-        value = None if comet is None else (comet.blnd_per_share, comet.usdc_per_share)
-        funding = self.funding(market, entries)
+    def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
+        """All that is known of the pool's backstop. ``zones`` are the reward zones that were read, by backstop."""
+        comet, funding = known(self._comet, entries), self.funding(entries)
+        value = None if comet is None else comet.per_share
         return PoolBackstop(
-            market=market,
-            generation=pool.generation,
-            status=pool.status,
-            backstop=backstop,
-            tokens=self._tokens[backstop],
-            balance=known(decode_balance, entries[balance_key(backstop, market)]),
-            emission=decode_emission(entries[backstop_emission_key(pool.generation, backstop, market)], funding.funded),
+            market=self._market,
+            generation=self._pool.generation,
+            status=self._pool.status,
+            backstop=self._backstop,
+            tokens=self.tokens,
+            balance=known(decode_balance, self._entry(entries, "PoolBalance")),
+            emission=decode_emission(self._entry(entries, "emission"), funding.funded),
             funding=funding,
             comet=comet,
-            lp_value=known(decode_lp_value, entries[lp_value_key(backstop)]) if pool.generation == "v1" else value,
-            in_reward_zone=market in zones[backstop] if backstop in zones else None,
+            lp_value=value if self._backfills else known(decode_lp_value, self._entry(entries, "LPTknVal")),
+            in_reward_zone=self._market in zones[self._backstop] if self._backstop in zones else None,
         )
 
-    def _comet(self, backstop: str, entries: Entries) -> Comet | None:
-        named = self._tokens[backstop]
-        if named is None:
-            return None
-        return known(decode_comet, *(entries[key] for key in comet_keys(named.lp)), named.blnd, named.usdc)
+    def _entry(self, entries: Entries, name: str) -> Entry | None:
+        """Raises `DecodeError` where nothing says which entry it is."""
+        if name not in self._keys:
+            raise DecodeError("the backstop's instance could not be read")
+        return entries[self._keys[name]]
+
+    def _value(self, entries: Entries, name: str) -> ScVal | None:
+        entry = self._entry(entries, name)
+        return None if entry is None else entry.value
+
+    def _comet(self, entries: Entries) -> Comet:
+        """Raises `DecodeError` where an entry is missing or archived, or anything in them is not above zero."""
+        records, shares = (self._entry(entries, name) for name in ("AllRecordData", "TotalShares"))
+        if self.tokens is None or records is None or shares is None or records.archived or shares.archived:
+            raise DecodeError("Comet: its records or shares are missing or archived")
+        found: dict[str, int] = {}
+        for key, value in expect(records.value, scval.MAP, "Comet: AllRecordData"):
+            for name in ("blnd", "usdc"):
+                if key == (scval.ADDRESS, getattr(self.tokens, name)):
+                    record = Fields.of(value, f"Comet: record of {name}")
+                    found |= {name: record.i128("balance"), f"{name}_weight": record.i128("weight")}
+        if len(found) < 4:
+            raise DecodeError("Comet: it does not hold both tokens of the backstop")
+        comet = Comet(**found, shares=expect(shares.value, scval.I128, "Comet: TotalShares"))
+        if min(found.values()) <= 0 or comet.shares <= 0 or comet.blnd * ONE < comet.blnd_weight:
+            raise DecodeError("Comet: a balance, a weight or the number of shares is not above zero")
+        return comet
+
+    def _source(self, entries: Entries) -> EmissionSource:
+        if storage_of(self._entry(entries, "emitter"), "emitter").address("Backstop") == self._backstop:
+            return EmissionSource.EMITTER
+        paid = self._entry(entries, "LastDistro") is not None
+        if paid or not self._backfills or self._value(entries, "Backfill") == (scval.BOOL, False):
+            return EmissionSource.NONE
+        return EmissionSource.BACKFILL
+
+    def _funded(self, entries: Entries) -> bool:
+        promised = self._promised(entries) if self._backfills else 0
+        if promised == 0 or self._value(entries, "Dropped") == (scval.BOOL, True):
+            return True
+        return decode_token_balance(self._entry(entries, "BLND")) >= promised
+
+    def _promised(self, entries: Entries) -> int:
+        """All that was ever promised of the allotment."""
+        value = self._value(entries, "BackfillEmis")
+        return 0 if value is None else int(expect(value, scval.I128, "BackfillEmis"))
 
 
-_UPDATED = ("admin_active", "active", "admin_on_ice", "on_ice", "frozen")
+def known(decode: Callable[..., _T], *arguments: Any) -> _T | None:
+    """What is decoded; None where it cannot be."""
+    try:
+        return decode(*arguments)
+    except DecodeError:
+        return None
+
+
+def decode_balance(entry: Entry | None) -> Balance:
+    """Without an entry nobody ever deposited. Raises `DecodeError`, also for an archived one and for contradictions."""
+    if entry is None:
+        return Balance(0, 0, 0)
+    if entry.archived:
+        raise DecodeError("PoolBalance: the entry is archived")
+    fields = Fields.of(entry.value, "PoolBalance")
+    balance = Balance(fields.i128("shares"), fields.i128("tokens"), fields.i128("q4w"))
+    if min(balance) < 0 or balance.queued > balance.shares:
+        raise DecodeError("PoolBalance: a number is below zero, or more shares are queued than there are")
+    return balance
+
+
+def decode_lp_value(entry: Entry | None) -> tuple[int, int]:
+    """BLND and USDC behind one share of the token as a v1 backstop last noted them. Raises `DecodeError`."""
+    items = () if entry is None or entry.archived else expect(entry.value, scval.VEC, "LPTknVal") or ()
+    value = tuple(expect(item, scval.I128, "LPTknVal") for item in items)
+    if len(value) != 2 or min(value) < 0:
+        raise DecodeError("LPTknVal: not two amounts")
+    return value

@@ -5,17 +5,24 @@ In Blend's own words a market is a "pool" and its pools are "reserves"; in the c
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import TEMPORARY, coded_instance, data_key, instance_key, variant_key
+from exporter.ledger.codec.entries import (
+    TEMPORARY,
+    coded_instance,
+    data_key,
+    instance_key,
+    instance_of,
+    variant_key,
+)
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, symbol
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of, proposed
@@ -39,9 +46,6 @@ MAX_ZONE_MARKETS = 50_000
 
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
-
-_VEC_OF_ONE = struct.pack(">III", scval.VEC, 1, 1)
-"""How a vector of one value begins."""
 
 NO_CAP = 2**127 - 1
 """A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
@@ -112,6 +116,19 @@ def reward_zone_key(backstop: str) -> bytes:
     return data_key(backstop, symbol("RZ"))
 
 
+def storage_of(entry: Entry | None, what: str) -> Fields:
+    """The storage of a contract's instance. Raises `DecodeError`, also where there is none."""
+    if entry is None:
+        raise DecodeError(f"{what}: it is missing")
+    return Fields(instance_of(entry.contract_data()).storage, what)
+
+
+def named_contracts(backstop: Entry | None, *names: str) -> list[str]:
+    """The contracts that a backstop's instance has under these names. Raises `DecodeError`."""
+    storage = storage_of(backstop, "backstop instance")
+    return [storage.contract(name) for name in names]
+
+
 def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one.
 
@@ -166,25 +183,22 @@ def has_index(config_entry: Entry | None, place: int) -> bool:
         return True
 
 
-def form_of_reserve(config_entry: Entry) -> str:
-    """The contract generation whose form a ResConfig entry has. Raises `DecodeError` when it has neither."""
-    config = Fields.of(config_entry.value, "ResConfig")
-    if ("enabled" in config) != ("supply_cap" in config):
-        raise DecodeError("ResConfig: of the fields enabled and supply_cap only one is there")
-    return "v2" if "enabled" in config else "v1"
-
-
-def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, int | bool]:
-    """The raw state of one reserve: configuration (7 decimals) and state (scales: docs/protocols/blend.md, "Keys").
+def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, Any]:
+    """The raw state of one reserve: the fields of both entries, and ``generation``, whose form its ResConfig has.
 
     Raises `DecodeError` naming the field for a missing field, another kind, or a number the contract cannot hold.
     """
     config = Fields.of(config_entry.value, "ResConfig")
-    data = Fields.of(data_entry.value, "ResData")
-    reserve: dict[str, int | bool] = {**config.numbers(CONFIG), **data.numbers(STATE)}
-    reserve["enabled"] = config.boolean("enabled") if "enabled" in config else True
-    reserve["supply_cap"] = config.i128("supply_cap") if "supply_cap" in config else NO_CAP
-    return reserve
+    if ("enabled" in config) != ("supply_cap" in config):
+        raise DecodeError("ResConfig: of the fields enabled and supply_cap only one is there")
+    of_v2 = "enabled" in config
+    return {
+        **config.numbers(CONFIG),
+        **Fields.of(data_entry.value, "ResData").numbers(STATE),
+        "generation": "v2" if of_v2 else "v1",
+        "enabled": config.boolean("enabled") if of_v2 else True,
+        "supply_cap": config.i128("supply_cap") if of_v2 else NO_CAP,
+    }
 
 
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
@@ -231,17 +245,14 @@ def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable
 
     The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage, in ascending order of its
     keys' XDR; and for each reserve, in the contract's order, its asset with a vector of its whole ResConfig value.
-    That vector is absent for a missing ResConfig, and for one that cannot be decoded the bytes
-    of its entry.
+    That vector is absent for a missing ResConfig, and for one that cannot be decoded the bytes of its entry.
     """
     reserves = [(address(asset), _configured(entry)) for asset, entry in zip(assets, configs, strict=True)]
     return config_hash_of(by_key(instance.storage), reserves)
 
 
-def _configured(entry: Entry | None) -> ScVal | bytes:
-    if entry is None:
-        return (scval.VEC, None)
+def _configured(entry: Entry | None) -> ScVal:
     try:
-        return _VEC_OF_ONE + entry.value_xdr
+        return (scval.VEC, None) if entry is None else vec(entry.value)
     except DecodeError:
-        return (scval.BYTES, entry.raw.data)
+        return (scval.BYTES, b"" if entry is None else entry.raw.data)

@@ -15,14 +15,14 @@ its inputs are replaced by harmless ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
-from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, Emission, index_at
+from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, index_at
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
@@ -104,23 +104,18 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     )
 
 
-def rewards(columns: Mapping[str, list[object]]) -> pl.DataFrame:
+def rewards(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
     """The reward of each side of the reserves in BLND at its close time: `REWARD_COLUMNS`."""
-    paid: dict[str, list[Any]] = {}
-    for side in SIDES:
-        parts = (columns[f"{side}_{part}"] for part in ("eps", "expiration", "unpaid"))
-        emissions = [
-            Emission(*row).at(time)
-            for *row, time in cast("Iterable[Any]", zip(*parts, columns["close_time"], strict=True))
-        ]
-        for place, part in enumerate(("per_second", "expiration", "reason")):
-            paid[f"{side}_reward_{part}"] = [emission[place] for emission in emissions]
-    names = ("close_time", "supply_eps", "supply_expiration", "supply_emitted", "b_supply", "decimals")
-    paid["supply_reward_index"] = [
-        index_at(time, Emission(eps, expiration), *rest)
-        for time, eps, expiration, *rest in cast("Iterable[Any]", zip(*(columns[name] for name in names), strict=True))
-    ]
-    return exact.frame(paid, REWARD_COLUMNS)
+    names = ("close_time", "supply_emitted", "b_supply", "decimals", *(f"{side}_emission" for side in SIDES))
+    rows = []
+    for time, emitted, shares, decimals, *emissions in zip(*(columns[name] for name in names), strict=True):
+        by_side = dict(zip(SIDES, emissions, strict=True))
+        row = {"supply_reward_index": index_at(time, by_side["supply"], emitted, shares, decimals)}
+        for side, emission in by_side.items():
+            paid = zip(("per_second", "expiration", "reason"), emission.at(time), strict=True)
+            row |= {f"{side}_reward_{part}": value for part, value in paid}
+        rows.append(row)
+    return exact.frame({name: [row[name] for row in rows] for name in REWARD_COLUMNS}, REWARD_COLUMNS)
 
 
 def project(frame: pl.DataFrame) -> pl.DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.observation import Entry
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
@@ -17,7 +18,7 @@ from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, decode_index, plan_key, reserve_emission_key
 from exporter.protocols.blend.math import RESERVE_COLUMNS
-from exporter.protocols.blend.records import Entries, Records
+from exporter.protocols.blend.records import Records
 from exporter.protocols.blend.terms import TERM_COLUMNS
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
@@ -38,7 +39,7 @@ COLUMNS = (
     *RESERVE_COLUMNS,
     *TERM_COLUMNS,
     "reward_token",
-    *(f"{side}_{part}" for side in SIDES for part in ("eps", "expiration", "unpaid")),
+    *(f"{side}_emission" for side in SIDES),
     "supply_emitted",
 )
 
@@ -69,6 +70,8 @@ class _Reader(Collector):
                 self.queued.setdefault(candidate.address, []).append(candidate.pool)
         self.planned: set[str] = set()
         """Markets that said at some time what their reserves are to be paid."""
+        self.insurance: dict[str, Insurance] = {}
+        """By market, of those that name a backstop."""
         self._unconfirmed: dict[Origin, list[str]] = {}
 
     def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
@@ -115,7 +118,7 @@ class _Reader(Collector):
             self.assets[market] = assets
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
-    def take_reserves(self, market: str, funded: bool | None, entries: Entries) -> None:
+    def take_reserves(self, market: str, entries: Entries) -> None:
         """Decode a market's reserves; one that cannot be read does not cost the others."""
         instance, assets = self.instances[market], self.assets[market]
         configs = [entries[layout.reserve_config_key(market, asset)] for asset in assets]
@@ -151,7 +154,7 @@ class _Reader(Collector):
             with self.noting(market, asset):
                 config = live(entry, "the reserve's ResConfig entry")
                 data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
-                self.take_reserve(market, asset, config, data, funded, entries)
+                self.take_reserve(market, asset, config, data, entries)
 
     def new_assets(self, market: str) -> list[str]:
         """The tokens that may be queued for a market, and that it has no reserve of."""
@@ -166,25 +169,19 @@ class _Reader(Collector):
             for side in SIDES
         }
 
-    def take_reserve(
-        self, market: str, asset: str, config: Entry, data: Entry, funded: bool | None, entries: Entries
-    ) -> None:
+    def take_reserve(self, market: str, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
         """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
         instance = self.instances[market]
-        form = layout.form_of_reserve(config)
         reserve = layout.decode_reserve(config, data)
+        form, place = reserve["generation"], self.assets[market].index(asset)
         if form != instance.generation:  # their scales differ, so numbers of the one are wrong in the other
             detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
             raise UnreadError("inconsistent", detail)
-        place = self.assets[market].index(asset)
-        if not layout.has_index(config, place):
+        if reserve["index"] != place:
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
-        emissions: dict[str, object] = {"reward_token": instance.reward_token}
         keys = self.emission_keys(market, asset)
-        for side, key in keys.items():
-            emission = decode_emission(entries[key], funded)
-            values = (emission.eps, emission.expiration, emission.reason)
-            emissions |= dict(zip((f"{side}_eps", f"{side}_expiration", f"{side}_unpaid"), values, strict=True))
+        funded = self.insurance[market].funding(entries).funded if market in self.insurance else None
+        emissions = {f"{side}_emission": decode_emission(entries[key], funded) for side, key in keys.items()}
         self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
         self.append(
             {
@@ -192,13 +189,13 @@ class _Reader(Collector):
                 "pool": asset,
                 "token_address": asset,
                 "oracle": instance.oracle,
-                "generation": instance.generation,
                 "market_name": instance.name,
                 "market_status": instance.status,
                 "wasm_hash": instance.wasm_hash,
                 "bstop_rate": instance.backstop_rate,
                 **reserve,
                 **emissions,
+                "reward_token": instance.reward_token,
                 "supply_emitted": decode_index(entries[keys["supply"]]),
             }
         )
@@ -212,59 +209,70 @@ async def read_pools(
 
     Raises `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
     """
-    reader, records = _Reader(candidates), Records(deployments)
+    reader = _Reader(candidates)
+    records = Records(deployments, reader.notice)
     ordered = sorted(candidates, key=lambda item: item.demanded)
     named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
     # The records come first: archived ones are known at single ledgers, and one request is one ledger.
     wanted = [*records.keys_of(named), *records.own_keys(), *_keys_of_markets(named)]
     entries = dict(await view.read(wanted, kept=[*records.keys_of(named), *map(plan_key, named)]))
-    learned = records.take_own(entries, reader.notice)
-    reader.reading.contracts = {(label, FACTORY): factory for label, factory in learned.items()}
+    records.take_own(entries)
+    reader.reading.contracts = {(label, FACTORY): factory for label, factory in records.learned.items()}
 
-    listed = sorted(records.zones.keys() - named)
+    listed = sorted(records.rewarded - named.keys())
     named |= {market: Candidate(NAME, market, Origin.LISTED) for market in listed}
-    wanted = [instance_key(factory) for factory in records.factories.values()]
-    wanted += [instance_key(backstop) for backstop in _backstops_named(named, entries)]
+    wanted = [instance_key(contract) for contract in (*records.factories.values(), *_backstops_of(named, entries))]
     kept = [*records.keys_of(named), *map(plan_key, listed)]
     entries |= await view.read([*records.keys_of(named), *wanted, *_keys_of_markets(listed)], kept)
-    records.check_factories(entries, reader.notice)
+    records.check_factories(entries)
     for market in sorted(named):
         reader.take_market(named[market], entries, records)
     reader.report_unconfirmed()
-    missing = sorted(records.zones.keys() & {item.market for item in reader.reading.absent})
+    missing = sorted(records.rewarded & {item.market for item in reader.reading.absent})
     if missing:
         reader.notice(
             f"reward zones list {pluralize(len(missing), 'market')} without a contract: {_shown(missing)}; not read"
         )
 
-    reader.planned = {market for market in reader.instances if entries[plan_key(market)] is not None}
-    insurance = Insurance(reader.instances, entries)
-    reserves = [(market, asset) for market in reader.instances for asset in reader.assets[market]]
-    tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *insurance.tokens()]))
-    busy_first = [*insurance.busy_keys(), *(layout.reserve_data_key(*reserve) for reserve in reserves)]
-    quiet = [*(layout.reserve_config_key(*reserve) for reserve in reserves), *insurance.emitter_keys()]
-    new = [(market, asset) for market in reader.instances for asset in reader.new_assets(market)]
-    quiet += [layout.queued_reserve_key(*reserve) for reserve in (*reserves, *new)]
-    quiet += oracle_keys(found.oracle for found in reader.instances.values())
-    quiet += [
-        layout.proposed_admin_key(market) for market, found in reader.instances.items() if found.generation != "v1"
+    instances = reader.instances
+    reader.planned = {market for market in instances if entries[plan_key(market)] is not None}
+    reader.insurance = {
+        market: Insurance(market, found, found.backstop, entries.get(instance_key(found.backstop)))
+        for market, found in instances.items()
+        if found.backstop is not None
+    }
+    insured = reader.insurance.values()
+    reserves = [(market, asset) for market in instances for asset in reader.assets[market]]
+    new = [(market, asset) for market in instances for asset in reader.new_assets(market)]
+    tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *(t for item in insured for t in item.priced)]))
+    keys = [
+        *(key for item in insured for key in item.busy_keys),
+        *(layout.reserve_data_key(*reserve) for reserve in reserves),
+        *(layout.reserve_config_key(*reserve) for reserve in reserves),
+        *(key for item in insured for key in item.quiet_keys),
+        *(layout.queued_reserve_key(*reserve) for reserve in (*reserves, *new)),
+        *oracle_keys(found.oracle for found in instances.values()),
+        *(layout.proposed_admin_key(market) for market, found in instances.items() if found.generation != "v1"),
     ]
-    kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()] + insurance.kept_keys()
+    kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
+    kept += [key for item in insured for key in item.kept_keys]
     # In as few requests as both together need.
-    keys = busy_first + quiet
-    await view.read([*keys, *(instance_key(token) for token in tokens)], kept)
+    await view.read([*keys, *map(instance_key, tokens)], kept)
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
-    for market in reader.instances:
-        reader.take_reserves(market, insurance.funding(market, states).funded, states)
+    for market in instances:
+        reader.take_reserves(market, states)
     reader.report_empty()
     taken = {market.address for market in reader.reading.markets}
-    reader.reading.insured = [item for item in insurance.backstops(states, records.zones_of) if item.market in taken]
-    reader.reading.reward_prices = insurance.reward_prices(reader.reading.tokens, states)
-
-    prices = reader.reading.reward_prices.items()
-    await reader.read_quotes(
-        view, [(reader.instances[market].oracle, price.priced_in) for (market, _), price in prices]
-    )
+    reader.reading.insured = [
+        item.read(states, records.zones) for market, item in reader.insurance.items() if market in taken
+    ]
+    prices = {
+        (market, item.tokens.blnd): price
+        for market, item in reader.insurance.items()
+        if item.tokens is not None and (price := item.reward_price(reader.reading.tokens, states)) is not None
+    }
+    reader.reading.reward_prices = prices
+    await reader.read_quotes(view, [(instances[market].oracle, each.priced_in) for (market, _), each in prices.items()])
     return reader.reading
 
 
@@ -276,15 +284,12 @@ def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
     return [key for market in markets for key in layout.market_keys(market)]
 
 
-def _backstops_named(markets: Iterable[str], entries: Entries) -> list[str]:
-    """The backstops that markets name and that were not asked for yet."""
-    found: dict[str, None] = {}
+def _backstops_of(markets: Iterable[str], entries: Entries) -> list[str]:
+    """The backstops that markets name."""
+    found = []
     for market in markets:
         entry = entries.get(instance_key(market))
-        try:
+        with suppress(DecodeError):  # said when the market is taken
             backstop = None if entry is None else layout.decode_instance(entry).backstop
-        except DecodeError:  # said when the market is taken
-            continue
-        if backstop is not None and instance_key(backstop) not in entries:
-            found[backstop] = None
-    return list(found)
+            found += [] if backstop is None else [backstop]
+    return found

@@ -8,22 +8,27 @@ or because somebody answers for it: the operator, the package's list, or an earl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import ContractData, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, expect
-from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.entries import ContractData, instance_key, variant_key
+from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval_encode import VOID, address, symbol
-from exporter.ledger.events import ContractEvent
-from exporter.ledger.observation import Entry
+from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
-from exporter.protocols.blend.layout import WASM_HASHES, decode_reward_zone, reward_zone_key
+from exporter.protocols.blend.layout import (
+    WASM_HASHES,
+    decode_reward_zone,
+    named_contracts,
+    reward_zone_key,
+    storage_of,
+)
 
-Entries = Mapping[bytes, Entry | None]
 Notice = Callable[[str], None]
 
 DEPLOY_TOPIC = "deploy"
@@ -55,37 +60,26 @@ def recorded_pool(entry: ContractData) -> str | None:
     return pool if name == symbol("Contracts") and kind == scval.ADDRESS and pool.startswith("C") else None
 
 
-def decode_pool_factory(entry: Entry) -> str:
-    """The factory that a backstop's instance names. Raises `DecodeError`."""
-    return Fields(instance_of(entry.contract_data()).storage, "backstop instance").contract("PoolFact")
+def event_filters(deployments: Sequence[Deployment]) -> list[EventFilter]:
+    """A factory's event of a pool that it deploys, and a listed pool's event of a reserve that it queues."""
+    factories = tuple(dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY)))
+    markets = tuple(market for item in deployments for market in item.markets)
+    filters = EventFilter(factories, (DEPLOY_TOPIC,)), EventFilter(markets, (QUEUE_TOPIC,))
+    return [item for item in filters if item.contracts]
 
 
-def decode_pool_meta(entry: Entry) -> tuple[str, bytes]:
-    """The backstop, and the code of the pools, that a factory's instance has. Raises `DecodeError`."""
-    meta = Fields(instance_of(entry.contract_data()).storage, "factory instance").struct("PoolMeta")
-    code = meta.get("pool_hash")
-    if code is None:
-        raise DecodeError("factory instance.PoolMeta: field pool_hash is missing")
-    pool_hash: bytes = expect(code, scval.BYTES, "factory instance.PoolMeta: field pool_hash")
-    return meta.address("backstop"), pool_hash
-
-
-def pool_in(event: ContractEvent) -> Candidate:
-    """The pool that a factory's event names. Raises `DecodeError`."""
-    return Candidate("blend", _contract(event.value), Origin.EVENT, voucher=event.contract)
-
-
-def queued_in(event: ContractEvent) -> Candidate:
-    """The reserve that a pool's event says to be queued, which it may not have yet. Raises `DecodeError`."""
-    token, *_ = expect(event.value, scval.VEC, "the event's value") or (VOID,)
-    return Candidate("blend", event.contract, Origin.EVENT, pool=_contract(token))
-
-
-def _contract(value: ScVal) -> str:
-    contract: str = expect(value, scval.ADDRESS, "the event's value")
+def candidates_in(event: ContractEvent) -> list[Candidate]:
+    """The pool that was deployed, or the reserve that was queued, which it may not have yet. Raises `DecodeError`."""
+    what, value = "the event's value", event.value
+    is_queued = event.starts_with((QUEUE_TOPIC,))
+    if is_queued:
+        value, *_ = expect(value, scval.VEC, what) or (VOID,)
+    contract: str = expect(value, scval.ADDRESS, what)
     if not contract.startswith("C"):
-        raise DecodeError("the event's value is an address that is not a contract")
-    return contract
+        raise DecodeError(f"{what} is an address that is not a contract")
+    if is_queued:
+        return [Candidate("blend", event.contract, Origin.EVENT, pool=contract)]
+    return [Candidate("blend", contract, Origin.EVENT, voucher=event.contract)]
 
 
 async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) -> list[Deployment]:
@@ -95,28 +89,24 @@ async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) ->
     completed = []
     for deployment in deployments:
         entry = entries.get(instance_key(deployment.backstop)) if deployment.backstop in lacking else None
-        try:
-            completed.append(
-                deployment if entry is None else with_contract(deployment, FACTORY, decode_pool_factory(entry))
-            )
-        except DecodeError:  # the reading says so
-            completed.append(deployment)
+        with suppress(DecodeError):  # the reading says so
+            if entry is not None:
+                deployment = with_contract(deployment, FACTORY, *named_contracts(entry, "PoolFact"))
+        completed.append(deployment)
     return completed
 
 
 class Records:
     """The factories and backstops of the deployments, and what they say of markets."""
 
-    def __init__(self, deployments: Sequence[Deployment]) -> None:
-        self._deployments = deployments
-        self.factories: dict[str, str] = {}
+    def __init__(self, deployments: Sequence[Deployment], notice: Notice) -> None:
+        self._deployments, self.notice = deployments, notice
+        listed = {item.label: item.address(FACTORY) for item in deployments}
+        self.factories = {label: factory for label, factory in listed.items() if factory is not None}
         """By the label of the deployment."""
-        for item in deployments:
-            if (factory := item.address(FACTORY)) is not None:
-                self.factories[item.label] = factory
-        self.zones: dict[str, None] = {}
-        """Markets in reward zones."""
-        self.zones_of: dict[str, tuple[str, ...]] = {}
+        self.learned: dict[str, str] = {}
+        """Those that no list has."""
+        self.zones: dict[str, tuple[str, ...]] = {}
         """The reward zones that could be read, by the address of the backstop."""
 
     def own_keys(self) -> list[bytes]:
@@ -129,50 +119,49 @@ class Records:
         """The keys of the records that the factories may have of markets, which nothing removes once they exist."""
         return [record_key(factory, market) for market in markets for factory in dict.fromkeys(self.factories.values())]
 
-    def take_own(self, entries: Entries, notice: Notice) -> dict[str, str]:
-        """Take in what backstops and factories say; gives the factories that no list has, by label."""
-        learned = {}
+    def take_own(self, entries: Entries) -> None:
+        """Take in what the backstops say."""
         for item in self._deployments:
             if item.backstop is None:
                 continue
-            self._take_zone(item.backstop, entries, notice)
+            self._take_zone(item.backstop, entries)
             entry = entries[instance_key(item.backstop)]
             if entry is None:
                 continue
             try:
-                factory = decode_pool_factory(entry)
+                (factory,) = named_contracts(entry, "PoolFact")
             except DecodeError as error:
-                notice(f"the factory of backstop {item.backstop} cannot be read: {error}")
+                self.notice(f"the factory of backstop {item.backstop} cannot be read: {error}")
                 continue
             known = self.factories.get(item.label)
             if known not in (None, factory):
-                notice(
+                self.notice(
                     f"drift: backstop {item.backstop} of blend {item.label} names the factory {factory}, not the known "
                     f"{known}"
                 )
             self.factories[item.label] = factory
             if not any(each.address == factory and each.source != LEARNED for each in item.contracts):
-                learned[item.label] = factory
-        return learned
+                self.learned[item.label] = factory
 
-    def _take_zone(self, backstop: str, entries: Entries, notice: Notice) -> None:
+    def _take_zone(self, backstop: str, entries: Entries) -> None:
         try:
-            zone = decode_reward_zone(entries[reward_zone_key(backstop)])
+            self.zones[backstop] = zone = decode_reward_zone(entries[reward_zone_key(backstop)])
         except DecodeError as error:
-            notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
+            self.notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
             return
-        self.zones_of[backstop] = zone
-        for market in zone:
-            if market.startswith("C"):
-                self.zones[market] = None
         strangers = [market for market in zone if not market.startswith("C")]
         if strangers:
-            notice(
+            self.notice(
                 f"the reward zone of backstop {backstop} lists {strangers[0]}"
                 f"{f' and {len(strangers) - 1} more' if strangers[1:] else ''}, not contracts; ignored"
             )
 
-    def check_factories(self, entries: Entries, notice: Notice) -> None:
+    @property
+    def rewarded(self) -> set[str]:
+        """Markets in reward zones."""
+        return {market for zone in self.zones.values() for market in zone if market.startswith("C")}
+
+    def check_factories(self, entries: Entries) -> None:
         """Compare what the factories deploy, and for which backstop, with what is known."""
         for item in self._deployments:
             factory = self.factories.get(item.label)
@@ -180,17 +169,19 @@ class Records:
             if entry is None:  # the check of the lists reports it
                 continue
             try:
-                backstop, pool_hash = decode_pool_meta(entry)
+                meta = storage_of(entry, "factory instance").struct("PoolMeta")
+                backstop = meta.address("backstop")
+                pool_hash: bytes = expect(meta.required("pool_hash"), scval.BYTES, "PoolMeta: field pool_hash")
             except DecodeError as error:
-                notice(f"drift: factory {factory} of blend {item.label} cannot be read: {error}")
+                self.notice(f"drift: factory {factory} of blend {item.label} cannot be read: {error}")
                 continue
             if item.backstop not in (None, backstop):
-                notice(
+                self.notice(
                     f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, not the listed "
                     f"{item.backstop}"
                 )
             if pool_hash not in WASM_HASHES:
-                notice(
+                self.notice(
                     f"drift: factory {factory} of blend {item.label} deploys contract code {pool_hash.hex()}, which "
                     "is not a known Blend pool"
                 )
