@@ -1,60 +1,29 @@
 """Where XDR structures end: passing over ledger entries, values and results without taking them apart.
 
 Nothing inside a ledger's meta is length-prefixed but opaque data, so whoever wants the tenth entry must know the arms
-of the nine before it. Every function takes the bytes and the position at which a structure begins, and gives the
-position after it. None recurses, whatever the depth of what it passes over, and each step moves forward, so the work is
-bounded by the length of the bytes. An arm that is not known raises `DecodeError`: nothing is guessed.
+of the nine before it. A type is a `Walk`: it takes the bytes and the position at which a structure begins, and gives
+the position after it. None recurses with the depth of what it passes over, and each step moves forward, so the work is
+bounded by the length of the bytes. An arm that is not known raises `DecodeError`, and `struct.error` says that the
+bytes end too early.
 
-Layouts are those of Stellar-ledger-entries.x, Stellar-contract.x, Stellar-transaction.x and
+Layouts are those of Stellar-ledger-entries.x, Stellar-contract.x, Stellar-transaction.x, Stellar-SCP.x and
 Stellar-contract-config-setting.x up to protocol 30.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from exporter.errors import DecodeError
 
+Walk: TypeAlias = Callable[[bytes, int], int]
+Part: TypeAlias = int | Walk
+"""A type, or the bytes of one that always has the same."""
+
 word: Final = struct.Struct(">I").unpack_from
 signed: Final = struct.Struct(">i").unpack_from
-
-_ACCOUNT: Final = 36  # PublicKey: its type, always 0, and 32 bytes
-_ASSETS: Final = {0: 4, 1: 4 + 4 + _ACCOUNT, 2: 4 + 12 + _ACCOUNT, 3: 4 + 32}  # native, 4 letters, 12, pool share
-_ADDRESSES: Final = {0: 40, 1: 36, 2: 44, 3: 40, 4: 36, 5: 44}
-"""Account, contract, muxed account, claimable balance (with its own type), liquidity pool, muxed contract."""
-
-_BYTES, _STRING, _SYMBOL, _VEC, _MAP, _ADDRESS, _INSTANCE, _TAG = 13, 14, 15, 16, 17, 18, 19, 22
-_OPAQUES: Final = frozenset({_BYTES, _STRING, _SYMBOL, _TAG})
-_CONTAINERS: Final = frozenset({_VEC, _MAP})
-_FIXED: Final = {
-    0: 8,
-    1: 4,
-    2: 12,
-    3: 8,
-    4: 8,
-    5: 12,
-    6: 12,
-    7: 12,
-    8: 12,
-    9: 20,
-    10: 20,
-    11: 36,
-    12: 36,
-    20: 4,
-    21: 12,
-}
-"""Sizes, with the kind before, of the values that always have the same."""
-
-
-def size_at(sizes: dict[int, int], data: bytes, position: int, what: str) -> int:
-    """The size of a union of which each arm has a fixed one."""
-    (kind,) = word(data, position)
-    try:
-        return sizes[kind]
-    except KeyError:
-        raise DecodeError(f"unknown kind of {what}: {kind}") from None
 
 
 def opaque(data: bytes, position: int) -> int:
@@ -69,14 +38,80 @@ def opaque(data: bytes, position: int) -> int:
     return int(padded)
 
 
-def address(data: bytes, position: int) -> int:
-    """An SCAddress."""
-    return position + size_at(_ADDRESSES, data, position, "address")
+def count_at(data: bytes, position: int, least: int) -> int:
+    """The length of an array whose items have ``least`` bytes or more; one that cannot fit raises `DecodeError`."""
+    (count,) = word(data, position)
+    if count * least > len(data) - position - 4:
+        raise DecodeError(f"an array of {count} items does not fit into the bytes that are left")
+    return int(count)
+
+
+def _after(part: Part, data: bytes, position: int) -> int:
+    return position + part if isinstance(part, int) else part(data, position)
+
+
+def in_turn(*parts: Part) -> Walk:
+    """A struct: its fields in their order."""
+
+    def walk(data: bytes, position: int) -> int:
+        for part in parts:
+            position = position + part if isinstance(part, int) else part(data, position)
+        return position
+
+    return walk
+
+
+def union(what: str, arms: Mapping[int, Part]) -> Walk:
+    """A union: the number of its arm, and the arm."""
+
+    def walk(data: bytes, position: int) -> int:
+        (kind,) = word(data, position)
+        if kind not in arms:
+            raise DecodeError(f"unknown {what}: {kind}")
+        return _after(arms[kind], data, position + 4)
+
+    return walk
+
+
+def optional(part: Part) -> Walk:
+    """A value that may be absent."""
+
+    def walk(data: bytes, position: int) -> int:
+        return _after(part, data, position + 4) if word(data, position)[0] else position + 4
+
+    return walk
+
+
+def array(item: Part, least: int = 4) -> Walk:
+    """An array of any length; its items have ``least`` bytes or more."""
+
+    def walk(data: bytes, position: int) -> int:
+        count = count_at(data, position, least)
+        position += 4
+        for _ in range(count):
+            position = _after(item, data, position)
+        return position
+
+    return walk
+
+
+_ACCOUNT: Final = 36  # PublicKey: its type, always 0, and 32 bytes
+_ADDRESSES: Final = {0: 36, 1: 32, 2: 40, 3: 36, 4: 32, 5: 40}
+"""Account, contract, muxed account, claimable balance (with its own type), liquidity pool, muxed contract."""
+
+address: Final = union("kind of address", _ADDRESSES)
+asset: Final = union("kind of asset", {0: 0, 1: 4 + _ACCOUNT, 2: 12 + _ACCOUNT, 3: 32})  # or a trust line's
+_executable: Final = union("kind of executable", {0: 32, 1: 0, 2: in_turn(address, opaque)})
+
+_VEC, _MAP, _ADDRESS, _INSTANCE = 16, 17, 18, 19
+_OPAQUES: Final = frozenset({13, 14, 15, 22})
+_FIXED = {0: 8, 1: 4, 2: 12, 3: 8, 4: 8, 5: 12, 6: 12, 7: 12, 8: 12, 9: 20, 10: 20, 11: 36, 12: 36, 20: 4, 21: 12}
+"""Sizes, with the kind before, of the values that always have the same."""
 
 
 def value(data: bytes, position: int, count: int = 1) -> int:
     """This many SCVals, one after the other."""
-    fixed, opaques, containers, addresses, read = _FIXED, _OPAQUES, _CONTAINERS, _ADDRESSES, word
+    fixed, opaques, addresses, read = _FIXED, _OPAQUES, _ADDRESSES, word
     while count:  # each step moves forward, so the end of the bytes ends it
         count -= 1
         (kind,) = read(data, position)
@@ -91,21 +126,14 @@ def value(data: bytes, position: int, count: int = 1) -> int:
             size = addresses.get(arm)
             if size is None:
                 raise DecodeError(f"unknown kind of address: {arm}")
-            position += 4 + size
-        elif kind in containers:
-            (there,) = read(data, position + 4)
-            position += 8
-            if there:
-                (size,) = read(data, position)
-                count += size if kind == _VEC else 2 * size
-                position += 4
-        elif kind == _INSTANCE:
-            position = _executable(data, position + 4)
+            position += 8 + size
+        elif kind in (_VEC, _MAP, _INSTANCE):
+            position = _executable(data, position + 4) if kind == _INSTANCE else position + 4
             (there,) = read(data, position)
             position += 4
             if there:
                 (size,) = read(data, position)
-                count += 2 * size
+                count += size if kind == _VEC else 2 * size
                 position += 4
         else:
             raise DecodeError(f"unknown kind of value: {kind}")
@@ -114,35 +142,39 @@ def value(data: bytes, position: int, count: int = 1) -> int:
     return position
 
 
-def _executable(data: bytes, position: int) -> int:
-    (kind,) = word(data, position)
-    if kind == 0:  # wasm hash
-        return position + 36
-    if kind == 1:  # the built-in contract of a classic asset
-        return position + 4
-    if kind == 2:  # of another contract's code, by a tag (CAP-85)
-        return opaque(data, address(data, position + 4))
-    raise DecodeError(f"unknown kind of executable: {kind}")
+def contract_data_key_end(data: bytes, position: int) -> int:
+    """The part of a contract data entry that is its key: from the contract through the durability."""
+    return value(data, address(data, position)) + 4
 
 
-def asset(data: bytes, position: int) -> int:
-    """An Asset or a TrustLineAsset."""
-    return position + size_at(_ASSETS, data, position, "asset")
+def _predicate(data: bytes, position: int) -> int:
+    count = 1
+    while count:
+        count -= 1
+        (kind,) = word(data, position)
+        if kind in (1, 2, 3):  # and, or, not
+            count += count_at(data, position + 4, 4)
+            position += 8
+        else:
+            position = _simple_predicate(data, position)
+    return position
 
 
-def optional_account(data: bytes, position: int) -> int:
-    """An AccountID that may be there."""
-    (there,) = word(data, position)
-    return position + 4 + (_ACCOUNT if there else 0)
+_simple_predicate: Final = union("kind of predicate", {0: 0, 4: 8, 5: 8})
 
-
-def _extension(data: bytes, position: int, what: str, most: int = 0) -> int:
-    (kind,) = word(data, position)
-    if kind > most:
-        raise DecodeError(f"unknown extension of {what}: {kind}")
-    return int(kind)
-
-
+_signer: Final = in_turn(union("kind of signer", {0: 32, 1: 32, 2: 32, 3: in_turn(32, opaque)}), 4)
+_account_ids: Final = array(optional(_ACCOUNT))
+_account_v3: Final = union("extension of an account", {0: 0, 3: 4 + 4 + 8})
+_account_v2: Final = union("extension of an account", {0: 0, 2: in_turn(8, _account_ids, _account_v3)})
+_any_account: Final = in_turn(
+    _ACCOUNT + 8 + 8 + 4,
+    optional(_ACCOUNT),
+    4,
+    opaque,
+    4,
+    array(_signer),
+    union("extension of an account", {0: 0, 1: in_turn(16, _account_v2)}),
+)
 _usual_account: Final = struct.Struct(">56xI4xI4xII16xI8xII").unpack_from
 _USUAL_ACCOUNT: Final = (0, 0, 0, 1, 2, 0, 3)
 """An account without an inflation destination, a home domain, signers and sponsors of these, in the newest form."""
@@ -151,222 +183,96 @@ _USUAL_ACCOUNT: Final = (0, 0, 0, 1, 2, 0, 3)
 def _account(data: bytes, position: int) -> int:
     if position + 116 <= len(data) and _usual_account(data, position) == _USUAL_ACCOUNT:
         return position + 132
-    position = optional_account(data, position + _ACCOUNT + 8 + 8 + 4)
-    position = opaque(data, position + 4) + 4
-    (signers,) = word(data, position)
-    position += 4
-    for _ in range(_bounded(signers, 20, "signers")):
-        (kind,) = word(data, position)
-        if kind > 3:
-            raise DecodeError(f"unknown kind of signer: {kind}")
-        position = (opaque(data, position + 36) if kind == 3 else position + 36) + 4
-    if _extension(data, position, "an account", 1):
-        position += 4 + 16
-        (kind,) = word(data, position)
-        if kind not in (0, 2):
-            raise DecodeError(f"unknown extension of an account: {kind}")
-        if kind == 2:
-            (sponsors,) = word(data, position + 12)
-            position += 16
-            for _ in range(_bounded(sponsors, 20, "sponsors")):
-                position = optional_account(data, position)
-            (kind,) = word(data, position)
-            if kind not in (0, 3):
-                raise DecodeError(f"unknown extension of an account: {kind}")
-            if kind == 3:
-                position += 4 + 4 + 8
-    return position + 4
+    return _any_account(data, position)
 
 
-def _trustline(data: bytes, position: int) -> int:
-    position = asset(data, position + _ACCOUNT) + 8 + 8 + 4
-    if word(data, position)[0]:
-        _extension(data, position, "a trust line", 1)
-        position += 4 + 16
-        (kind,) = word(data, position)
-        if kind not in (0, 2):
-            raise DecodeError(f"unknown extension of a trust line: {kind}")
-        if kind == 2:
-            position += 8
-    return position + 4
+_trustline_v2: Final = union("extension of a trust line", {0: 0, 2: 8})
+_trustline: Final = in_turn(
+    _ACCOUNT, asset, 8 + 8 + 4, union("extension of a trust line", {0: 0, 1: in_turn(16, _trustline_v2)})
+)
+_offer: Final = in_turn(_ACCOUNT + 8, asset, asset, 8 + 8 + 4, union("extension of an offer", {0: 0}))
+_claimable_balance: Final = in_turn(
+    36,
+    array(in_turn(4 + _ACCOUNT, _predicate)),
+    asset,
+    8,
+    union("extension of a claimable balance", {0: 0, 1: 8}),
+)
 
+_costs: Final = array(4 + 8 + 8, 20)
+_frozen_keys: Final = array(opaque)
+_hashes: Final = array(32, 32)
+_SETTING_SIZES = {0: 4, 1: 28, 2: 84, 3: 8, 4: 12, 5: 16, 8: 4, 9: 4, 10: 48, 11: 4, 13: 16, 14: 4, 15: 12, 16: 20}
+_setting: Final = union(
+    "setting of the network",
+    {
+        **_SETTING_SIZES,
+        6: _costs,
+        7: _costs,
+        12: array(8, 8),  # the window of state sizes
+        17: _frozen_keys,
+        18: in_turn(_frozen_keys, _frozen_keys),
+        19: _hashes,  # of transactions that may touch them
+        20: in_turn(_hashes, _hashes),
+    },
+)
 
-def _offer(data: bytes, position: int) -> int:
-    position = asset(data, asset(data, position + _ACCOUNT + 8)) + 8 + 8 + 4
-    if word(data, position)[0]:
-        _extension(data, position, "an offer")
-    return position + 4
-
-
-def _data(data: bytes, position: int) -> int:
-    position = opaque(data, opaque(data, position + _ACCOUNT))
-    _extension(data, position, "a data entry")
-    return position + 4
-
-
-_PREDICATES = {0: 4, 4: 12, 5: 12}  # unconditional, before an absolute time, before a relative one
-
-
-def _claimable_balance(data: bytes, position: int) -> int:
-    (claimants,) = word(data, position + 36)
-    position += 40
-    for _ in range(_bounded(claimants, 10, "claimants")):
-        position += 4 + _ACCOUNT
-        count = 1
-        while count:
-            count -= 1
-            (kind,) = word(data, position)
-            if kind in (1, 2, 3):  # and, or, not
-                (size,) = word(data, position + 4)
-                count += _bounded(size, 2 if kind < 3 else 1, "predicates")
-                position += 8
-            else:
-                position += size_at(_PREDICATES, data, position, "predicate")
-    position = asset(data, position) + 8
-    if _extension(data, position, "a claimable balance", 1):
-        position += 8
-    return position + 4
-
-
-def _liquidity_pool(data: bytes, position: int) -> int:
-    if word(data, position + 32)[0]:
-        raise DecodeError("unknown kind of liquidity pool")
-    return asset(data, asset(data, position + 36)) + 4 + 32
-
-
-def contract_data_key_end(data: bytes, position: int) -> int:
-    """The part of a contract data entry that is its key: from the contract through the durability."""
-    return value(data, address(data, position)) + 4
-
-
-def _contract_data(data: bytes, position: int) -> int:
-    _extension(data, position, "contract data")
-    return value(data, contract_data_key_end(data, position + 4))
-
-
-def _contract_code(data: bytes, position: int) -> int:
-    if _extension(data, position, "contract code", 1):
-        position += 48  # two extension points and ten counts
-    return opaque(data, position + 4 + 32)
-
-
-_SETTINGS: Final = {
-    0: 4,
-    1: 28,
-    2: 84,
-    3: 8,
-    4: 12,
-    5: 16,
-    8: 4,
-    9: 4,
-    10: 48,
-    11: 4,
-    13: 16,
-    14: 4,
-    15: 12,
-    16: 20,
-}
-"""Sizes of the settings of the network that always have the same."""
-
-
-def _config_setting(data: bytes, position: int) -> int:
-    (kind,) = word(data, position)
-    position += 4
-    if kind in _SETTINGS:
-        return position + _SETTINGS[kind]
-    if kind in (6, 7):  # cost parameters: an extension and two i64 each
-        return position + 4 + 20 * _bounded(word(data, position)[0], 1024, "cost parameters")
-    if kind == 12:  # the window of state sizes
-        return position + 4 + 8 * _bounded(word(data, position)[0], 1 << 20, "samples")
-    if kind in (17, 18):  # frozen ledger keys, and their changes
-        for _ in range(kind - 16):
-            (keys,) = word(data, position)
-            position += 4
-            for _ in range(_bounded(keys, (len(data) - position) // 4, "frozen keys")):
-                position = opaque(data, position)
-        return position
-    if kind in (19, 20):  # transactions that may touch them, and their changes
-        for _ in range(kind - 18):
-            (hashes,) = word(data, position)
-            position += 4 + 32 * hashes
-        return position
-    raise DecodeError(f"unknown setting of the network: {kind}")
-
-
-def _ttl(_: bytes, position: int) -> int:
-    return position + 36
-
-
-_ENTRIES: Final[tuple[Callable[[bytes, int], int], ...]] = (
+_ENTRIES: Final[tuple[Part, ...]] = (
     _account,
     _trustline,
     _offer,
-    _data,
+    in_turn(_ACCOUNT, opaque, opaque, union("extension of a data entry", {0: 0})),
     _claimable_balance,
-    _liquidity_pool,
-    _contract_data,
-    _contract_code,
-    _config_setting,
-    _ttl,
+    in_turn(32, union("kind of liquidity pool", {0: in_turn(asset, asset, 4 + 32)})),
+    in_turn(union("extension of contract data", {0: 0}), contract_data_key_end, value),
+    in_turn(union("extension of contract code", {0: 0, 1: 48}), 32, opaque),
+    _setting,
+    36,  # a time to live
 )
+_sponsored: Final = in_turn(optional(_ACCOUNT), union("extension of a sponsored ledger entry", {0: 0}))
+_entry_end: Final = union("extension of a ledger entry", {0: 0, 1: _sponsored})
 
 
 def ledger_entry(data: bytes, position: int, kind: int) -> int:
     """A LedgerEntry of a kind: the ledger of its last change, its kind and body, and who sponsors it."""
     if kind >= len(_ENTRIES):
         raise DecodeError(f"unknown kind of ledger entry: {kind}")
-    position = _ENTRIES[kind](data, position + 8)
-    (extension,) = word(data, position)
-    if extension:
-        _extension(data, position, "a ledger entry", 1)
-        position = optional_account(data, position + 4)
-        _extension(data, position, "a sponsored ledger entry")
-    return position + 4
+    return _entry_end(data, _after(_ENTRIES[kind], data, position + 8))
 
 
-_KEY_SIZES: Final = {0: 4 + _ACCOUNT, 2: 4 + _ACCOUNT + 8, 4: 4 + 36, 5: 4 + 32, 7: 4 + 32, 8: 8, 9: 4 + 32}
+_KEYS: Final[dict[int, Part]] = {
+    0: _ACCOUNT,
+    1: in_turn(_ACCOUNT, asset),
+    2: _ACCOUNT + 8,
+    3: in_turn(_ACCOUNT, opaque),
+    4: 36,
+    5: 32,
+    6: contract_data_key_end,
+    7: 32,
+    8: 4,
+    9: 32,
+}
+ledger_key: Final = union("kind of ledger key", _KEYS)
 
-
-def ledger_key(data: bytes, position: int) -> int:
-    """A LedgerKey."""
-    (kind,) = word(data, position)
-    if kind == 6:
-        return contract_data_key_end(data, position + 4)
-    if kind == 1:
-        return asset(data, position + 4 + _ACCOUNT)
-    if kind == 3:
-        return opaque(data, position + 4 + _ACCOUNT)
-    return position + size_at(_KEY_SIZES, data, position, "ledger key")
-
-
-def _bounded(count: int, most: int, what: str) -> int:
-    if count > most:
-        raise DecodeError(f"{count} {what}, where {most} is the most")
-    return count
-
-
-def count_at(data: bytes, position: int, least: int) -> int:
-    """The length of an array whose items have ``least`` bytes or more; one that cannot fit raises `DecodeError`."""
-    (count,) = word(data, position)
-    if count * least > len(data) - position - 4:
-        raise DecodeError(f"an array of {count} items does not fit into the bytes that are left")
-    return int(count)
-
-
-_OFFER_OPERATIONS: Final = frozenset({3, 4, 12})
-_PATH_OPERATIONS: Final = frozenset({2, 13})
+_claimed_offers: Final = array(
+    in_turn(union("kind of claimed offer", {0: 32 + 8, 1: _ACCOUNT + 8, 2: 32}), asset, 8, asset, 8), 64
+)
+_path_payment: Final = in_turn(_claimed_offers, _ACCOUNT, asset, 8)
+_offer_made: Final = in_turn(_claimed_offers, union("effect of an offer", {0: _offer, 1: _offer, 2: 0}))
+_RESULTS: Final[dict[int, Part]] = {
+    2: _path_payment,
+    3: _offer_made,
+    4: _offer_made,
+    8: 8,  # account merge
+    9: array(_ACCOUNT + 8, 44),  # inflation
+    12: _offer_made,
+    13: _path_payment,
+    14: 36,  # create claimable balance
+    24: 32,  # invoke host function
+}
+"""Of operations that succeeded; all others give nothing."""
 _LAST_OPERATION: Final = 26
 _NO_ISSUER: Final = -9
-_CLAIMED: Final = {0: 32 + 8, 1: _ACCOUNT + 8, 2: 32}
-
-
-def _claimed_offers(data: bytes, position: int) -> int:
-    count = count_at(data, position, 64)
-    position += 4
-    for _ in range(count):
-        position += 4 + size_at(_CLAIMED, data, position, "claimed offer")
-        position = asset(data, asset(data, position) + 8) + 8
-    return position
 
 
 def _operation_result(data: bytes, position: int) -> int:
@@ -377,55 +283,28 @@ def _operation_result(data: bytes, position: int) -> int:
     position += 12
     if kind > _LAST_OPERATION:
         raise DecodeError(f"unknown kind of operation: {kind}")
-    if kind in _PATH_OPERATIONS:
-        if code == 0:
-            return asset(data, _claimed_offers(data, position) + _ACCOUNT) + 8
-        return asset(data, position) if code == _NO_ISSUER else position
-    if code != 0:
-        return position
-    if kind in _OFFER_OPERATIONS:
-        position = _claimed_offers(data, position)
-        (effect,) = word(data, position)
-        if effect > 2:
-            raise DecodeError(f"unknown effect of an offer: {effect}")
-        return position + 4 if effect == 2 else _offer(data, position + 4)
-    if kind == 8:  # account merge
-        return position + 8
-    if kind == 9:  # inflation
-        return position + 4 + count_at(data, position, 44) * 44
-    if kind == 14:  # create claimable balance
-        return position + 36
-    if kind == 24:  # invoke host function
-        return position + 32
-    return position
+    if code == 0:
+        return _after(_RESULTS.get(kind, 0), data, position)
+    return asset(data, position) if code == _NO_ISSUER and kind in (2, 13) else position
 
 
+_operation_results: Final = array(_operation_result)
 _SUCCESS, _FAILED, _FEE_BUMP, _FEE_BUMP_FAILED = 0, -1, 1, -13
 
 
-def result_pair(data: bytes, position: int) -> tuple[int, bool]:
-    """A TransactionResultPair, and whether the transaction succeeded."""
-    position += 32 + 8
-    (code,) = signed(data, position)
-    position += 4
+def result_pair(data: bytes, position: int) -> int:
+    """A TransactionResultPair."""
+    (code,) = signed(data, position + 32 + 8)
+    position += 32 + 8 + 4
     if code in (_FEE_BUMP, _FEE_BUMP_FAILED):
-        position += 32 + 8
-        (inner,) = signed(data, position)
-        position += 4
+        (inner,) = signed(data, position + 32 + 8)
+        position += 32 + 8 + 4
         if inner in (_SUCCESS, _FAILED):
             position = _operation_results(data, position)
         position += 4
     elif code in (_SUCCESS, _FAILED):
         position = _operation_results(data, position)
-    return position + 4, code in (_SUCCESS, _FEE_BUMP)
-
-
-def _operation_results(data: bytes, position: int) -> int:
-    count = count_at(data, position, 4)
-    position += 4
-    for _ in range(count):
-        position = _operation_result(data, position)
-    return position
+    return position + 4
 
 
 def contract_events(
@@ -435,9 +314,6 @@ def contract_events(
 
     ``seen`` gets each that has a contract: its id, and where the event begins and ends.
     """
-    (count,) = word(data, position)
-    if not count:
-        return position + 4
     count = count_at(data, position, 20 + head)
     position += 4
     for _ in range(count):
@@ -466,31 +342,11 @@ def quorum_set(data: bytes, position: int, nodes: set[bytes] | None = None) -> i
     return position
 
 
-def scp_envelope(data: bytes, position: int) -> int:
-    """An SCPEnvelope."""
-    (kind,) = word(data, position + 44)
-    position += 48
-    ballot = 4  # a counter, before an opaque value
-    match kind:
-        case 0:  # prepare
-            position = opaque(data, position + 32 + ballot)
-            for _ in range(2):
-                (there,) = word(data, position)
-                position += 4
-                if there:
-                    position = opaque(data, position + ballot)
-            position += 8
-        case 1:  # confirm
-            position = opaque(data, position + ballot) + 12 + 32
-        case 2:  # externalize
-            position = opaque(data, position + ballot) + 4 + 32
-        case 3:  # nominate
-            position += 32
-            for _ in range(2):
-                count = count_at(data, position, 4)
-                position += 4
-                for _ in range(count):
-                    position = opaque(data, position)
-        case _:
-            raise DecodeError(f"unknown kind of consensus statement: {kind}")
-    return opaque(data, position)
+_ballot: Final = in_turn(4, opaque)
+_STATEMENTS: Final[dict[int, Part]] = {
+    0: in_turn(32, _ballot, optional(_ballot), optional(_ballot), 8),  # prepare
+    1: in_turn(_ballot, 12 + 32),  # confirm
+    2: in_turn(_ballot, 4 + 32),  # externalize
+    3: in_turn(32, array(opaque), array(opaque)),  # nominate
+}
+scp_envelope: Final = in_turn(44, union("kind of consensus statement", _STATEMENTS), opaque)

@@ -142,7 +142,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
             if word(meta, position)[0]:
                 raise DecodeError(f"unknown extension of a transaction's result; {_UPDATE}")
             position += 4
-        end, _ = xdr.result_pair(meta, position)
+        end = xdr.result_pair(meta, position)
         results.update(meta[position:end])
         position = _changes(meta, end, found)
         position = _transaction_meta(meta, position, found, seen)
