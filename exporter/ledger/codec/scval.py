@@ -111,6 +111,21 @@ class ContractInstance(NamedTuple):
     storage: tuple[tuple[ScVal, ScVal], ...] | None
 
 
+NUMBERS: Final = {
+    kind: struct.Struct(layout)
+    for layout, kinds in {
+        ">I": (U32,),
+        ">i": (I32,),
+        ">Q": (U64, TIMEPOINT, DURATION),
+        ">q": (I64, LEDGER_KEY_NONCE),
+    }.items()
+    for kind in kinds
+}
+"""How numbers of up to 64 bits are written."""
+WIDE_NUMBERS: Final = {U128: (16, False), I128: (16, True), U256: (32, False), I256: (32, True)}
+"""The bytes of larger ones, and whether they have a sign."""
+OPAQUES: Final = (BYTES, STRING, EXECUTABLE_TAG)
+
 _u32 = struct.Struct(">I").unpack_from
 _Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
 
@@ -151,10 +166,14 @@ def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
     Where the bytes end too early it raises `struct.error`, for a caller to say inside what.
     """
     (kind,) = _u32(data, position)
-    if kind >= len(_READERS):
+    read = _READERS.get(kind)
+    if read is None:
         raise DecodeError(f"unknown kind of value: {kind}")
-    result: tuple[ScVal, int] = _READERS[kind](data, position + 4, depth)
-    return result
+    return read(data, position + 4, depth)
+
+
+def _nothing(kind: int) -> _Read:
+    return lambda _data, position, _depth: ((kind, None), position)
 
 
 def _read_bool(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
@@ -173,9 +192,8 @@ def _read_error(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
     return (ERROR, (error_type, code)), position + 8
 
 
-def _number(kind: int, layout: str) -> _Read:
-    """Reads a number of up to 64 bits."""
-    unpack, size = struct.Struct(layout).unpack_from, struct.calcsize(layout)
+def _number(kind: int, layout: struct.Struct) -> _Read:
+    unpack, size = layout.unpack_from, layout.size
 
     def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
         return (kind, unpack(data, position)[0]), position + size
@@ -183,16 +201,18 @@ def _number(kind: int, layout: str) -> _Read:
     return read
 
 
-def _wide(kind: int, size: int, *, signed: bool) -> _Read:
-    """Reads a number of this many bytes."""
-
+def _wide_number(kind: int, size: int, signed: bool) -> _Read:
     def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-        content = data[position : position + size]
-        if len(content) != size:
-            raise DecodeError("the bytes end inside a value")
-        return (kind, int.from_bytes(content, "big", signed=signed)), position + size
+        return (kind, int.from_bytes(_fixed(data, position, size), "big", signed=signed)), position + size
 
     return read
+
+
+def _fixed(data: bytes, position: int, size: int) -> bytes:
+    content = data[position : position + size]
+    if len(content) != size:
+        raise DecodeError("the bytes end inside a value")
+    return content
 
 
 def read_opaque(data: bytes, position: int) -> tuple[bytes, int]:
@@ -294,13 +314,6 @@ def read_address(data: bytes, position: int) -> tuple[str, int]:
     return strkey.encode(version, body), start + size
 
 
-def _fixed(data: bytes, position: int, size: int) -> bytes:
-    content = data[position : position + size]
-    if len(content) != size:
-        raise DecodeError("the bytes end inside a value")
-    return content
-
-
 def _read_address_value(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
     address, position = read_address(data, position)
     return (ADDRESS, address), position
@@ -324,28 +337,17 @@ def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
     return (CONTRACT_INSTANCE, ContractInstance(executable, wasm_hash, external, storage)), position
 
 
-_READERS: Final[tuple[_Read, ...]] = (
-    _read_bool,
-    lambda _data, position, _depth: ((VOID, None), position),
-    _read_error,
-    _number(U32, ">I"),
-    _number(I32, ">i"),
-    _number(U64, ">Q"),
-    _number(I64, ">q"),
-    _number(TIMEPOINT, ">Q"),
-    _number(DURATION, ">Q"),
-    _wide(U128, 16, signed=False),
-    _wide(I128, 16, signed=True),
-    _wide(U256, 32, signed=False),
-    _wide(I256, 32, signed=True),
-    _opaque(BYTES),
-    _opaque(STRING),
-    _read_symbol,
-    _read_vec,
-    _read_map,
-    _read_address_value,
-    _read_instance,
-    lambda _data, position, _depth: ((LEDGER_KEY_CONTRACT_INSTANCE, None), position),
-    _number(LEDGER_KEY_NONCE, ">q"),
-    _opaque(EXECUTABLE_TAG),
-)
+_READERS: Final[dict[int, _Read]] = {
+    BOOL: _read_bool,
+    VOID: _nothing(VOID),
+    ERROR: _read_error,
+    SYMBOL: _read_symbol,
+    VEC: _read_vec,
+    MAP: _read_map,
+    ADDRESS: _read_address_value,
+    CONTRACT_INSTANCE: _read_instance,
+    LEDGER_KEY_CONTRACT_INSTANCE: _nothing(LEDGER_KEY_CONTRACT_INSTANCE),
+    **{kind: _number(kind, layout) for kind, layout in NUMBERS.items()},
+    **{kind: _wide_number(kind, *layout) for kind, layout in WIDE_NUMBERS.items()},
+    **{kind: _opaque(kind) for kind in OPAQUES},
+}

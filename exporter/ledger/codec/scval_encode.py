@@ -1,27 +1,14 @@
-"""The way back of `exporter.ledger.codec.scval`: XDR of ScVals, and short constructors for the kinds keys are made
-of.
-"""
+"""The way back of `exporter.ledger.codec.scval`: XDR of ScVals, and short constructors of their usual kinds."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.scval import ScVal
 
-_FIXED = {
-    scval.U32: struct.Struct(">I"),
-    scval.I32: struct.Struct(">i"),
-    scval.U64: struct.Struct(">Q"),
-    scval.I64: struct.Struct(">q"),
-    scval.TIMEPOINT: struct.Struct(">Q"),
-    scval.DURATION: struct.Struct(">Q"),
-    scval.LEDGER_KEY_NONCE: struct.Struct(">q"),
-}
-_WIDE = {scval.U128: (16, False), scval.I128: (16, True), scval.U256: (32, False), scval.I256: (32, True)}
-_OPAQUE = (scval.BYTES, scval.STRING, scval.EXECUTABLE_TAG)
 _ADDRESS_ARMS = {
     strkey.ACCOUNT: b"\0\0\0\0\0\0\0\0",
     strkey.CONTRACT: b"\0\0\0\1",
@@ -108,23 +95,23 @@ def encode_address(text: str) -> bytes:
 def _write(value: ScVal, parts: list[bytes]) -> None:
     kind, payload = value
     parts.append(struct.pack(">I", kind))
-    if kind in _FIXED:
-        parts.append(_FIXED[kind].pack(payload))
-    elif kind in _WIDE:
-        size, signed = _WIDE[kind]
+    if kind in scval.NUMBERS:
+        parts.append(scval.NUMBERS[kind].pack(payload))
+    elif kind in scval.WIDE_NUMBERS:
+        size, signed = scval.WIDE_NUMBERS[kind]
         parts.append(int(payload).to_bytes(size, "big", signed=signed))
     elif kind == scval.SYMBOL:
         if not scval.is_symbol(payload):
             raise DecodeError(f"{payload[:40]!r} is not a symbol")
         parts.append(encode_opaque(payload.encode("ascii")))
-    elif kind in _OPAQUE:
+    elif kind in scval.OPAQUES:
         parts.append(encode_opaque(payload))
     elif kind == scval.ADDRESS:
         parts.append(encode_address(payload))
     elif kind == scval.BOOL:
         parts.append(struct.pack(">I", bool(payload)))
     elif kind == scval.VEC:
-        _write_vec(payload, parts)
+        _write_items(payload, parts)
     elif kind == scval.MAP:
         _write_pairs(payload, parts)
     elif kind == scval.ERROR:
@@ -145,21 +132,15 @@ def _write(value: ScVal, parts: list[bytes]) -> None:
         raise DecodeError(f"unknown kind of value: {kind}")
 
 
-def _write_vec(items: tuple[ScVal, ...] | None, parts: list[bytes]) -> None:
+def _write_items(items: Sequence[ScVal] | None, parts: list[bytes], size: int = 1) -> None:
+    """An optional array whose items are this many values each."""
     if items is None:
         parts.append(b"\0\0\0\0")
         return
-    parts.append(struct.pack(">II", 1, len(items)))
+    parts.append(struct.pack(">II", 1, len(items) // size))
     for item in items:
         _write(item, parts)
 
 
 def _write_pairs(pairs: Iterable[tuple[ScVal, ScVal]] | None, parts: list[bytes]) -> None:
-    if pairs is None:
-        parts.append(b"\0\0\0\0")
-        return
-    pairs = tuple(pairs)
-    parts.append(struct.pack(">II", 1, len(pairs)))
-    for key, item in pairs:
-        _write(key, parts)
-        _write(item, parts)
+    _write_items(None if pairs is None else [item for pair in pairs for item in pair], parts, 2)
