@@ -128,11 +128,8 @@ def encode_contract_data(entry: ContractData) -> bytes:
 
 
 def ledger_key_end(data: bytes, position: int) -> int:
-    """Where the LedgerKey that begins at ``position`` ends, for the kinds that a footprint can hold."""
+    """Where the LedgerKey that begins at ``position`` ends. Raises `DecodeError`."""
     try:
-        (kind,) = _word(data, position)
-        if kind not in (ACCOUNT, TRUSTLINE, CONTRACT_DATA, CONTRACT_CODE, TTL):
-            raise DecodeError(f"a footprint cannot hold a key of kind {kind}")
         end = xdr_walk.ledger_key(data, position)
     except struct.error:
         raise DecodeError("the bytes end inside a key") from None

@@ -24,15 +24,18 @@ import msgspec
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError
 from exporter.ledger.events import EventFilter, EventsPage, OutOfRange
 from exporter.ledger.rpc import wire
-from exporter.ledger.rpc.endpoints import Endpoint, EndpointPool, RpcLimits, Timing, parse_endpoints
+from exporter.ledger.rpc.endpoints import Endpoint, RpcLimits, Timing, parse_endpoints
 from exporter.ledger.rpc.failures import AttemptError, Failure
 from exporter.ledger.rpc.http import HttpPoster
 from exporter.ledger.rpc.redaction import Redactor, quiet_http_loggers
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, SimulationAnswer
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _TOO_MANY_REQUESTS: Final = 429  # of HTTP, and as gateways put it into JSON-RPC
+_MOST_FAILURES: Final = 6
+"""Of failures in a row; an endpoint that wants fewer requests is left alone for 2 to the power of them, in seconds."""
 _ADVICE: Final = (
     "Check rpc_urls and the network; if the endpoints are overloaded, lower max_in_flight or requests_per_second, "
     "or add another URL to rpc_urls"
@@ -79,6 +82,13 @@ class Question(Generic[T]):
     keys: int = 0
 
 
+def _read(
+    decoder: msgspec.json.Decoder[wire.Reply[R]], read: Callable[[R, Endpoint], T]
+) -> Callable[[bytes, int, Endpoint], T]:
+    """How an answer is decoded of which ``read`` takes the result."""
+    return lambda body, request_id, endpoint: read(wire.decode_reply(body, decoder, request_id), endpoint)
+
+
 class _DeadlineError(Exception):
     """The time of a call is over, or would be after the next wait."""
 
@@ -109,11 +119,12 @@ class RpcSource:
         quiet_http_loggers()
         self._passphrase = passphrase
         self._limits, self._timing = limits or RpcLimits(), timing or Timing()
-        self._pool = EndpointPool(parse_endpoints(rpc_urls))
-        self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._pool.endpoints)
+        self._endpoints = parse_endpoints(rpc_urls)
+        self._current = self._endpoints[0]  # the one in use: the last that worked
+        self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
         self._redactor = Redactor(rpc_urls)
-        self._poster = HttpPoster(self._limits, transport, self.counters.received)
+        self._poster = HttpPoster(self._endpoints, self._limits, transport, self.counters.received)
         self._on_request = on_request
         self._ids = count(1)
         # A call keeps its place while it waits and retries: it need not queue again behind a thousand others, and
@@ -133,10 +144,7 @@ class RpcSource:
 
         Raises `AllEndpointsFailedError` when no endpoint is healthy, and `NetworkMismatchError`.
         """
-
-        def decode(body: bytes, request_id: int, _: Endpoint) -> int:
-            return wire.tip_of(wire.decode_reply(body, wire.HEALTH, request_id))
-
+        decode = _read(wire.HEALTH, lambda result, _: wire.tip_of(result))
         return await self._ask(Question("getHealth", None, decode, "getHealth"))
 
     async def close_time(self, ledger: int) -> int:
@@ -175,8 +183,7 @@ class RpcSource:
         `NetworkMismatchError`.
         """
 
-        def decode(body: bytes, request_id: int, endpoint: Endpoint) -> SimulationAnswer:
-            result = wire.decode_reply(body, wire.SIMULATION, request_id)
+        def read(result: wire.SimulationResult, endpoint: Endpoint) -> SimulationAnswer:
             if result.error:
                 error = self._redactor.clean(result.error) or "an error without words"
                 return SimulationAnswer(result.latest_ledger, None, error, (), endpoint.label)
@@ -186,7 +193,7 @@ class RpcSource:
 
         params = {"transaction": wire.encode_base64(wire.invocation_envelope(call))}
         subject = f"simulateTransaction of {call.function} of {call.contract}"
-        return await self._ask(Question("simulateTransaction", params, decode, subject))
+        return await self._ask(Question("simulateTransaction", params, _read(wire.SIMULATION, read), subject))
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         """Read any number of keys (LedgerKey XDR), each once, in requests of at most 200.
@@ -211,12 +218,11 @@ class RpcSource:
     def _entries_question(self, keys: tuple[bytes, ...]) -> Question[EntriesAnswer]:
         asked = {wire.encode_base64(key): key for key in keys}
 
-        def decode(body: bytes, request_id: int, endpoint: Endpoint) -> EntriesAnswer:
-            result = wire.decode_reply(body, wire.ENTRIES, request_id)
+        def read(result: wire.EntriesResult, endpoint: Endpoint) -> EntriesAnswer:
             return EntriesAnswer(result.latest_ledger, keys, wire.entries_of(result, asked), endpoint.label)
 
         subject = f"getLedgerEntries for {len(keys)} keys"
-        return Question("getLedgerEntries", {"keys": list(asked)}, decode, subject, len(keys))
+        return Question("getLedgerEntries", {"keys": list(asked)}, _read(wire.ENTRIES, read), subject, len(keys))
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
         """A page of events, from a ledger or the cursor of the page before (see `exporter.ledger.events`).
@@ -255,8 +261,7 @@ class RpcSource:
             deadline = self._timing.clock() + self._limits.total_deadline_s
             try:
                 for attempt in range(self._limits.attempts):
-                    left = self._pool.ordered(self._timing.clock())
-                    left = [each for each in left if each not in failures or not failures[each].lasting]
+                    left = [each for each in self._ordered() if each not in failures or not failures[each].lasting]
                     if not left:
                         break
                     if attempt:  # anything up to a growing time (full jitter)
@@ -269,7 +274,9 @@ class RpcSource:
                         self.counters.retries += bool(failures)
                         tries[endpoint] += 1
                         if not isinstance(outcome, Failure):
-                            self._pool.succeeded(endpoint, self._timing.clock())
+                            endpoint.failures = 0
+                            if self._current.failures or self._current.held_until > self._timing.clock():
+                                self._current = endpoint
                             return outcome
                         self._put_aside(endpoint, outcome)
                         failures[endpoint] = replace(outcome, text=self._redactor.clean(outcome.text))
@@ -279,10 +286,18 @@ class RpcSource:
             f"{each.label}: not asked"
             if each not in failures
             else f"{each.label}: {failures[each].text}" + (f" ({tries[each]} tries)" if tries[each] > 1 else "")
-            for each in self._pool.endpoints
+            for each in self._endpoints
         )
         raise AllEndpointsFailedError(
             f"no usable answer to {question.subject}{problem}: {'; '.join(answers)}. {_ADVICE}."
+        )
+
+    def _ordered(self) -> list[Endpoint]:
+        """All endpoints: good before failing, the one in use before the others; those on hold last."""
+        now = self._timing.clock()
+        return sorted(
+            self._endpoints,
+            key=lambda each: (max(each.held_until, now), each.failures > 0, each is not self._current, each.position),
         )
 
     async def _has_turn(self, endpoint: Endpoint, deadline: float) -> bool:
@@ -312,10 +327,7 @@ class RpcSource:
 
     async def _check_network(self, endpoint: Endpoint) -> Failure | None:
         """Why an endpoint is not known to serve the configured network. Raises `NetworkMismatchError`."""
-
-        def decode(body: bytes, request_id: int, _: Endpoint) -> str:
-            return wire.decode_reply(body, wire.NETWORK, request_id).passphrase
-
+        decode = _read(wire.NETWORK, lambda result, _: result.passphrase)
         deadline = self._timing.clock() + self._limits.total_deadline_s
         while not await self._has_turn(endpoint, deadline):
             pass
@@ -353,9 +365,10 @@ class RpcSource:
         return outcome
 
     def _put_aside(self, endpoint: Endpoint, failure: Failure) -> None:
-        """Note what a failure shows about its endpoint."""
+        """Note what a failure shows about its endpoint: it is asked last until it answers again."""
         now = self._timing.clock()
-        seconds = self._pool.failed(endpoint, now) if failure.blame else 0.0
+        if failure.blame and endpoint.held_until <= now:
+            endpoint.failures = min(endpoint.failures + 1, _MOST_FAILURES)
         if not failure.lasting and (failure.retry_after_s is not None or failure.code == _TOO_MANY_REQUESTS):
-            demanded = seconds if failure.retry_after_s is None else failure.retry_after_s
+            demanded = 2.0**endpoint.failures if failure.retry_after_s is None else failure.retry_after_s
             endpoint.held_until = max(endpoint.held_until, now + min(demanded, self._limits.max_retry_after_s))

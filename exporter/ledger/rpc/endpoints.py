@@ -1,8 +1,6 @@
-"""RPC endpoints: the bounds that a client of them keeps to, their URLs, and which one to ask next.
+"""RPC endpoints: the bounds that a client of them keeps to, their URLs, and what is known of each.
 
-An endpoint is named by its host (and port, where one is given), never by anything else of its URL. The pool
-remembers which endpoint was good last, which ones fail (asked last for a growing, bounded time), and which ones asked
-to be left alone (not asked until then).
+An endpoint is named by its host (and port, where one is given), never by anything else of its URL.
 """
 
 from __future__ import annotations
@@ -63,9 +61,6 @@ class Timing:
 
 MAX_ENDPOINTS: Final = 16
 MAX_URL_LENGTH: Final = 2_048
-_ASIDE_S: Final = 2.0
-"""Seconds for which a failing endpoint is asked last; they double with each failure, up to `_MAX_ASIDE_S`."""
-_MAX_ASIDE_S: Final = 120.0
 _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
 
 
@@ -76,10 +71,8 @@ class Endpoint:
         self.position = position
         self.url = url
         self.label = label
-        self.loopback = is_loopback(url.host)
-        self.failures = 0  # in a row
-        self.aside_until = 0.0  # asked after the others until then (on the client's clock)
-        self.held_until = 0.0  # not asked at all until then: it demanded so
+        self.failures = 0  # in a row; those of requests that were under way together may count as one
+        self.held_until = 0.0  # not asked at all until then (on the client's clock): it demanded so
         self.next_slot = 0.0  # when the next request may start, by the rate
         self.network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
@@ -91,44 +84,6 @@ class Endpoint:
         slot = max(now, self.next_slot, self.held_until)
         self.next_slot = slot + 1 / requests_per_second
         return slot - now
-
-
-class EndpointPool:
-    """The configured endpoints, best first."""
-
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self.endpoints = tuple(endpoints)
-        self._current = self.endpoints[0]
-
-    def ordered(self, now: float) -> list[Endpoint]:
-        """All endpoints: good before failing, the one in use before the others; those on hold last."""
-        return sorted(
-            self.endpoints,
-            key=lambda each: (
-                max(each.held_until, now),
-                each.aside_until > now,
-                each is not self._current,
-                each.position,
-            ),
-        )
-
-    def succeeded(self, endpoint: Endpoint, now: float) -> None:
-        """A usable answer came: the endpoint is good again, and stays in use if the one in use is not good."""
-        endpoint.failures = 0
-        endpoint.aside_until = 0.0
-        if max(self._current.aside_until, self._current.held_until) > now:
-            self._current = endpoint
-
-    def failed(self, endpoint: Endpoint, now: float) -> float:
-        """Put the endpoint aside; returns for how many seconds.
-
-        The time grows with each failure after it has passed: requests that were under way together fail together,
-        and that is one failure.
-        """
-        if endpoint.aside_until <= now:
-            endpoint.aside_until = now + min(_MAX_ASIDE_S, _ASIDE_S * 2.0**endpoint.failures)
-            endpoint.failures = min(endpoint.failures + 1, 10)
-        return endpoint.aside_until - now
 
 
 def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:

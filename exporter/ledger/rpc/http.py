@@ -6,13 +6,12 @@ Redirects are not followed: a redirect could lead anywhere, with the key of the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import httpx
 
-from exporter.ledger.rpc.endpoints import Endpoint, RpcLimits
+from exporter.ledger.rpc.endpoints import Endpoint, RpcLimits, is_loopback
 from exporter.ledger.rpc.failures import HTTPX_ERRORS, UNUSABLE, AttemptError, Failure, failure_of
 
 _HEADERS: Final = {
@@ -40,20 +39,30 @@ class HttpPoster:
 
     def __init__(
         self,
+        endpoints: Sequence[Endpoint],
         limits: RpcLimits,
         transport: httpx.AsyncBaseTransport | None,
         received: Callable[[int], None],
     ) -> None:
         self._limits = limits
-        self._transport = transport
         self._received = received
-        self._clients: dict[Endpoint, httpx.AsyncClient] = {}
+        secure = any(each.url.scheme == "https" for each in endpoints)  # loading certificates takes its time
+        local = {
+            f"all://{each.url.netloc.decode('ascii')}": httpx.AsyncHTTPTransport(verify=secure)
+            for each in endpoints
+            if transport is None and is_loopback(each.url.host)
+        }
+        self._client = httpx.AsyncClient(
+            transport=transport,
+            mounts=local,  # a proxy of the environment does not lead to this machine
+            verify=secure,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=limits.max_in_flight),
+        )
 
     async def aclose(self) -> None:
         """Close every connection; nothing may be sent afterwards."""
-        async with AsyncExitStack() as stack:  # closes all of them even where one fails to
-            for client in self._clients.values():
-                stack.push_async_callback(client.aclose)
+        await self._client.aclose()
 
     async def post(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:
         """The body of the answer to ``body``. Raises `AttemptError` for anything but HTTP 200 within the bounds."""
@@ -70,7 +79,7 @@ class HttpPoster:
 
     async def _exchange(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S))
-        stream = self._client(endpoint).stream("POST", endpoint.url, content=body, headers=_HEADERS, timeout=timeout)
+        stream = self._client.stream("POST", endpoint.url, content=body, headers=_HEADERS, timeout=timeout)
         async with stream as response:
             if response.status_code != 200:
                 raise AttemptError(self._status_failure(response))
@@ -87,18 +96,6 @@ class HttpPoster:
             finally:
                 self._received(len(content))
         return bytes(content)
-
-    def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
-        client = self._clients.get(endpoint)
-        if client is None:
-            client = self._clients[endpoint] = httpx.AsyncClient(
-                transport=self._transport,
-                verify=endpoint.url.scheme == "https",
-                trust_env=not endpoint.loopback,  # a proxy of the environment does not lead to this machine
-                follow_redirects=False,
-                limits=httpx.Limits(max_connections=self._limits.max_in_flight),
-            )
-        return client
 
     def _status_failure(self, response: httpx.Response) -> Failure:
         status, text = response.status_code, f"HTTP {response.status_code}"

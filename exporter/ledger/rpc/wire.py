@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import ledger_key_end
+from exporter.ledger.codec import strkey, xdr_walk
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, ContractEvent, EventFilter, EventsPage
@@ -34,7 +33,7 @@ MAX_EVENT_BYTES: Final = 64 * 1024
 """Base64 of a topic or value; a longer one names no market."""
 
 MAX_FOOTPRINT = 1000
-"""No network allows as many entries in a footprint; more is refused unread."""
+"""Of keys that a call only reads, and of those that it writes; no network allows as many."""
 
 _MAX_TOPICS: Final = 4
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
@@ -360,33 +359,31 @@ def invocation_envelope(call: ContractCall) -> bytes:
     )
 
 
+_data_extension = xdr_walk.union("extension of transaction data", {0: 0, 1: xdr_walk.array(4)})
+"""With the indexes of archived entries that the call would restore."""
+
+
 def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """The LedgerKey XDR of what a SorobanTransactionData only reads, and of what it writes (or would restore).
 
     Raises `DecodeError` when the bytes are something else.
     """
+    parts: list[tuple[bytes, ...]] = []
     try:
-        (extension,) = struct.unpack_from(">I", transaction_data, 0)
-        position = 4
-        if extension == 1:  # indexes of archived entries that the call would restore
-            (count,) = struct.unpack_from(">I", transaction_data, position)
-            position += 4 + 4 * count
-        elif extension != 0:
-            raise DecodeError(f"unknown extension of transaction data: {extension}")
-        keys: list[bytes] = []
-        read_only = 0
+        position = _data_extension(transaction_data, 0)
         for _ in ("read only", "read write"):
-            read_only = len(keys)
-            (count,) = struct.unpack_from(">I", transaction_data, position)
-            position += 4
-            if len(keys) + count > MAX_FOOTPRINT:
+            (count,) = xdr_walk.word(transaction_data, position)
+            if count > MAX_FOOTPRINT:
                 raise DecodeError(f"a footprint announces more than {MAX_FOOTPRINT} keys")
+            position += 4
+            keys = []
             for _ in range(count):
-                end = ledger_key_end(transaction_data, position)
+                end = xdr_walk.ledger_key(transaction_data, position)
                 keys.append(transaction_data[position:end])
                 position = end
+            parts.append(tuple(keys))
     except struct.error:
         raise DecodeError("the bytes end inside the transaction data") from None
     if len(transaction_data) - position != 4 + 4 + 4 + 8:  # instructions, read bytes, write bytes, resource fee
         raise DecodeError("transaction data of an unknown layout")
-    return tuple(keys[:read_only]), tuple(keys[read_only:])
+    return parts[0], parts[1]

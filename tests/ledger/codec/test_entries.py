@@ -169,13 +169,6 @@ def test_the_end_of_a_key_of_each_kind_in_a_footprint(key: xdr.LedgerKey) -> Non
             entries.ledger_key_end(data[:length], 0)
 
 
-@pytest.mark.parametrize("kind", [2, 3, 4, 5, 8, 10, 2**32 - 1])
-def test_other_kinds_of_keys_are_not_in_a_footprint(kind: int) -> None:
-    """Keys that no footprint holds, and unknown ones, raise DecodeError."""
-    with pytest.raises(DecodeError, match=f"kind {kind}"):
-        entries.ledger_key_end(struct.pack(">I", kind) + bytes(80), 0)
-
-
 def test_the_instance_of_an_entry() -> None:
     """An instance entry gives its instance; another value under the key is an error that names what it is."""
     instance = ContractInstance(scval.STELLAR_ASSET, None, None, ())

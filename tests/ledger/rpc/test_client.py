@@ -226,6 +226,22 @@ def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
     assert Counter({A: 3, B: 3, C: 1}) == Counter(bench.rpc.asked("getHealth"))
 
 
+def test_the_endpoint_that_works_stays_in_use() -> None:
+    """One that failed is asked last until it answers again; then it is as good as any other."""
+    bench = Bench(A, B, C, backoff_base_s=0)
+    bench.fault(A, fake.status(500))
+    bench.fault(B, fake.unaltered, fake.unaltered, fake.status(500))
+    bench.fault(C, fake.unaltered, fake.status(500), fake.status(500))
+
+    async def ask(source: RpcSource) -> None:
+        for _ in range(5):
+            await source.tip()
+
+    bench.run(ask)
+
+    assert [A, B, B, B, C, C, A, A] == bench.rpc.asked("getHealth")
+
+
 def test_waits_grow_with_full_jitter_up_to_their_maximum() -> None:
     """Between rounds the client waits a random part of a time that doubles, up to a maximum."""
     bench = Bench(A, attempts=6, backoff_base_s=1, backoff_max_s=6)

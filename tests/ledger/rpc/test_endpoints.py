@@ -1,11 +1,11 @@
-"""RPC URLs are checked and named without showing what is secret in them; the best endpoint comes first; bounds."""
+"""RPC URLs are checked and named without showing what is secret in them; rates and bounds."""
 
 from __future__ import annotations
 
 import pytest
 
 from exporter.errors import ConfigError
-from exporter.ledger.rpc.endpoints import EndpointPool, RpcLimits, parse_endpoints
+from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
 
 
 def labels(*urls: str) -> list[str]:
@@ -66,50 +66,6 @@ def test_the_list_of_urls_is_bounded(urls: list[str]) -> None:
     """There must be a list of 1 to 16 URLs; one string is not taken for a list of characters."""
     with pytest.raises(ConfigError, match="rpc_urls must be a list of 1 to 16 URLs"):
         parse_endpoints(urls)
-
-
-class Pool:
-    def __init__(self) -> None:
-        self.a, self.b, self.c = parse_endpoints([f"https://{name}.example" for name in "abc"])
-        self.pool = EndpointPool([self.a, self.b, self.c])
-
-    def order(self, now: float) -> str:
-        return "".join(endpoint.label[0] for endpoint in self.pool.ordered(now))
-
-
-def test_a_failing_endpoint_is_asked_last_for_a_growing_bounded_time() -> None:
-    """Each failure after the time aside doubles it, up to its maximum; a success ends it."""
-    pool = Pool()
-    now = 100.0
-    times = []
-    for _ in range(8):
-        times.append(pool.pool.failed(pool.a, now))
-        assert "bca" == pool.order(now)
-        now += times[-1]
-        assert "abc" == pool.order(now)
-    pool.pool.failed(pool.a, now)
-    pool.pool.succeeded(pool.a, now)
-
-    assert [2, 4, 8, 16, 32, 64, 120, 120] == times
-    assert "abc" == pool.order(now)
-    assert 2 == pool.pool.failed(pool.a, now)
-
-
-def test_requests_that_fail_together_count_once() -> None:
-    """Several requests that were under way when an endpoint failed put it aside for one failure's time."""
-    pool = Pool()
-
-    assert [2, 2, 1.5] == [pool.pool.failed(pool.a, now) for now in (100, 100, 100.5)]
-
-
-def test_the_endpoint_that_works_stays_in_use() -> None:
-    """After a failover the new endpoint is kept, also when the first one would be asked again."""
-    pool = Pool()
-    pool.pool.failed(pool.a, 100)
-    pool.pool.succeeded(pool.c, 100)
-
-    assert "cba" == pool.order(101)
-    assert "cab" == pool.order(200)
 
 
 def test_requests_are_spaced_evenly() -> None:

@@ -109,8 +109,8 @@ def test_every_truncation_of_transaction_data_is_an_error(archived: list[int] | 
         (struct.pack(">I", 2) + bytes(80), "unknown extension of transaction data: 2"),
         (struct.pack(">II", 0, MAX_FOOTPRINT + 1) + bytes(80), "more than 1000 keys"),
         (struct.pack(">II", 0, 2**32 - 1) + bytes(80), "more than 1000 keys"),
-        (struct.pack(">II", 1, 2**32 - 1) + bytes(80), "end inside"),
-        (struct.pack(">III", 0, 1, 8) + bytes(80), "cannot hold a key of kind 8"),
+        (struct.pack(">II", 1, 2**32 - 1) + bytes(80), "does not fit"),
+        (struct.pack(">III", 0, 1, 10) + bytes(80), "unknown kind of ledger key: 10"),
     ],
 )
 def test_hostile_transaction_data_is_refused(data: bytes, message: str) -> None:
