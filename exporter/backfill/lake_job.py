@@ -3,7 +3,7 @@
     1. find what is watched: a reading of the start state says what it looks at, until it looks at nothing new
     2. extract, ranges of ledgers in parallel; what was extracted before is reused
     3. replay in order, segments of boundaries side by side; each is read as a run reads
-    4. where a reading looked at what was not watched, watch that, too, and do 2 and 3 for what is left
+    4. where a reading looked at what was not watched, watch that, too, from then on, and do 2 and 3 for what is left
 
 A row is computed only from a state that is wholly known: after a gap there are no rows until the next checkpoint.
 Ranges and segments are cut by ledgers and time alone, so neither workers nor interruptions change a byte.
@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -26,27 +24,17 @@ import msgspec
 from exporter.backfill.executors import Started, run_all
 from exporter.backfill.liquidations import rows_in
 from exporter.backfill.merge import finish_history, ledgers_of, merge_with_retries
-from exporter.backfill.segments import (
-    EventNames,
-    Segment,
-    SegmentResult,
-    replay_segment,
-    used_by,
-)
+from exporter.backfill.segments import EventNames, Segment, SegmentResult, read_state, replay_segment
 from exporter.backfill.start_state import StartState
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
-from exporter.discovery import DiscoveryContext
 from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
-from exporter.job.reading import read_protocols, view_limits
-from exporter.job.sources import OpenSource
 from exporter.ledger.contract_storage import StoredSource
-from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.past.lake import change_files
+from exporter.ledger.view import LedgerView
 from exporter.past.lake.boundaries import boundaries, last_before
-from exporter.past.lake.close_meta import EVENT, STATE, Change
+from exporter.past.lake.change_files import Gap, LedgerChanges, LedgerRange, packed, unpacked
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
@@ -65,6 +53,7 @@ BOUNDARIES_A_SEGMENT = 24
 MAX_ROUNDS = 8
 MAX_FIXPOINT = 20
 STOP, SKIP = "stop", "skip"
+_CHANGES, _LEDGERS = ".changes.bin", ".ledgers.bin"
 
 Close = tuple[int, int, int]
 """A ledger, its close time in unix seconds, and its protocol."""
@@ -102,7 +91,7 @@ class LakeResult:
     refused: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     unread: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    gaps: list[change_files.Gap] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     ledgers: int = 0
     touched: int = 0
@@ -140,8 +129,8 @@ class LakeJob:
         self._store, self._changes, self._start, self._at_once = store, changes, start, at_once
         self._report = on_progress
         self._network = network_of(plan.settings.passphrase)
-        self._watches: list[Watch] = []
-        self._tried: set[tuple[str, str]] = set()
+        self._watched = Watch()
+        self._tried: set[str] = set()
         self._deployments: tuple[Deployment, ...] = ()
 
     def run(self) -> LakeResult:
@@ -152,19 +141,19 @@ class LakeJob:
             StoreError: something cannot be written; what was written before stays, and is not done again.
         """
         plan, result = self.plan, self.result
-        watched = self._fixpoint()
+        self._watched = self._fixpoint()
         for _ in range(MAX_ROUNDS):
             result.rounds += 1
-            self._watches.append(watched)
-            self._extract(watched)
+            self._extract()
             segments = self._segments()
-            result.boundaries = sum(len(closes) for _, closes in segments)
+            left = self._left(segments)
             if result.rounds == 1:
-                result.known = result.boundaries - sum(len(closes) for _, closes in self._left(segments))
-            missing = self._replay(segments)
-            watched = missing - self._all_watched
-            if not watched:
+                result.boundaries = sum(len(closes) for _, closes in segments)
+                result.known = result.boundaries - sum(len(closes) for _, closes in left)
+            missing = self._replay(left)
+            if not missing:
                 break
+            self._watched |= missing
         else:
             for _, closes in self._left(segments):
                 reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
@@ -172,13 +161,6 @@ class LakeJob:
         self._publish_proof()
         result.ledgers = plan.last - plan.start.ledger
         return result
-
-    @property
-    def _all_watched(self) -> Watch:
-        total = Watch()
-        for each in self._watches:
-            total |= each
-        return total
 
     # 1. What is watched.
 
@@ -192,17 +174,9 @@ class LakeJob:
             source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", storage_answers)
             if plan.settings.discovery.enabled:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
-            names = EventNames(self._deployments)
-            program = partial(
-                read_protocols,
-                settings=plan.settings,
-                modules=PROTOCOLS,
-                opened=OpenSource(source, self._network, list(plan.start.instances), plan.start.label, None),
-                around=DiscoveryContext(self._deployments),
-            )
-            reading = asyncio.run(read_at_one_ledger(source, program, view_limits(plan.settings)))
-            used = used_by(reading.result, source, self._deployments)
-            used = Watch(used.contracts | names.contracts, used.keys, names.contracts | used.events_of)
+            used = read_state(source, plan.settings, self._deployments, plan.start.instances)[1]
+            names = EventNames(self._deployments).contracts
+            used |= Watch(names, frozenset(), names)
             if not used - watched:
                 return watched
             watched |= used
@@ -224,12 +198,12 @@ class LakeJob:
             yield first, last
             first = last + 1
 
-    def _keys(self, watched: Watch, first: int, last: int) -> tuple[str, str]:
+    def _name(self, first: int, last: int) -> str:
+        """What the keys of a range's two files begin with."""
         network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
-        name = f"changes/{network}-{watched.digest}/{first}-{last}"
-        return f"{name}.changes.parquet", f"{name}.ledgers.parquet"
+        return f"changes/{network}-{self._watched.digest}/{first}-{last}"
 
-    def _extract(self, watched: Watch) -> None:
+    def _extract(self) -> None:
         plan, result = self.plan, self.result
         done = 0
         total = plan.last - plan.start.ledger
@@ -237,8 +211,8 @@ class LakeJob:
         def todo() -> Iterator[RangeOfLedgers]:
             nonlocal done
             for first, last in self._ranges():
-                facts = self._facts(watched, first, last)
-                if facts is not None and (not facts.gaps or self._keys(watched, first, last) in self._tried):
+                known = self._range(first, last)
+                if known is not None and (not known.gaps or self._name(first, last) in self._tried):
                     done += last - first + 1
                     continue
                 yield RangeOfLedgers(
@@ -247,42 +221,58 @@ class LakeJob:
                     self._network.passphrase,
                     first,
                     last,
-                    watched,
+                    self._watched,
                     LOOK_AHEAD_BYTES // self._at_once,  # no more ranges are extracted at a time
                 )
 
         for work, extracted in run_all(self._start, extract, todo(), self._at_once):
-            if extracted.facts.gaps and plan.on_gap == STOP:
-                gap = extracted.facts.gaps[0]
+            if extracted.ledgers.gaps and plan.on_gap == STOP:
+                gap = extracted.ledgers.gaps[0]
                 raise LakeError(
                     f"{_shown(gap)}: {gap.reason}. Nothing is lost: fix that and run the same command again, "
                     "or add --on-gap skip to continue without these ledgers"
                 )
-            changes, ledgers = self._keys(watched, work.first, work.last)
-            self._changes.put(changes, extracted.changes)
-            self._changes.put(ledgers, extracted.ledgers)  # last: it says that the range is done
-            self._tried.add((changes, ledgers))
+            name = self._name(work.first, work.last)
+            self._changes.put(name + _CHANGES, extracted.changes)
+            self._changes.put(name + _LEDGERS, packed(extracted.ledgers))  # last: it says that the range is done
+            self._tried.add(name)
             done += work.last - work.first + 1
-            result.touched += extracted.facts.touched
+            result.touched += extracted.ledgers.touched
             self._report("ledgers", done, total)
-        self._check_links(watched)
+        self._check_links()
 
-    def _facts(self, watched: Watch, first: int, last: int) -> change_files.RangeFacts | None:
-        _, key = self._keys(watched, first, last)
+    def _range(self, first: int, last: int) -> LedgerRange | None:
+        """A range that was extracted."""
+        key = self._name(first, last) + _LEDGERS
         stored = self._changes.get(key)
-        return None if stored is None else change_files.read_facts(stored.data, key)
+        return None if stored is None else unpacked(stored.data, LedgerRange, key)
 
-    def _check_links(self, watched: Watch) -> None:
+    def _extracted(self) -> Iterator[LedgerRange]:
+        for first, last in self._ranges():
+            found = self._range(first, last)
+            assert found is not None  # it was extracted
+            yield found
+
+    def _check_links(self) -> None:
         """Each range must follow the one before. Raises `LakeError`."""
         before = ""
         self.result.gaps = []
-        for first, last in self._ranges():
-            facts = self._facts(watched, first, last)
-            assert facts is not None  # it was just extracted
-            if before and facts.previous_hash and before != facts.previous_hash:
+        for each in self._extracted():
+            if before and each.previous_hash and before != each.previous_hash:
+                first = each.first
                 raise LakeError(f"ledger {first} does not follow ledger {first - 1}: the lake is not one chain")
-            before = facts.last_hash
-            self.result.gaps += facts.gaps
+            before = each.last_hash
+            self.result.gaps += each.gaps
+
+    def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
+        """The ledgers after one that have changes, in order."""
+        for first, last in self._ranges():
+            if last <= after:
+                continue
+            key = self._name(first, last) + _CHANGES
+            stored = self._changes.get(key)
+            assert stored is not None  # it was extracted
+            yield from (each for each in unpacked(stored.data, list[LedgerChanges], key) if each.ledger > after)
 
     # 3. Replay.
 
@@ -290,17 +280,9 @@ class LakeJob:
         """Every ledger that is known, ascending; the start's own first."""
         start = self.plan.start
         yield start.ledger, start.close_time, start.protocol
-        for first, last in self._ranges():
-            for ledger, facts in self._ledgers_of(first, last).items():
+        for each in self._extracted():
+            for ledger, facts in each.ledgers.items():
                 yield ledger, *facts
-
-    def _ledgers_of(self, first: int, last: int) -> dict[int, tuple[int, int]]:
-        return change_files.read_ledgers(self._file(self._keys(self._watches[0], first, last)[1]))
-
-    def _file(self, key: str) -> bytes:
-        stored = self._changes.get(key)
-        assert stored is not None  # it was extracted
-        return stored.data
 
     def _segments(self) -> list[tuple[str, list[Close]]]:
         """The boundaries, by the grid of time that the segments are of."""
@@ -323,9 +305,8 @@ class LakeJob:
                 left.append((name, closes))
         return left
 
-    def _replay(self, segments: Sequence[tuple[str, list[Close]]]) -> Watch:
+    def _replay(self, left: Sequence[tuple[str, list[Close]]]) -> Watch:
         """Replay what is left; gives what else ought to have been watched."""
-        left = self._left(segments)
         done, total = 0, sum(len(closes) for _, closes in left)
         missing = Watch()
         for segment, outcome in run_all(self._start, replay_segment, self._work(left), self._at_once):
@@ -367,12 +348,12 @@ class LakeJob:
                 )
 
     def _work_from(self, start: StartState, wanted: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
-        plan, watched = self.plan, self._all_watched
+        watched = self._watched
         wrong = wrongly_archived(self._network.passphrase, watched.has)
         state = ReplayedState(start.entries(watched.contracts, watched.keys), start.ledger, wrong=wrong)
         state.protocol = start.protocol
         names = EventNames(self._deployments)
-        ledgers = self._ledgers(plan.start.ledger)
+        ledgers = self._ledgers(self.plan.start.ledger)
         item = next(ledgers, None)
         while item is not None and item.ledger <= start.ledger:
             names.follow(item)  # what was announced before a gap
@@ -381,11 +362,10 @@ class LakeJob:
             closes = tuple(close for _, close in group)
             begun = Segment(
                 name,
-                plan.settings,
+                self.plan.settings,
                 state.ledger,
                 state.protocol,
                 state.stored(),
-                b"",
                 b"",
                 closes,
                 watched,
@@ -394,32 +374,16 @@ class LakeJob:
                 tuple(names.found),
                 wrong,
             )
-            kept = change_files.ChangesWriter()
+            changed = []
             ledger, _, protocol = closes[-1]
             while item is not None and item.ledger <= ledger:
                 state.take(item.ledger, item.protocol, (change for _, change in item.changes))
                 names.follow(item)
-                kept.add(item.ledger, item.close_time, item.protocol, item.changes)
+                changed.append(item)
                 item = next(ledgers, None)
             if state.ledger < ledger:
                 state.take(ledger, protocol, ())
-            changes, ledgers_file = kept.finish(change_files.RangeFacts(begun.ledger + 1, ledger))
-            yield replace(begun, changes=changes, ledgers=ledgers_file)
-
-    def _ledgers(self, after: int) -> Iterator[change_files.LedgerChanges]:
-        """The ledgers after one that have changes, of all watches together, in order."""
-        for first, last in self._ranges():
-            if last <= after:
-                continue
-            files = (self._file(self._keys(watched, first, last)[0]) for watched in self._watches)
-            streams = [change_files.read_changes(data) for data in files]
-            closes = self._ledgers_of(first, last)
-            merged = heapq.merge(*streams, key=itemgetter(0))
-            for ledger, parts in groupby(merged, key=itemgetter(0)):
-                together = {(order, change.key): change for _, changes in parts for order, change in changes}
-                if ledger > after:
-                    ordered = [(place[0], each) for place, each in sorted(together.items()) if each.kind != STATE]
-                    yield change_files.LedgerChanges(ledger, *closes[ledger], ordered)
+            yield replace(begun, changes=packed(changed))
 
     # 4. Into the history.
 
@@ -450,7 +414,7 @@ class LakeJob:
                 tuple(sorted(parts)),
                 outcome.tally,
             )
-            self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
+            self._write_journal(journal)
 
     def _journal(self) -> _Journal:
         stored = self._store.get(JOURNAL_KEY)
@@ -458,6 +422,9 @@ class LakeJob:
             return _Journal() if stored is None else decode_json(stored.data, _Journal)
         except msgspec.DecodeError:
             return _Journal()  # everything is done again, and found to be there
+
+    def _write_journal(self, journal: _Journal) -> None:
+        self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
 
     def _publish_proof(self) -> None:
         """Sum up what the segments in the history prove, and say so in its manifest."""
@@ -469,16 +436,8 @@ class LakeJob:
             protocol, _, code = name.partition("/")
             counts = (each.get(name, 0) for each in (tally.confirmed, tally.differing, tally.untried))
             transitions.append(Transitions(protocol, None if code == UNKNOWN_CODE else code, *counts))
-        finish_history(self._store, transitions, list(rows_in(self._events())), self._known_spans())
-
-    def _events(self) -> Iterator[tuple[int, int, list[tuple[int, Change]]]]:
-        """Every ledger with events, once for each time that something was watched; see `rows_in`."""
-        for first, last in self._ranges():
-            closes = self._ledgers_of(first, last)
-            for watched in self._watches:
-                data = self._file(self._keys(watched, first, last)[0])
-                for ledger, changes in change_files.read_changes(data, EVENT):
-                    yield ledger, closes[ledger][0], changes
+        rows = list(rows_in(self._ledgers(self.plan.start.ledger)))
+        finish_history(self._store, transitions, rows, self._known_spans())
 
     def _known_spans(self) -> list[LedgerSpan]:
         """The ledgers that were replayed, without the gaps."""
@@ -490,5 +449,5 @@ class LakeJob:
         return [*spans, LedgerSpan(first, self.plan.last)] if first <= self.plan.last else spans
 
 
-def _shown(gap: change_files.Gap) -> str:
+def _shown(gap: Gap) -> str:
     return f"ledger {gap.first}" if gap.first == gap.last else f"ledgers {gap.first} to {gap.last}"

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError
 from exporter.history.manifest import data_of, file_reference
-from exporter.past.lake.close_meta import Change, decode_event
+from exporter.past.lake.change_files import LedgerChanges
+from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Liquidation
 from exporter.stores.store import Store, etag_of
@@ -39,26 +40,24 @@ SCHEMA = pa.schema(
 )
 
 Row = tuple[Any, ...]
-Events = Iterable[tuple[int, int, Iterable[tuple[int, Change]]]]
-"""Of each ledger its number, its close time in unix seconds, and its events with their places."""
 
 
-def rows_in(ledgers: Events) -> Iterator[Row]:
-    """The rows of ledgers, in the order of their events. What no protocol understands is passed over."""
+def rows_in(ledgers: Iterable[LedgerChanges]) -> Iterator[Row]:
+    """The rows of the events of ledgers, in their order. What no protocol understands is passed over."""
     modules = [(name, module) for name, module in PROTOCOLS.items() if module.publishes_liquidations]
-    for ledger, close_time, changes in ledgers:
-        for place, change in changes:
-            if change.entry is None:
+    for item in ledgers:
+        for place, change in item.changes:
+            if change.kind != EVENT or change.entry is None:
                 continue
             for name, module in modules:
                 try:
-                    event = decode_event(change.entry, ledger)
+                    event = decode_event(change.entry, item.ledger)
                     found: Sequence[Liquidation] = module.liquidations_in(event)
                 except DecodeError:
                     continue
                 for part in found:
                     if part.amount is None or abs(part.amount) <= MAX_DECIMAL:
-                        yield ledger, close_time * 1_000_000, place, name, event.contract, *part
+                        yield item.ledger, item.close_time * 1_000_000, place, name, event.contract, *part
 
 
 def with_liquidations(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,7 +29,7 @@ from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import read_at_one_ledger
-from exporter.past.lake.change_files import LedgerChanges, read_changes, read_ledgers
+from exporter.past.lake.change_files import LedgerChanges, unpacked
 from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.past.lake.proof import Prover, Tally
 from exporter.past.lake.replay import ReplayedState, WronglyArchived
@@ -50,7 +51,7 @@ class Read:
 class Segment:
     """A piece of work: the state after ``ledger``, the changes up to the last boundary, and the boundaries.
 
-    The changes are the two files of `exporter.past.lake.change_files`, so that neither side holds as many objects.
+    The changes are a file of `exporter.past.lake.change_files`, so that neither side holds as many objects.
     ``boundaries`` are ledgers with their close times and protocols. ``found`` is what events up to ``ledger`` named.
     """
 
@@ -60,7 +61,6 @@ class Segment:
     protocol: int
     entries: Mapping[bytes, RawEntry] = field(repr=False)
     changes: bytes = field(repr=False)
-    ledgers: bytes = field(repr=False)
     boundaries: tuple[tuple[int, int, int], ...]
     watched: Watch = field(repr=False)
     deployments: tuple[Deployment, ...] = field(repr=False)
@@ -99,19 +99,18 @@ def _replay(work: Segment) -> SegmentResult:
     prover = Prover(work.entries)
     outcomes: dict[int, Read | str | None] = {}
     unwatched = Watch()
-    closes = read_ledgers(work.ledgers)
-    pending = (LedgerChanges(ledger, *closes[ledger], changes) for ledger, changes in read_changes(work.changes))
-    item = next(pending, None)
+    pending = deque(unpacked(work.changes, list[LedgerChanges], work.name))
     for ledger, close_time, protocol in work.boundaries:
-        while item is not None and item.ledger <= ledger:
+        while pending and pending[0].ledger <= ledger:
+            item = pending.popleft()
             prover.follow(item)
             state.take(item.ledger, item.protocol, (change for _, change in item.changes))
             named.follow(item)
-            item = next(pending, None)
         if state.ledger < ledger:
             state.take(ledger, protocol, ())
+        source = StoredSource(state.entry, ledger, close_time, "ledger lake", storage_answers)
         try:
-            readings, used = _read(work, state, close_time, named.found)
+            readings, used = read_state(source, work.settings, work.deployments, work.instances, named.found)
             missing = used - work.watched
             unwatched |= missing
             outcomes[ledger] = None if missing else _rows(readings, ledger, close_time, work.settings.passphrase)
@@ -150,20 +149,22 @@ class EventNames:
                 continue  # as a run does: events are hints
 
 
-def _read(
-    work: Segment, state: ReplayedState, close_time: int, found: Mapping[Candidate, None]
+def read_state(
+    source: StoredSource,
+    settings: Settings,
+    deployments: Sequence[Deployment],
+    instances: Sequence[tuple[str, ContractInstance]],
+    found: Iterable[Candidate] = (),
 ) -> tuple[list[ProtocolReading], Watch]:
-    """Read all protocols at the state's ledger; gives also everything that was looked at, as what is to be watched."""
-    network = network_of(work.settings.passphrase)
-    source = StoredSource(state.entry, state.ledger, close_time, "ledger lake", storage_answers)
-    opened = OpenSource(source, network, list(work.instances), "the ledger lake", None)
-    around = DiscoveryContext(work.deployments, list(found))
-    program = partial(read_protocols, settings=work.settings, opened=opened, modules=PROTOCOLS, around=around)
-    readings = asyncio.run(read_at_one_ledger(source, program, view_limits(work.settings))).result
-    return readings, used_by(readings, source, work.deployments)
+    """Read all protocols; gives also everything that was looked at, as what is to be watched."""
+    opened = OpenSource(source, network_of(settings.passphrase), list(instances), "the ledger lake", None)
+    around = DiscoveryContext(deployments, list(found))
+    program = partial(read_protocols, settings=settings, opened=opened, modules=PROTOCOLS, around=around)
+    readings = asyncio.run(read_at_one_ledger(source, program, view_limits(settings))).result
+    return readings, _used_by(readings, source, deployments)
 
 
-def used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
+def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
     """The keys of a reading: whole contracts, but single keys of tokens and of contracts that only named others."""
     tokens = {str(address) for reading in readings for address in reading.columns.get("token_address", ())}
     own = {contract.address for deployment in deployments for contract in deployment.contracts}

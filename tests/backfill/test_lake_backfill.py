@@ -19,14 +19,13 @@ from exporter.backfill.lake_job import SKIP, LakeResult
 from exporter.backfill.start_state import StartState
 from exporter.check.records import rollup_faults
 from exporter.cli import main
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import NETWORK, RecordedNetwork
-from exporter.past.lake.change_files import read_ledgers
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake, decompress
 from exporter.past.lake.watch import Watch
@@ -61,12 +60,13 @@ def empty_reward_zone(network: RecordedNetwork) -> None:
 
 
 MARKET, USER = TESTNET.markets[0], RecordedNetwork().prices.tokens[0]
+DEPLOYED = derived_address("recorded network a pool")
 
 
 def liquidate(network: RecordedNetwork) -> None:
-    """A debt becomes nobody's; a market that nobody watches says the same."""
+    """Debts become nobody's; a contract that nobody watches says the same."""
     topics = symbol("defaulted_debt"), address(USER)
-    network.close({}, [(market, topics, i128(5)) for market in (MARKET, USER)])
+    network.close({}, [(market, topics, i128(5)) for market in (MARKET, USER, DEPLOYED)])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
         network,
         LEDGERS,
         live_at=(36, 48),
-        events={10: liquidate, 14: lambda played: played.deploy("a pool"), 38: empty_reward_zone, 42: restore},
+        events={14: lambda played: played.deploy("a pool"), 20: liquidate, 38: empty_reward_zone, 42: restore},
     )
 
 
@@ -136,8 +136,10 @@ def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
     shown = ("observed_ledger", "protocol", "market", "event", "user", "token_address", "amount")
     store = MemoryStore(whole)
 
-    expected = (lake.first + 10, "blend", MARKET, "defaulted_debt", None, USER, Decimal(5))
-    assert [expected] == [tuple(row[name] for name in shown) for row in rows]
+    expected = [
+        (lake.first + 20, "blend", market, "defaulted_debt", None, USER, Decimal(5)) for market in (MARKET, DEPLOYED)
+    ]
+    assert expected == [tuple(row[name] for name in shown) for row in rows]
     assert [(lake.first + 1, lake.last)] == spans
     assert [] == faults_of(store)
     store.put("history/liquidations.parquet", b"another file")
@@ -257,8 +259,8 @@ def test_faulty_objects_are_gaps(
     work = RangeOfLedgers(str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, Watch())
     extracted = extract(work)
 
-    assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.facts.gaps]
-    assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(read_ledgers(extracted.ledgers))
+    assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.ledgers.gaps]
+    assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(extracted.ledgers.ledgers)
 
 
 @pytest.mark.slow

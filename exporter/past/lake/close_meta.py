@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec import xdr_walk as xdr
@@ -40,8 +42,7 @@ _MAX_TOPICS: Final = 16
 _UPDATE: Final = "the network's software is newer than this; update the exporter"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, array_like=True):
     """One change to contract data, contract code or a time to live, at its place in the order of the ledger.
 
     ``key`` is LedgerKey XDR. ``entry`` is LedgerEntry XDR: the value after the change, or for `STATE` before the one

@@ -14,8 +14,8 @@ from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
 from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.xdr_walk import ledger_key
-from exporter.past.lake.change_files import ChangesWriter, Gap, RangeFacts
-from exporter.past.lake.close_meta import EVENT, Change, header_of, walk
+from exporter.past.lake.change_files import Gap, LedgerChanges, LedgerRange, packed
+from exporter.past.lake.close_meta import EVENT, STATE, header_of, walk
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Lake, LakeConfig, split
 from exporter.past.lake.watch import Watch
 
@@ -43,40 +43,43 @@ class RangeOfLedgers:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The two files of a range (`exporter.past.lake.change_files`), and what is to be known of it."""
+    """The two files of a range (`exporter.past.lake.change_files`), the first also taken apart."""
 
+    ledgers: LedgerRange
     changes: bytes = field(repr=False)
-    ledgers: bytes = field(repr=False)
-    facts: RangeFacts
 
 
 def extract(work: RangeOfLedgers) -> Extracted:
     """Extract a range. Raises `LakeError` where an object cannot be fetched: that says nothing about it."""
     lake = Lake.open(work.lake, work.config)
     watch = work.watch
-    writer = ChangesWriter()
     chain = _Chain(work.passphrase)
+    ledgers: dict[int, tuple[int, int]] = {}
+    changed: list[LedgerChanges] = []
     touched = 0
     for meta, ledger in _metas(lake, work, chain):
         try:
             header = chain.follow(meta, ledger)
-            changes: list[tuple[int, Change]] = []
             if watch.touched_by(meta):
                 # Of what is watched, and of its times to live, each with its place in the ledger.
                 walked = walk(meta, watch.events_of).changes
                 wanted = {change.key for change in walked if change.key[:4] != _TTL and watch.wants(change.key)}
                 wanted |= {ttl_key(key) for key in (*wanted, *_named_keys(watch, meta))}
-                kept = ((order, each) for order, each in enumerate(walked) if each.kind == EVENT or each.key in wanted)
-                changes = list(kept)
+                changes = [
+                    (order, each)
+                    for order, each in enumerate(walked)
+                    if each.kind == EVENT or (each.kind != STATE and each.key in wanted)
+                ]
+                if changes:
+                    changed.append(LedgerChanges(ledger, header.close_time, header.protocol_version, changes))
                 touched += 1
         except DecodeError as error:
             chain.lose(ledger, ledger, str(error))
             continue
         chain.take(header)
-        writer.add(ledger, header.close_time, header.protocol_version, changes)
-    first_hash, last_hash = chain.ends(work.first, work.last)
-    facts = RangeFacts(work.first, work.last, first_hash, last_hash, tuple(chain.gaps), touched)
-    return Extracted(*writer.finish(facts), facts)
+        ledgers[ledger] = header.close_time, header.protocol_version
+    ends = chain.ends(work.first, work.last)
+    return Extracted(LedgerRange(work.first, work.last, *ends, ledgers, tuple(chain.gaps), touched), packed(changed))
 
 
 def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
