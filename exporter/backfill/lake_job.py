@@ -107,7 +107,10 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class _Journal(msgspec.Struct):
+    """What jobs over a history have done, and by network what their readings wanted to be watched."""
+
     segments: dict[str, _Done] = {}
+    watched: dict[str, Watch] = {}
 
 
 class LakeJob:
@@ -141,7 +144,7 @@ class LakeJob:
             StoreError: something cannot be written; what was written before stays, and is not done again.
         """
         plan, result = self.plan, self.result
-        self._watched = self._fixpoint()
+        self._watched = self._fixpoint() | self._journal().watched.get(self._network.name, Watch())
         for _ in range(MAX_ROUNDS):
             result.rounds += 1
             self._extract()
@@ -154,6 +157,9 @@ class LakeJob:
             if not missing:
                 break
             self._watched |= missing
+            journal = self._journal()
+            journal.watched[self._network.name] = missing | journal.watched.get(self._network.name, Watch())
+            self._write_journal(journal)
         else:
             for _, closes in self._left(segments):
                 reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"

@@ -197,6 +197,7 @@ def test_no_byte_depends_on_ranges_or_interruptions(lake: RecordedLake, whole: M
     assert liquidations_of(whole) == liquidations_of(store)
     again = backfill()
     assert (0, again.boundaries, 0) == (again.added, again.known, again.touched)
+    assert liquidations_of(whole) == liquidations_of(store)
     store.put(JOURNAL_KEY, b"damaged")  # it may be lost: what is there is found
     lost = backfill()
     assert (0, 0) == (lost.added, lost.known)
