@@ -147,9 +147,7 @@ def collateral_coefficient(reserve: Reserve, window: int) -> object:
     """By the exporter's math, in the contract's order: without shares nothing is computed."""
     if not reserve["s_supply"]:
         return math.ONE
-    lent = math.lent_out(
-        grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), one(reserve["debt_supply"])
-    )
+    lent = math.times(grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), one(reserve["debt_supply"]))
     return math.collateral_coefficient(exact.add(one(reserve["cash"]), lent), one(reserve["s_supply"])).item()
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from exporter import exact
-from exporter.errors import ExactOverflowError
 from exporter.protocols.alula import math
 from tests.protocols.judged import columnar, computed, one
 
@@ -110,11 +108,3 @@ def test_a_yield_beyond_32_bits() -> None:
 
     assert 4294647762 == published(pool | {"max_apr_bps": 129_703})["borrow_apy_bps"]
     assert 4295077249 == published(pool | {"max_apr_bps": 129_704})["borrow_apy_bps"]
-
-
-def test_a_negative_rate_is_an_error() -> None:
-    """A negative rate, which decoding lets none through of, is an error as in the contract."""
-    with pytest.raises(ExactOverflowError, match="negative rate") as raised:
-        math.multiplier(exact.column([5, -1, 0]), 10)
-
-    assert (1,) == raised.value.rows

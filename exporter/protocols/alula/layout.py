@@ -1,15 +1,10 @@
-"""How Alula's market contract keeps its state in the ledger (docs/protocols/alula.md, "Keys").
-
-Every key is a Rust enum variant, hence a vector that begins with the variant's symbol: also in the instance storage,
-where Blend has bare symbols.
-"""
+"""How Alula's market contract keeps its state in the ledger (docs/protocols/alula.md, "Keys")."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -19,12 +14,17 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
+from exporter.protocols.collector import (
+    MAX_TOKEN_DECIMALS,
+    Queued,
+    by_key,
+    config_hash_of,
+    differences,
+    parameters_of,
+)
 from exporter.tree.values import RewardReason
 
 VERSION = "v1"
-"""The one form of entries that is known; the contract itself has no number of its version."""
-
 FROZEN = "frozen"
 """The status of a market that has just been deployed, and has no list of pools yet."""
 
@@ -37,16 +37,13 @@ STATUS_NAMES = {
     "Frozen": FROZEN,
     "FrozenByAdmin": "frozen_by_admin",
 }
-"""By the variant of MarketStatus (docs/protocols/alula.md, "Statuses")."""
+"""By the variant of MarketStatus, in the order of their numbers."""
 
 MAX_POOLS = 64
 """The contract allows 25; a list longer than this is not one of Alula's."""
 
-MAX_TOKEN_DECIMALS = 38
-"""The contract divides by 10^decimals, which has to fit into 128 bits."""
-
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
-"""Instance keys that hold state, or what is only queued or proposed (docs/protocols/alula.md, "Keys")."""
+"""Instance keys that hold state, or what is only queued or proposed."""
 
 _QUEUE_SECONDS = "UpdateInQueuePeriod"
 _QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
@@ -57,11 +54,7 @@ _MARKET_LIMITS = {
 }
 """The settings that can be queued for a market, with their keys in the instance."""
 
-_BPS = 10_000
-
 CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
-"""The fields of KinkedIRConfig, in basis points."""
-
 STATE = dict.fromkeys(
     (
         "interest_rate_modifier_bps",
@@ -75,24 +68,27 @@ STATE = dict.fromkeys(
     AMOUNT,
 ) | {"last_accrual_timestamp": TIME, "token_decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS)}
 CURVE = dict.fromkeys(CURVE_FIELDS, AMOUNT)
-FEES = {"take_rate_bps": Number(scval.U32, most=_BPS)}
+FEES = {"take_rate_bps": Number(scval.U32, most=10_000)}
 """The numbers of a ``Pool`` entry, of its curve and of its fees; with a higher take rate suppliers would pay."""
 
-_SHOWN_HEALTH = (
+POOL_NUMBERS = (*(name for name in STATE if name != "token_decimals"), *CURVE, *FEES, "decimals")
+"""The names in `PoolEntry.numbers`."""
+
+_HEALTH_BPS = (
     "open_ltv_bps",
     "close_ltv_bps",
     "liability_factor_bps",
     "utilization_ratio_limit_bps",
     "max_liquidation_incentive_bps",
 )
-
-POOL_NUMBERS = (*(name for name in STATE if name != "token_decimals"), *CURVE, *FEES, "decimals")
-"""The names in `PoolEntry.numbers`."""
+_LOCKS = ("bad_debt_lock_d", "bad_debt_request_count")
+TERM_COLUMNS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
+"""The names in `PoolEntry.terms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarketInstance:
-    """An Alula market contract: what its instance entry holds. ``manager`` is None where it names no contract."""
+    """A market's instance entry; ``queue_seconds`` is how long a queued change waits."""
 
     wasm_hash: str
     name: str
@@ -100,27 +96,23 @@ class MarketInstance:
     oracle: str
     manager: str | None
     queue_seconds: int | None
-    """How long a change waits; None where the instance does not say it."""
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """A ``Pool`` entry: addresses, the pool's own copy of its token's symbol, and the numbers by their field names.
+    """A ``Pool`` entry, with the numbers by their field names.
 
-    ``numbers`` has token base units (total_available, total_borrowed, total_collateral, take_rate_fees_sum), shares
-    (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points (the fields of the rate curve,
-    interest_rate_modifier_bps, take_rate_bps), unix seconds (last_accrual_timestamp) and decimals. ``shown`` is what
-    its configuration says of rates and limits, and ``locks`` has bad_debt_lock_d (unix seconds) and
-    bad_debt_request_count; both without what an entry does not have. ``farms`` say what is known of the rewards of
-    suppliers and borrowers.
+    ``numbers`` has token base units, shares (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points,
+    and last_accrual_timestamp in unix seconds. ``terms`` lack what the entry does not have. ``farms`` say what is known
+    of the rewards of suppliers and borrowers.
     """
 
     pool_address: str
     token_address: str
     token_symbol: str
     numbers: dict[str, int]
-    locks: dict[str, int]
+    terms: dict[str, int]
     shown: tuple[Parameter, ...]
     farms: tuple[RewardReason, RewardReason]
 
@@ -136,30 +128,22 @@ def pool_key(market: str, pool: str) -> bytes:
 
 
 def decode_instance(entry: Entry) -> MarketInstance:
-    """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one.
-
-    A market is known by the form of its entries: the hash of the deployed code is not published in full.
-    """
+    """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "market instance")
     storage = Fields(_unit_keys(instance.storage), "market instance")
     variant, _ = _variant(storage, "MarketStatus", "market instance")
+    manager = None
+    with suppress(DecodeError):  # nothing is computed from it
+        manager = storage.contract("DeployerHost")
     return MarketInstance(
         wasm_hash=wasm_hash.hex(),
         name=storage.string("Name"),
         status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
         oracle=storage.address("Oracle"),
-        manager=_manager(storage),
+        manager=manager,
         queue_seconds=next((item.value for item in parameters_of(storage, {_QUEUE_SECONDS: 0})), None),
         storage=instance.storage or (),
     )
-
-
-def _manager(storage: Fields) -> str | None:
-    """The market manager that deployed a market; nothing is computed from it, so that it may be of any kind."""
-    with suppress(DecodeError):
-        manager = storage.address("DeployerHost")
-        return manager if manager.startswith("C") else None
-    return None
 
 
 def record_key(manager: str, market: str) -> bytes:
@@ -196,15 +180,20 @@ def decode_queued_market(instance: MarketInstance) -> Queued:
     """Queued limits of a market, and from when they hold. Raises `DecodeError`."""
     now = Fields(_unit_keys(instance.storage), "market instance")
     queued = now.struct(_QUEUED_MARKET)
-    before = chain(*(_renamed(now, key, name) for name, key in _MARKET_LIMITS.items()))
-    after = chain(*(_renamed(queued, f"new_{name}", name) for name in _MARKET_LIMITS))
+    before, after = (
+        [replace(item, name=name) for name, key in keys for item in parameters_of(fields, {key: 0})]
+        for fields, keys in (
+            (now, _MARKET_LIMITS.items()),
+            (queued, [(name, f"new_{name}") for name in _MARKET_LIMITS]),
+        )
+    )
     return differences(before, after), _from_when(queued, instance.queue_seconds)
 
 
 def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
     """The code that is queued for a market, and from when, by the wait in its manager's record of it.
 
-    No source shows the form of the entry: it is taken for a struct with one hash. Raises `DecodeError` for another.
+    No source shows the form of the entry: it is taken for a struct with one hash. Raises `DecodeError`.
     """
     pairs = expect(entry.value, scval.MAP, _QUEUED_UPGRADE) or ()
     hashes = [value[1] for _, value in pairs if value[0] == scval.BYTES and len(value[1]) == 32]
@@ -212,10 +201,6 @@ def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
         raise DecodeError(f"{_QUEUED_UPGRADE}: it has {len(hashes)} hashes of code, not one")
     wait = None if record is None or record.value[0] != scval.U64 else record.value[1]
     return hashes[0].hex(), _from_when(Fields(pairs, _QUEUED_UPGRADE), wait)
-
-
-def _renamed(fields: Fields, key: str, name: str) -> list[Parameter]:
-    return [replace(item, name=name) for item in parameters_of(fields, {key: 0})]
 
 
 def _from_when(queued: Fields, wait: int | None) -> int | None:
@@ -228,24 +213,23 @@ def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:
 
 
 def decode_pool(entry: Entry) -> PoolEntry:
-    """Decode a ``Pool`` entry.
-
-    Raises `DecodeError` naming the field for a missing field, another kind, a number that the contract cannot hold,
-    and a model of interest or accrual that is not known here.
-    """
+    """Decode a ``Pool`` entry. Raises `DecodeError` naming the field, also for an unknown model of interest."""
     pool = Fields.of(entry.value, "Pool")
     config = pool.struct("config")
     numbers = pool.numbers(STATE) | _numbers_of(config, "Pool.config")
     numbers["decimals"] = numbers.pop("token_decimals")
+    shown = tuple(_shown(config, numbers))
     return PoolEntry(
         pool_address=pool.address("pool_address"),
         token_address=pool.contract("token_address"),
         token_symbol=pool.string("token_symbol"),
         numbers=numbers,
-        locks={
-            item.name: item.value for item in parameters_of(pool, {"bad_debt_lock_d": 0, "bad_debt_request_count": 0})
+        terms={
+            item.name: item.value
+            for item in (*shown, *parameters_of(pool, dict.fromkeys(_LOCKS, 0)))
+            if item.name in TERM_COLUMNS
         },
-        shown=tuple(_shown(config, numbers)),
+        shown=shown,
         farms=(_farm(pool, "farm_supply"), _farm(pool, "farm_debt")),
     )
 
@@ -275,9 +259,8 @@ def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterabl
 
     The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage without `NOT_CONFIGURATION`,
     in ascending order of its keys' XDR; and for each pool of AllPools, in its order, the pool's address with a vector
-    of its token_address and its ``config``. That vector is absent for a pool without an
-    entry, and one without what cannot be decoded for an entry that is another struct. Totals, rates and whatever else
-    a Pool entry holds are state.
+    of its token_address and its ``config``. That vector is absent for a pool without an entry, and lacks what cannot be
+    decoded.
     """
     storage = [pair for pair in instance.storage if not _names_one_of(pair[0], NOT_CONFIGURATION)]
     configs = [(address(pool), _configured(entry)) for pool, entry in zip(pools, entries, strict=True)]
@@ -301,7 +284,7 @@ def _shown(config: Fields, numbers: dict[str, int]) -> Iterator[Parameter]:
     yield from parameters_of(config, {"target_utilization_ratio_bps": 4, "ir_reactivity_constant": 0})
     for part, scales in (
         ("fee_config", {"borrow_fee_bps": 4}),
-        ("health_config", dict.fromkeys(_SHOWN_HEALTH, 4) | {"supply_limit": numbers["decimals"]}),
+        ("health_config", dict.fromkeys(_HEALTH_BPS, 4) | {"supply_limit": numbers["decimals"]}),
         ("status", {"flags": 0}),
     ):
         with suppress(DecodeError):  # nothing is computed from these

@@ -1,14 +1,8 @@
-"""Alula's math over columns of pools, function by function as the contract has it.
-
-The formulas are those of docs/protocols/alula.md, "Formulas", on the exact operations of `exporter.exact`. The
-contract's views do not accrue interest, and neither does this: all numbers are those of the state as it is stored.
+"""Alula's math over columns of pools, function by function as the contract has it (docs/protocols/alula.md).
 
 Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
-growth of a debt has 18 decimals; totals and fees are token base units.
-
-Every value that has a name in the contract must fit into signed 128 bits, as it must there; products before a
-division may be wider. A pool for which this fails, or that divides by zero, raises an ExactError that carries its
-row: `exact.set_aside_failures` then computes the others.
+growth of a debt has 18 decimals; totals and fees are token base units. Every value that has a name in the contract must
+fit into signed 128 bits, as it must there; products before a division may be wider.
 """
 
 from __future__ import annotations
@@ -19,8 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter import exact
-from exporter.exact import failure
-from exporter.protocols.alula.layout import CURVE_FIELDS, STATUS_NAMES, VERSION
+from exporter.protocols.alula.layout import CURVE_FIELDS, STATUS_NAMES, TERM_COLUMNS, VERSION
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.tree.values import RewardReason
@@ -46,21 +39,7 @@ POOL_COLUMNS = (
 )
 """The raw columns that the numbers follow from; none is negative, and the take rate is at most BPS."""
 
-TERM_COLUMNS = (
-    "open_ltv_bps",
-    "close_ltv_bps",
-    "liability_factor_bps",
-    "utilization_ratio_limit_bps",
-    "max_liquidation_incentive_bps",
-    "supply_limit",
-    "flags",
-    "bad_debt_lock_d",
-    "bad_debt_request_count",
-)
-"""The raw columns that only the terms need; null where an entry does not have the field."""
-
 FARM_COLUMNS = ("supply_reward_reason", "borrow_reward_reason")
-"""The facts about the rewards of each side, without which nothing is paid."""
 
 POOL_STATUSES = {
     "enabled": "depositing, borrowing, adding collateral and flash loans are open, as far as the market is",
@@ -73,16 +52,11 @@ _DEPOSIT, _BORROW, _EVERYTHING = 1, 2, 15
 
 _REVISION = "whether one can leave a frozen market depends on the contract's revision, and which one runs is not known"
 
-BPS_DECIMALS = 4
-"""Of rates, indexes and the modifier."""
-
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a pool, in the order given.
 
-    Nothing accrues here, so the accrued rates are the stored ones: those that the contract's own view computes from
-    the stored totals and modifier, not the snapshot of the last accrual that the Pool entry holds next to them.
-    Indexes are the contract's share rates.
+    Nothing accrues here, as in the contract's own views, so the accrued rates are the stored ones.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
@@ -94,8 +68,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     raw = raw_rows(columns, numbers, *FARM_COLUMNS)
     state = numbers_of(raw, POOL_COLUMNS)
     borrowed = state["total_borrowed"]
-    available = available_adjusted(state["total_available"], state["take_rate_fees_sum"])
-    supplied = total_supply(available, borrowed)
+    available, supplied = supply_of(state)
     used = utilization(borrowed, supplied)
     modified = _rate(state, used)
     earned = supply_apr(modified, used, state["take_rate_bps"])
@@ -108,29 +81,26 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         supply_apy_bps=apy_bps(earned),
         borrow_apy_bps=apy_bps(modified),
         last_accrual_time="last_accrual_timestamp",
-        supply_index=j_token_rate_bps(supplied, state["total_j_tokens"]),
-        borrow_index=d_token_rate_bps(borrowed, state["total_d_tokens"]),
-        index_decimals=BPS_DECIMALS,
+        supply_index=_share_rate(exact.multiply_divide_floor, supplied, BPS, state["total_j_tokens"]),
+        borrow_index=_share_rate(exact.multiply_divide_ceil, borrowed, BPS, state["total_d_tokens"]),
+        index_decimals=4,
         stored_supply_apr=earned,
         stored_borrow_apr=modified,
         accrued_supply_apr=earned,
         accrued_borrow_apr=modified,
-        apr_decimals=BPS_DECIMALS,
+        apr_decimals=4,
         stored_utilization=used,
         accrued_utilization=used,
-        utilization_decimals=BPS_DECIMALS,
+        utilization_decimals=4,
         rate_modifier="interest_rate_modifier_bps",
-        rate_modifier_decimals=BPS_DECIMALS,
+        rate_modifier_decimals=4,
         backstop_credit="take_rate_fees_sum",
         **_terms(raw, available, supplied, used),
     )
 
 
 def _terms(pools: pl.DataFrame, available: pl.Series, supplied: pl.Series, used: pl.Series) -> dict[str, Given]:
-    """The columns of `exporter.tables.TERMS`, of raw pools.
-
-    ``available`` is what they have without the fees that are not paid out yet, ``used`` their utilization, rounded up.
-    """
+    """The columns of `exporter.tables.TERMS`, of raw pools; ``used`` is their utilization, rounded up."""
     status = pl.col("market_status")
     known = status.is_in([*STATUS_NAMES.values()])
     frozen = status.is_in(["frozen", "frozen_by_admin"])
@@ -161,8 +131,8 @@ def _terms(pools: pl.DataFrame, available: pl.Series, supplied: pl.Series, used:
         .when(flags.is_null() | unlocked.is_null())
         .then(pl.lit("the pool's entry does not have all that its operations hang on"))
     )
-    # floor(supply × (limit - U) / 10000), 0 where the utilization U is above the limit; at most the available.
     room = _left(pools["utilization_ratio_limit_bps"], used)
+    capped = pl.col("supply_limit") != 0  # the contract takes 0 for no limit
     return {
         "can_supply": gate(status.is_in(["active", "borrow_frozen"]) & on(_DEPOSIT) & unlocked),
         "can_withdraw": leaving.then(unlocked),
@@ -173,20 +143,23 @@ def _terms(pools: pl.DataFrame, available: pl.Series, supplied: pl.Series, used:
         "pool_status": pl.when(flags.is_not_null() & unlocked.is_not_null()).then(pool_status),
         "available_to_withdraw": available,
         "available_to_borrow": exact.clamp(_share(supplied, room), 0, available),
-        "available_to_supply": _capped(_left(pools["supply_limit"], supplied)),
+        "available_to_supply": pl.when(capped).then(pl.lit(_left(pools["supply_limit"], supplied))),
         "risk_scope": pl.lit("reserve"),
         "collateral_factor_bps": _published("open_ltv_bps"),
         "liquidation_threshold_bps": _published("close_ltv_bps"),
         "liability_factor_bps": _published("liability_factor_bps"),
         "liquidation_bonus_bps": _published("max_liquidation_incentive_bps"),
         "liquidation_kind": pl.lit("range"),
-        "supply_cap": _capped(pools["supply_limit"]),
+        "supply_cap": pl.when(capped).then(pl.col("supply_limit")),
         "max_utilization_bps": _published("utilization_ratio_limit_bps"),
         "reserve_factor_bps": "take_rate_bps",
         "can_be_collateral": pl.col("open_ltv_bps") > 0,
         "can_be_borrowed": on(_BORROW),
         "reward_decimals": 0,
-        **{f"{side}_reward_per_second": _unpaid(side) for side in ("supply", "borrow")},
+        **{
+            f"{side}_reward_per_second": pl.when(pl.col(f"{side}_reward_reason") == RewardReason.NO_EMISSIONS).then(0)
+            for side in ("supply", "borrow")
+        },
         **{name: name for name in FARM_COLUMNS},
     }
 
@@ -200,34 +173,22 @@ def _share(amount: pl.Series, part_bps: pl.Series) -> pl.Series:
     return exact.multiply_divide_floor(amount, part_bps, 10_000)
 
 
-def _capped(values: pl.Series) -> pl.Expr:
-    """Null where the limit is 0: the contract takes that for none."""
-    return pl.when(pl.col("supply_limit") != 0).then(pl.lit(values))
-
-
-def _unpaid(side: str) -> pl.Expr:
-    return pl.when(pl.col(f"{side}_reward_reason") == RewardReason.NO_EMISSIONS).then(pl.lit(0))
-
-
 def _published(name: str) -> pl.Expr:
     return pl.col(name).clip(0, exact.JSON_INTEGER_MAX)
 
 
-@exact.naming("available")
-def available_adjusted(total_available: pl.Series, take_rate_fees_sum: pl.Series) -> pl.Series:
-    """The amount that can be lent or withdrawn: the available less the fees that are not paid out yet, at least 0."""
-    return exact.clamp(exact.subtract(total_available, take_rate_fees_sum), 0, exact.INT128_MAX)
-
-
-@exact.naming("total supply")
-def total_supply(available: pl.Series, total_borrowed: pl.Series) -> pl.Series:
-    """The supply: the adjusted available and what is lent. Collateral is outside the pool."""
-    return exact.add(available, total_borrowed)
+def supply_of(state: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """What can be lent or withdrawn, less the fees that are not paid out yet; and all that suppliers own."""
+    with exact.naming("available"):
+        left = exact.subtract(state["total_available"], state["take_rate_fees_sum"])
+        available = exact.clamp(left, 0, exact.INT128_MAX)
+    with exact.naming("total supply"):
+        return available, exact.add(available, state["total_borrowed"])
 
 
 @exact.naming("utilization")
 def utilization(total_borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
-    """The utilization that drives the rates: ceil(borrowed × 10000 / supplied), 0 where nothing is supplied."""
+    """The utilization that drives the rates, rounded up; 0 where nothing is supplied."""
     return exact.or_zero(exact.multiply_divide_ceil, total_borrowed, BPS, supplied)
 
 
@@ -241,13 +202,9 @@ def kinked_apr(
     kink2_ur: pl.Series,
     max_apr: pl.Series,
 ) -> pl.Series:
-    """The rate a year before the modifier: three slopes over the utilization U.
+    """The rate a year before the modifier: three slopes over the utilization, of which the upper one has the knot.
 
-    U < kink1_ur:              base_apr  + floor((kink1_apr - base_apr) × U / kink1_ur)
-    kink1_ur <= U < kink2_ur:  kink1_apr + floor((kink2_apr - kink1_apr) × (U - kink1_ur) / (kink2_ur - kink1_ur))
-    kink2_ur <= U:             kink2_apr + floor((max_apr - kink2_apr) × (U - kink2_ur) / (10000 - kink2_ur))
-
-    Both knots belong to the upper slope. With kink2_ur = 10000 = U the last divides by zero, as in the contract.
+    With the second kink at 10000 the last slope divides by zero there, as in the contract.
     """
     first = utilization < kink1_ur
     third = ~first & (utilization >= kink2_ur)
@@ -264,7 +221,7 @@ def kinked_apr(
 
 @exact.naming("borrow APR")
 def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
-    """The rate a year that borrowers pay: ceil(kinked × modifier / 10000)."""
+    """The rate a year that borrowers pay."""
     return exact.multiply_divide_ceil(kinked, modifier, BPS)
 
 
@@ -285,7 +242,7 @@ RATE_MODEL = RateModel(
 
 @exact.naming("supply APR")
 def supply_apr(borrow_apr: pl.Series, utilization: pl.Series, take_rate: pl.Series) -> pl.Series:
-    """The rate a year that suppliers earn: floor(floor(borrow_apr × U / 10000) × (10000 - take_rate) / 10000)."""
+    """The rate a year that suppliers earn."""
     earned = exact.multiply_divide_floor(borrow_apr, utilization, BPS)
     return exact.multiply_divide_floor(earned, exact.subtract(BPS, take_rate), BPS)
 
@@ -306,14 +263,12 @@ class Accrued(NamedTuple):
 
 
 def accrue(state: pl.DataFrame, seconds: pl.Series) -> Accrued:
-    """Pools after the next transaction, some seconds after their last accrual.
+    """Pools after the next transaction, some seconds (at least 0) after their last accrual.
 
-    Args:
-        state: POOL_COLUMNS, `target_utilization_ratio_bps` and `ir_reactivity_constant`, Int128.
-        seconds: since the last accrual, at least 0.
+    ``state`` has POOL_COLUMNS, target_utilization_ratio_bps and ir_reactivity_constant, Int128.
     """
     borrowed = state["total_borrowed"]
-    supplied = total_supply(available_adjusted(state["total_available"], state["take_rate_fees_sum"]), borrowed)
+    _, supplied = supply_of(state)
     used = utilization(borrowed, supplied)
     apr = _rate(state, used)
     with exact.naming("accrued debt"):
@@ -344,38 +299,16 @@ def _modifier(state: pl.DataFrame, used: pl.Series, seconds: pl.Series) -> pl.Se
 
 
 def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:
-    """The factor, with 18 decimals, by which a debt grows in `seconds` at a rate a year in basis points.
-
-    1 + floor(ceil(apr × 10^18 / 10000) / 31556926) × 10^-18, the growth of a second, to the power of the seconds: by
-    squaring, rounded down after every multiplication, in 256 bits; only the result must fit into 128.
-
-    Raises:
-        ExactOverflowError: with the rows of which the result does not fit, or whose rate is negative: an error in
-            the contract.
-    """
-    if (apr < 0).any():
-        raise failure("growth at a negative rate", (apr < 0).arg_true().to_list())
+    """The factor, with 18 decimals, by which a debt grows in `seconds`: the growth of one second to their power."""
     a_second = exact.floor_divide(exact.multiply_divide_ceil(apr, SCALED_ONE, BPS), SECONDS_PER_YEAR)
     return exact.power_floor(exact.add(a_second, SCALED_ONE), seconds, SCALED_ONE)
 
 
 @exact.basis_points
 def apy_bps(apr: pl.Series) -> pl.Series:
-    """The yield of a rate that is compounded every second for a year, in whole basis points, Int64.
-
-    max(0, floor(multiplier(apr, a year) / 10^14) - 10000). The contract's own view fails beyond 32 bits.
-    """
+    """The yield of a rate that is compounded every second for a year. The contract's own view fails beyond 32 bits."""
     grown = exact.floor_divide(multiplier(apr, SECONDS_PER_YEAR), SCALED_ONE // BPS)
     return exact.clamp(exact.subtract(grown, BPS), 0, exact.INT128_MAX)
 
 
-@exact.at_most(exact.INT128_MAX)
-def j_token_rate_bps(supplied: pl.Series, total_j_tokens: pl.Series) -> pl.Series:
-    """The value of a supply share: floor(total supply × 10000 / shares), 0 without shares."""
-    return exact.or_zero(exact.multiply_divide_floor, supplied, BPS, total_j_tokens)
-
-
-@exact.at_most(exact.INT128_MAX)
-def d_token_rate_bps(total_borrowed: pl.Series, total_d_tokens: pl.Series) -> pl.Series:
-    """The value of a debt share: ceil(borrowed × 10000 / shares), 0 without shares."""
-    return exact.or_zero(exact.multiply_divide_ceil, total_borrowed, BPS, total_d_tokens)
+_share_rate = exact.at_most(exact.INT128_MAX)(exact.or_zero)

@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
-from exporter.protocols.alula.math import FARM_COLUMNS, TERM_COLUMNS
+from exporter.protocols.alula.math import FARM_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
@@ -21,7 +21,7 @@ NAME = "alula"
 
 Entries = Mapping[bytes, Entry | None]
 
-COLUMNS = (*TEXTS, *layout.POOL_NUMBERS, *TERM_COLUMNS, *FARM_COLUMNS)
+COLUMNS = (*TEXTS, *layout.POOL_NUMBERS, *layout.TERM_COLUMNS, *FARM_COLUMNS)
 
 
 class _Reader(Collector):
@@ -55,19 +55,12 @@ class _Reader(Collector):
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:
-        """See whether the manager that a market names has a record of it. It is read in any case."""
-        # An archived record says so, too.
+        """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
         if manager is not None and entries[layout.record_key(manager, market)] is not None:
             self.reading.verified[market] = manager
         else:
-            self.notice(
-                f"market {market} was read because a list or [[markets]] names it, but "
-                + (
-                    "it names no market manager"
-                    if manager is None
-                    else f"its market manager {manager} has no record of it"
-                )
-            )
+            why = f"its market manager {manager} has no record of it" if manager else "it names no market manager"
+            self.notice(f"market {market} was read because a list or [[markets]] names it, but {why}")
 
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a market's pools; one that cannot be read does not cost the others."""
@@ -76,19 +69,18 @@ class _Reader(Collector):
         lacking = [pool for pool, entry in zip(members, pool_entries, strict=True) if entry is None]
         if not self.list_is_its_own(market, members, lacking):
             return
-        self.reading.markets.append(
-            Market(
-                address=market,
-                protocol=NAME,
-                version=layout.VERSION,
-                name=instance.name,
-                status=instance.status,
-                oracle=instance.oracle,
-                config_hash=layout.config_hash(instance, members, pool_entries),
-                wasm_hash=instance.wasm_hash,
-                members=members,
-            )
+        found = Market(
+            address=market,
+            protocol=NAME,
+            version=layout.VERSION,
+            name=instance.name,
+            status=instance.status,
+            oracle=instance.oracle,
+            config_hash=layout.config_hash(instance, members, pool_entries),
+            wasm_hash=instance.wasm_hash,
+            members=members,
         )
+        self.reading.markets.append(found)
         if instance.manager is not None:
             upgrade = entries[layout.queued_upgrade_key(instance.manager, market)]
             record = entries[layout.record_key(instance.manager, market)]
@@ -97,7 +89,7 @@ class _Reader(Collector):
         for pool, entry in zip(members, pool_entries, strict=True):
             with self.noting(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
-                self.take_pool(market, pool, live(entry, "the pool's entry", missing))
+                self.take_pool(found, pool, live(entry, "the pool's entry", missing))
             queued = entries[layout.queued_pool_key(market, pool)]
             if queued is not None:
                 now = self.pools.get((market, pool))
@@ -105,34 +97,20 @@ class _Reader(Collector):
                     market, pool, "terms", partial(layout.decode_queued_pool, queued, now, instance.queue_seconds)
                 )
 
-    def take_pool(self, market: str, pool: str, entry: Entry) -> None:
+    def take_pool(self, market: Market, pool: str, entry: Entry) -> None:
         """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
-        self.pools[market, pool] = decoded
-        instance = self.instances[market]
-        self.append(
-            {
-                "market": market,
-                "pool": pool,
-                "token_address": decoded.token_address,
-                "oracle": instance.oracle,
-                "market_name": instance.name,
-                "market_status": instance.status,
-                "wasm_hash": instance.wasm_hash,
-                **dict.fromkeys(TERM_COLUMNS),
-                **{item.name: item.value for item in decoded.shown if item.name in TERM_COLUMNS},
-                **decoded.locks,
-                **dict(zip(FARM_COLUMNS, decoded.farms, strict=True)),
-                **decoded.numbers,
-            }
-        )
-        self.reading.parameters[market, pool] = decoded.shown
-        lacking = sorted({*TERM_COLUMNS} - {item.name for item in decoded.shown} - {*decoded.locks})
-        if lacking:
+        self.pools[market.address, pool] = decoded
+        missing = dict.fromkeys(name for name in layout.TERM_COLUMNS if name not in decoded.terms)
+        farms = dict(zip(FARM_COLUMNS, decoded.farms, strict=True))
+        self.append_pool(market, pool, decoded.token_address, missing | decoded.terms | farms | decoded.numbers)
+        self.reading.parameters[market.address, pool] = decoded.shown
+        if missing:
+            lacking = ", ".join(sorted(missing))
             self.notice(
-                f"the entry of pool {pool} of market {market} lacks {', '.join(lacking)}; what depends on that is null"
+                f"the entry of pool {pool} of market {market.address} lacks {lacking}; what depends on that is null"
             )
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
@@ -158,9 +136,8 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all Alula markets in three waves: instances and lists of pools, pools with their tokens, prices.
 
-    There is nothing on the chain that lists the markets, so the candidates are all there are; the
-    records of the managers that deployed them are read along with the pools.
-    Raises `SourceError` when the source fails; anything wrong with one market or pool is in the reading.
+    Nothing on the chain lists the markets, so the candidates are all there are. Raises `SourceError` when the source
+    fails; anything wrong with one market or pool is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})

@@ -1,8 +1,7 @@
 """How Slender's pool keeps its state in the ledger (docs/protocols/slender.md, "Keys").
 
 Everything but balances and positions is in the pool's instance storage. What lies in a reserve is a balance, that of
-the reserve's sToken: a persistent entry of its own. Every key is a Rust enum variant: a vector of the variant's symbol
-and its addresses.
+the reserve's sToken: a persistent entry of its own.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from exporter.protocols.base import Parameter
 from exporter.protocols.collector import config_hash_of, parameters_of
 
 VERSION = "v1"
-"""The one form of entries that is known."""
-
 WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e88e7fb924888")
 """The code of mainnet's pool, as its deployment's record has it (docs/protocols/slender.md, "Structure")."""
 
@@ -33,8 +30,8 @@ RESERVE = dict.fromkeys(("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
     "last_update_timestamp": TIME
 }
 CONFIGURATION = {"util_cap": Number(scval.U32), "discount": Number(scval.U32), "liquidity_cap": AMOUNT}
-"""The numbers of ReserveData and of its ``configuration``."""
-_STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "ReserveAssetKey", "Pause"})
+"""The numbers of ReserveData and of its ``configuration``, rates with 9 decimals."""
+_STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "Pause"})
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
 POOL_NUMBERS = ("window", "paused", "grace_ends_at", "initial_health", "ir_scaling_coeff")
@@ -45,7 +42,7 @@ RESERVE_TERMS = ("is_active", "borrowing_enabled", "liquidity_cap", "util_cap", 
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A pool contract: what its instance entry holds, with `POOL_NUMBERS`."""
+    """A pool contract's instance entry: its storage by the XDR of keys, and `POOL_NUMBERS`."""
 
     wasm_hash: str
     reserves: tuple[str, ...]
@@ -70,10 +67,8 @@ class Feed:
 class Reserve:
     """A reserve of fungible tokens, as the pool's instance has it.
 
-    ``numbers`` are rates and coefficients of 9 decimals (lender_ar, lender_ir, borrower_ar, borrower_ir), shares
-    (s_supply, debt_supply), token base units (fees), unix seconds (last_update_timestamp), and the next are
-    `POOL_NUMBERS` and `RESERVE_TERMS`.
-    ``decimals`` are those that the pool's price feeds have of the token, None where it has none; ``feed`` is the first.
+    ``numbers`` are `RESERVE`, shares (s_supply, debt_supply), token base units (fees), `POOL_NUMBERS` and
+    `RESERVE_TERMS`. ``decimals`` are those that the pool's price feeds have of the token; ``feed`` is the first.
     """
 
     s_token: str
@@ -110,12 +105,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
 
 
 def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
-    """Decode what a pool keeps of a reserve.
-
-    Raises:
-        DecodeError: naming the field, for one that is missing, of another kind, or a number the contract cannot have.
-        RwaReserveError: for a reserve of real-world assets, which has neither shares nor debt.
-    """
+    """Decode what a pool keeps of a reserve. Raises `DecodeError` naming the field, and `RwaReserveError`."""
     stored = pool.get("ReserveAssetKey", address(asset))
     if stored is None:
         raise DecodeError("the reserve is listed, but ReserveAssetKey has none of it")
@@ -158,26 +148,17 @@ def config_hash(pool: PoolInstance) -> str:
     ascending order of its keys' XDR; of a reserve only its ``configuration``.
     """
     pairs: list[tuple[ScVal, ScVal]] = []
-    for key in sorted(pool.storage):
-        name = _variant_of(key)
+    for key, value in sorted(pool.storage.items()):
+        kind, parts = scval.decode_scval(key)
+        name = parts[0][1] if kind == scval.VEC and parts and parts[0][0] == scval.SYMBOL else None
+        if name in _STATE:
+            continue
         if name == "ReserveAssetKey":
-            found = dict(_pairs(pool.storage[key])).get(symbol("configuration"))
-            pairs += [((scval.BYTES, key), found)] if found is not None else []
-        elif name not in _STATE:
-            pairs.append(((scval.BYTES, key), pool.storage[key]))
+            reserve = dict((value[1] or ()) if value[0] == scval.MAP else ())
+            pairs += [((scval.BYTES, key), item) for name, item in reserve.items() if name == symbol("configuration")]
+        else:
+            pairs.append(((scval.BYTES, key), value))
     return config_hash_of(pairs)
-
-
-def _variant_of(key: bytes) -> str | None:
-    kind, parts = scval.decode_scval(key)
-    if kind != scval.VEC or not parts or parts[0][0] != scval.SYMBOL:
-        return None
-    return str(parts[0][1])
-
-
-def _pairs(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
-    kind, payload = value
-    return tuple(payload or ()) if kind == scval.MAP else ()
 
 
 def _tokens(reserve: Fields) -> tuple[str, str]:
@@ -205,13 +186,10 @@ def _feed(value: ScVal | None) -> tuple[int | None, Feed | None]:
     if not feeds:
         return decimals, None
     feed = Fields.of(feeds[0], "PriceFeed.feeds[0]")
-    asset = feed.get("feed_asset")
-    parts: tuple[ScVal, ...] = ()
-    if asset is not None:
-        parts = expect(asset, scval.VEC, "PriceFeed: field feed_asset") or ()
     contract, max_age = feed.address("feed"), feed.u64("min_timestamp_delta")
-    if len(parts) == 2 and parts[0] == symbol("Stellar") and parts[1][0] == scval.ADDRESS:
-        return decimals, Feed(contract, by_address(parts[1][1]), max_age)
-    if len(parts) == 2 and parts[0] == symbol("Other") and parts[1][0] == scval.SYMBOL:
-        return decimals, Feed(contract, by_symbol(parts[1][1]), max_age)
+    match feed.get("feed_asset"):
+        case (scval.VEC, ((scval.SYMBOL, "Stellar"), (scval.ADDRESS, str(token)))):
+            return decimals, Feed(contract, by_address(token), max_age)
+        case (scval.VEC, ((scval.SYMBOL, "Other"), (scval.SYMBOL, str(name)))):
+            return decimals, Feed(contract, by_symbol(name), max_age)
     raise DecodeError("PriceFeed: field feed_asset is neither Stellar nor Other")

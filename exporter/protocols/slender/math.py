@@ -18,6 +18,7 @@ from exporter.protocols.shared_columns import (
     numbers_of,
     raw_rows,
     shared_columns,
+    simple_yield_bps,
     utilization_bps,
     within,
 )
@@ -44,17 +45,10 @@ RESERVE_COLUMNS = (
 """The raw columns that the numbers follow from; none is negative."""
 
 TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)
-"""Those that say what can be done, and at what risk."""
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given, at the close time.
-
-    There is no rate modifier and no plain collateral: the one is 1, the other 0. The protocol's collected fees are
-    as the backstop's credit. Amounts are the most that can be withdrawn, borrowed and supplied, whatever the gates say:
-    the cash bounds withdrawals and loans. A loan fails, too, where the debt's shares are above the utilization cap of
-    the supply's; a deposit where what the stored lenders' rate makes of the debt, the cash and the amount are together
-    above the liquidity cap.
 
     Raises:
         ExactOverflowError: with the rows in which a value does not fit into 128 bits.
@@ -68,14 +62,14 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     debt_coeff = accrued_rate(state["borrower_ar"], state["borrower_ir"], elapsed)
 
     def of_lenders(accrued: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
-        lent = lent_out(accrued, debt_supply)
+        lent = exact.naming("lent")(times)(accrued, debt_supply)
         owned = exact.add(cash, lent)
         return owned, share(lent, owned, ONE), share(lent, owned, state["lender_ir"])
 
     stored_owned, stored_used, stored_apr = of_lenders(state["lender_ar"])
     owned, accrued_used, accrued_apr = of_lenders(lender)
     supplied = exact.select(s_supply != 0, owned, 0)  # without shares nobody owns what lies there
-    borrowed = _times(debt_coeff, debt_supply)
+    borrowed = times(debt_coeff, debt_supply)
     by_shares = borrowable(s_supply, debt_supply, debt_coeff, state["util_cap"])
     return shared_columns(
         raw,
@@ -86,8 +80,8 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         total_collateral=0,  # collateral is supplied, and is in that total
         last_accrual_time="last_update_timestamp",
         utilization_bps=utilization_bps(borrowed, supplied),
-        supply_apy_bps=simple_yield_bps(stored_apr),
-        borrow_apy_bps=simple_yield_bps(state["borrower_ir"]),
+        supply_apy_bps=simple_yield_bps(stored_apr, ONE),
+        borrow_apy_bps=simple_yield_bps(state["borrower_ir"], ONE),
         supply_index=collateral_coefficient(owned, s_supply),
         borrow_index=debt_coeff,
         index_decimals=DECIMALS,
@@ -139,7 +133,6 @@ _TERMS: dict[str, Given] = {
     "can_be_collateral": pl.col("discount") > 0,
     "can_be_borrowed": _lends,
 }
-"""Who may do what, and at what risk (docs/protocols/slender.md, "Statuses" and "Risk and liquidity")."""
 
 
 @exact.at_most(exact.INT128_MAX)
@@ -174,35 +167,23 @@ def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.
     """
     moved = seconds != 0
     years = exact.floor_divide(exact.multiply(seconds, ONE), SECONDS_PER_YEAR)
-    growth = exact.add(_times(exact.select(moved, rate, 0), years), ONE)
-    return exact.select(moved, _times(exact.select(moved, accrued, 0), growth), accrued)
+    growth = exact.add(times(exact.select(moved, rate, 0), years), ONE)
+    return exact.select(moved, times(exact.select(moved, accrued, 0), growth), accrued)
 
 
-@exact.naming("lent")
-def lent_out(accrued: pl.Series, debt_supply: pl.Series) -> pl.Series:
-    """The lenders' part of the debt: floor(accrued × debt shares)."""
-    return _times(accrued, debt_supply)
-
-
-def _times(left: pl.Series, right: pl.Series) -> pl.Series:
+def times(left: pl.Series, right: pl.Series) -> pl.Series:
     """floor(left × right / 10^9), where the product has to fit."""
     return exact.floor_divide(exact.multiply(left, right), ONE)
 
 
 @exact.naming("collateral coefficient")
 def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
-    """The value of a share of the supply: floor(owned / shares), 1 without shares."""
+    """The value of a share of the supply, 1 without shares."""
     divided = s_supply != 0
     return exact.floor_divide(exact.multiply(exact.select(divided, owned, 1), ONE), exact.select(divided, s_supply, 1))
 
 
 @exact.naming("share")
 def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
-    """The part of a number that the lent share of what is owned makes, rounded down; 0 where nothing is owned."""
+    """The part of a number that the lent share of what is owned makes; 0 where nothing is owned."""
     return exact.or_zero(exact.multiply_divide_floor, lent, of, owned)
-
-
-@exact.basis_points
-def simple_yield_bps(rate: pl.Series) -> pl.Series:
-    """A rate a year as basis points, rounded down, Int64: between two updates interest is simple."""
-    return exact.floor_divide(rate, ONE // 10_000)

@@ -13,7 +13,7 @@ from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
@@ -21,8 +21,6 @@ from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 NAME = "slender"
 MARKET_NAME = "Slender"
 """The contract has no name of its own."""
-
-MAX_TOKEN_DECIMALS = 38
 
 COLUMNS = (*TEXTS, "decimals", "s_token", "debt_token", *RESERVE_COLUMNS, *TERM_COLUMNS)
 
@@ -32,6 +30,7 @@ class _Reader(Collector):
         super().__init__(NAME, candidates, COLUMNS)
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
+        self.markets: dict[str, Market] = {}
         self.reserves: dict[tuple[str, str], layout.Reserve] = {}
         self.assets: dict[tuple[str, str], ScVal] = {}
 
@@ -65,24 +64,20 @@ class _Reader(Collector):
             except DecodeError as error:
                 self.unread(market, asset, "undecodable", str(error))
             members.append(asset)
-        feeds = {
-            None if item.feed is None else item.feed.contract
-            for (owner, _), item in self.reserves.items()
-            if owner == market
-        }
-        self.reading.markets.append(
-            Market(
-                address=market,
-                protocol=NAME,
-                version=layout.VERSION,
-                name=MARKET_NAME,
-                status="paused" if pool.numbers["paused"] else "active",
-                oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
-                config_hash=layout.config_hash(pool),
-                wasm_hash=pool.wasm_hash,
-                members=tuple(members),
-            )
+        own = (item for (owner, _), item in self.reserves.items() if owner == market)
+        feeds = {None if item.feed is None else item.feed.contract for item in own}
+        self.markets[market] = Market(
+            address=market,
+            protocol=NAME,
+            version=layout.VERSION,
+            name=MARKET_NAME,
+            status="paused" if pool.numbers["paused"] else "active",
+            oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
+            config_hash=layout.config_hash(pool),
+            wasm_hash=pool.wasm_hash,
+            members=tuple(members),
         )
+        self.reading.markets.append(self.markets[market])
 
     def cash_of(self, market: str, asset: str, entry: Entry | None) -> int:
         """The cash of a reserve. Raises `DecodeError` and `UnreadError` where that cannot be determined.
@@ -101,7 +96,7 @@ class _Reader(Collector):
         return layout.decode_cash(entry)
 
     def append_reserve(self, market: str, asset: str, cash: int) -> None:
-        pool, reserve, token = self.pools[market], self.reserves[market, asset], self.reading.tokens[asset]
+        reserve, token = self.reserves[market, asset], self.reading.tokens[asset]
         decimals = token.decimals if reserve.decimals is None else reserve.decimals
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
             raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
@@ -109,22 +104,9 @@ class _Reader(Collector):
         if reserve.feed is not None:
             self.assets[reserve.feed.contract, asset] = reserve.feed.asset
             self.reading.price_limits[market, asset] = reserve.feed.max_age
-        self.append(
-            {
-                "market": market,
-                "pool": asset,
-                "token_address": asset,
-                "oracle": reserve.feed and reserve.feed.contract,
-                "market_name": MARKET_NAME,
-                "market_status": "paused" if pool.numbers["paused"] else "active",
-                "wasm_hash": pool.wasm_hash,
-                "decimals": decimals,
-                "s_token": reserve.s_token,
-                "debt_token": reserve.debt_token,
-                **reserve.numbers,
-                "cash": cash,
-            }
-        )
+        own = {"decimals": decimals, "s_token": reserve.s_token, "debt_token": reserve.debt_token, "cash": cash}
+        oracle = reserve.feed and reserve.feed.contract
+        self.append_pool(self.markets[market], asset, asset, reserve.numbers | own | {"oracle": oracle})
         self.reading.parameters[market, asset] = reserve.shown
 
 
@@ -133,7 +115,7 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all Slender markets in three waves: pools, cash and tokens, prices.
 
-    There is nothing on the chain that lists the pools, so the candidates are all there are. Raises `SourceError` when
+    Nothing on the chain lists the markets, so the candidates are all there are. Raises `SourceError` when
     the source fails; anything wrong with one market or reserve is in the reading.
     """
     reader = _Reader(candidates, deployments)
