@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import polars as pl
@@ -19,7 +19,6 @@ from exporter.errors import CheckError, RefutedError, SourceError
 from exporter.history.export import read_manifest, rows_of
 from exporter.history.manifest import file_ledgers, file_reference
 from exporter.history.schema import ORDER
-from exporter.job.earlier_runs import Found, find_earlier
 from exporter.stores import open_store
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.decoding import decode_json
@@ -28,6 +27,7 @@ from exporter.tree.documents import (
     DataPackage,
     HistoryFile,
     HistoryManifest,
+    Proof,
     ProofList,
     RunManifest,
     SystemStatus,
@@ -36,9 +36,11 @@ from exporter.tree.families import (
     CENSUS,
     CHANGES,
     DATA_PACKAGE,
+    EVIDENCE,
     HISTORY_MANIFEST_KEY,
     POINTER_KEY,
     PROOFS,
+    RUN,
     TRUST,
     VERIFIER,
 )
@@ -53,27 +55,39 @@ class JoinedFilesError(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """A run whose evidence is in the tree, packed as it is there."""
+
+    run_id: str
+    ledger: int
+    evidence_key: str
+    evidence: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedTree:
     """A tree as far as verifying needs it.
 
-    ``tree`` is a folder with the history as it was before the run, an output for the run to be repeated into; of that
-    history it has the files ``before``, which are not ``as_published`` where one was replaced since, and is gone.
-    ``files`` are listed by the run, whose web pages are of ``site_published_at``, None where they are its own.
-    ``proof_files`` of the run and of ``earlier`` runs are by run id, ``checker`` are the tree's verifier and list of
-    organisations by key. ``keys`` are all of the tree; None where the source cannot list them.
+    ``folder`` has the history as it was before the run, an output for the run to be repeated into; of that history it
+    has the files ``before``, which are not ``as_published`` where one was replaced since, and is gone. ``files`` are
+    listed by the run, whose web pages are of ``site_published_at``, None where they are its own. ``earlier`` runs are
+    the newest that have their evidence, newest first; ``left_out`` says why others are not among them, by run id.
+    ``proof_files`` of all these are by run id, ``checker`` are the tree's verifier and list of organisations by key.
+    ``keys`` are all of the tree; None where the source cannot list them.
     """
 
-    tree: Path
+    folder: Path
     status: SystemStatus
     files: RunListing
     site_published_at: str | None
     evidence: bytes
     changes: ChangeList
-    earlier: Found
+    earlier: list[EarlierRun]
+    left_out: dict[str, str]
     history: HistoryManifest
     before: list[HistoryFile]
     as_published: bool
-    proofs: ProofList | None
+    proofs: list[Proof]
     proof_files: dict[str, bytes]
     checker: dict[str, bytes]
     census: bytes | None
@@ -81,12 +95,7 @@ class FetchedTree:
 
 
 async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
-    """Fetch what is needed of the tree at a URI.
-
-    Args:
-        uri: a folder, s3:// or http(s).
-        folder: an empty one, which gets ``tree``.
-        most_earlier: at most this many earlier runs are fetched.
+    """Fetch what is needed of the tree at a URI (a folder, s3:// or http(s)) into an empty folder.
 
     Raises:
         RefutedError: a file is missing, or is not the one that the tree says it is.
@@ -106,12 +115,12 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         evidence = await _get(source, status.evidence_key, evidence_sha256)
         changes = await _get(source, CHANGES.template, files.sha256_of(CHANGES.template))
         listed = await source.get(PROOFS.template, MAX_DOCUMENT_BYTES)
-        proofs = None if listed is None else _decoded(PROOFS.template, listed, ProofList)
-        earlier = await find_earlier(source, status, proofs, most_earlier)
-        wanted = {status.run_id, *(run.run_id for run in earlier.runs)}
+        proofs = [] if listed is None else _decoded(PROOFS.template, listed, ProofList).proofs
+        earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
+        wanted = {status.run_id, *(run.run_id for run in earlier)}
         proof_files = {
             proof.run_id: await _get(source, proof.proof_key, proof.proof_sha256)
-            for proof in ([] if proofs is None else proofs.proofs)
+            for proof in proofs
             if proof.run_id in wanted
         }
         checker = {
@@ -121,30 +130,33 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         }
         history = await read_manifest(source)
         package = await _get(source, DATA_PACKAGE.template, files.sha256_of(DATA_PACKAGE.template))
-        before, as_published = await _fetch_history(source, status, history, package, folder / "tree")
+        resources = _decoded(DATA_PACKAGE.template, package, DataPackage).resources
+        paths = {path for resource in resources if resource.name == "history" for path in resource.path}
+        before, as_published = await _fetch_history(source, status, history, paths, folder / "tree")
         return FetchedTree(
-            folder / "tree",
-            status,
-            files,
-            manifest.site_published_at,
-            evidence,
-            _decoded(CHANGES.template, changes, ChangeList),
-            earlier,
-            history,
-            before,
-            as_published,
-            proofs,
-            proof_files,
-            checker,
-            await source.get(CENSUS.template, MAX_DOCUMENT_BYTES),
-            source.keys(""),
+            folder=folder / "tree",
+            status=status,
+            files=files,
+            site_published_at=manifest.site_published_at,
+            evidence=evidence,
+            changes=_decoded(CHANGES.template, changes, ChangeList),
+            earlier=earlier,
+            left_out=left_out,
+            history=history,
+            before=before,
+            as_published=as_published,
+            proofs=proofs,
+            proof_files=proof_files,
+            checker=checker,
+            census=await source.get(CENSUS.template, MAX_DOCUMENT_BYTES),
+            keys=source.keys(""),
         )
 
 
 async def _get(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
     data = await source.get(key, MAX_DOCUMENT_BYTES)
-    if data is None:
-        raise RefutedError(f"{key} is missing")
+    if data is None or len(data) > MAX_DOCUMENT_BYTES:
+        raise RefutedError(f"{key} is {'missing' if data is None else 'too large'}")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise RefutedError(f"{key} does not have the digest that is stated for it")
     return data
@@ -157,75 +169,93 @@ def _decoded(key: str, data: bytes, model: type[_Model]) -> _Model:
         raise RefutedError(f"{key} cannot be understood: {error}") from None
 
 
-async def _fetch_history(
-    source: TreeSource, status: SystemStatus, history: HistoryManifest, package: bytes, folder: Path
-) -> tuple[list[HistoryFile], bool]:
-    """Put the history before the run into a folder; gives its files, and whether they are those that the run found."""
-    store = open_store(str(folder))
-    earlier = [file for file in history.files if file.first_ledger < status.observed_ledger]
-    for file in earlier:
-        if file.last_ledger >= status.observed_ledger:
-            raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
-        store.put_new(file.key, await _get(source, file.key, file.sha256))
-    resources = _decoded(DATA_PACKAGE.template, package, DataPackage).resources
-    paths = [path for resource in resources if resource.name == "history" for path in resource.path]
-    found = await _replaced(source, history, paths, folder)
-    if found is not None:
-        by_key = {file.key: file for file in earlier} | {file.key: file for file, _ in found}
-        gone = {file.key for file in earlier} - set(paths)
-        store.delete(sorted(gone))
-        for file, data in found:
-            store.put_new(file.key, data)
-        earlier = sorted((file for key, file in by_key.items() if key not in gone), key=lambda file: file.first_ledger)
-    if earlier:
-        newest = max(file.last_ledger for file in earlier)
-        before = structs.replace(history, observed_ledger=newest, files=earlier, rollups=[])
-        store.put(HISTORY_MANIFEST_KEY, render_document(before).data)
-    return earlier, found is not None
+def ledger_of(run_id: str) -> int:
+    """The ledger that a run's id starts with."""
+    return int(run_id.partition("-")[0])
 
 
-async def _replaced(
-    source: TreeSource, history: HistoryManifest, paths: Sequence[str], folder: Path
-) -> list[tuple[HistoryFile, bytes]] | None:
-    """The files that the run found and that one with the same rows has replaced since; None where some are gone.
+async def _find_earlier(
+    source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], most: int
+) -> tuple[list[EarlierRun], dict[str, str]]:
+    """The newest runs before the published one that left evidence, and why others are not among them.
 
-    ``paths`` are the files that the run found, and its own, by what it says; ``folder`` has those of the manifest.
+    Over HTTP nothing can be listed: then these are the run before, and those that the list of proofs names.
     """
-    known = {file.key for file in history.files}
-    found = list[tuple[HistoryFile, bytes]]()
-    for path in paths:
-        if path not in known:
-            data = await source.get(path, MAX_DOCUMENT_BYTES)
-            file = None if data is None else _entry_of(path, data)
-            if data is None or file is None:
-                return None
-            found.append((file, data))
-    left = {file.key for file, _ in found}
-    for replacing in history.files:
-        if replacing.key in paths:
+    keys = source.keys(RUN.prefix)
+    if keys is None:
+        ids = {proof.run_id for proof in proofs} | ({status.previous_run_id} if status.previous_run_id else set())
+    else:
+        ids = {found["run_id"] for key in keys if (found := RUN.pattern.fullmatch(key)) is not None}
+    runs, left_out = list[EarlierRun](), dict[str, str]()
+    for run_id in sorted(ids, key=lambda run_id: (-ledger_of(run_id), run_id)):
+        if ledger_of(run_id) >= status.observed_ledger:
             continue
-        parts = [
-            (file, data)
-            for file, data in found
-            if replacing.first_ledger <= file.first_ledger and file.last_ledger <= replacing.last_ledger
-        ]
-        if not parts:
-            return None
-        rows = pl.concat(rows_of(data, file) for file, data in parts).sort(ORDER)
-        if not rows_of((folder / replacing.key).read_bytes(), replacing).sort(ORDER).equals(rows):
-            raise RefutedError(f"{replacing.key} does not have the rows of the files that it replaced")
-        left -= {file.key for file, _ in parts}
-    return None if left else found
+        if len(runs) >= most:
+            left_out[run_id] = f"only the newest {most} earlier runs are repeated"
+            continue
+        try:
+            runs.append(await _earlier(source, run_id))
+        except (CheckError, RefutedError) as error:
+            left_out[run_id] = str(error)
+    return runs, left_out
+
+
+async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
+    """Raises `CheckError` or `RefutedError` for a run that has no evidence in the tree any more."""
+    key = RUN.key(run_id=run_id)
+    manifest = _decoded(key, await _get(source, key), RunManifest)
+    listing = RunListing.from_parquet(await _get(source, manifest.files_key))
+    keys = listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))["key"]
+    if listing.run_id(ledger_of(run_id)) != run_id or len(keys) != 1:
+        raise CheckError("its manifest does not name its evidence")
+    evidence = await _get(source, keys[0])
+    if EVIDENCE.key(sha256=hashlib.sha256(evidence).hexdigest()) != keys[0]:
+        raise CheckError(f"{keys[0]} does not have the digest of its name")
+    return EarlierRun(run_id, ledger_of(run_id), keys[0], evidence)
+
+
+async def _fetch_history(
+    source: TreeSource, status: SystemStatus, history: HistoryManifest, paths: set[str], folder: Path
+) -> tuple[list[HistoryFile], bool]:
+    """Put the history before the run into a folder; gives its files, and whether they are those that the run found.
+
+    ``paths`` are the files that the run found, and its own. Where some were joined into one since, and are still
+    there, they take its place.
+    """
+    store, files = open_store(str(folder)), dict[str, HistoryFile]()
+    for file in history.files:
+        if file.first_ledger < status.observed_ledger:
+            if file.last_ledger >= status.observed_ledger:
+                raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
+            store.put_new(file.key, await _get(source, file.key, file.sha256))
+            files[file.key] = file
+    joined = files.keys() - paths
+    parts = [(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in paths - {file.key for file in history.files}]
+    found = [(part, data) for key, data in parts if data is not None and (part := _entry_of(key, data)) is not None]
+    as_published = len(found) == len(parts)
+    if joined or parts:
+        own = [rows_of((folder / key).read_bytes(), files[key]) for key in joined]
+        rows = [rows_of(data, part) for part, data in found]
+        as_published &= bool(own and rows) and pl.concat(own).sort(ORDER).equals(pl.concat(rows).sort(ORDER))
+    if as_published:
+        store.delete(sorted(joined))
+        for part, data in found:
+            store.put_new(part.key, data)
+        files = {key: file for key, file in files.items() if key in paths} | {part.key: part for part, _ in found}
+    before = sorted(files.values(), key=lambda file: file.first_ledger)
+    if before:
+        manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
+        store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
+    return before, as_published
 
 
 def _entry_of(key: str, data: bytes) -> HistoryFile | None:
     """The manifest's entry of a file, from its key and content; None for what is not a file of the history."""
     ledgers = file_ledgers(key)
     try:
-        metadata: Any = pq.ParquetFile(pa.BufferReader(data)).metadata
+        rows: int = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
     except (pa.ArrowException, OSError):
         return None
     if ledgers is None:
         return None
-    digest = hashlib.sha256(data).hexdigest()
-    return HistoryFile(key, file_reference(key), metadata.num_rows, len(data), digest, *ledgers)
+    return HistoryFile(key, file_reference(key), rows, len(data), hashlib.sha256(data).hexdigest(), *ledgers)

@@ -1,7 +1,6 @@
 """Proving published runs: their evidence is held against the next checkpoint of the network's history archives.
 
-It is a step of its own, because a checkpoint can be proven only when the next one is there. The proofs are not part of
-any run: the files are added, then `v1/proofs.json` is replaced.
+It is a step of its own, because a checkpoint can be proven only when the next one is there.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import polars as pl
 
 from exporter.console import Console
 from exporter.errors import ArchiveError, CheckError, LostRaceError, RefutedError, StoreError
+from exporter.job.fetched_tree import ledger_of
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import strkey
 from exporter.past.archive.archive_places import Archives, Deadline
@@ -91,16 +91,8 @@ def prove(
 ) -> ProveResult:
     """Prove each published run that has evidence and no proof yet, and add what readers need to check it.
 
-    Everything is downloaded and checked before the output is locked, so that a run can publish meanwhile.
-
-    Args:
-        store: the tree.
-        archives: history archives (folder, https://, s3://); those of the trusted organisations where none is named.
-        trust: a file with the organisations to trust; None for those that are known for the network.
-        console: receives progress.
-        full: look every entry up in all buckets, also where the run's ledger is not a checkpoint.
-        deadline: the seconds that reading the archives may take.
-        now: the wall clock.
+    Everything is downloaded and checked before the output is locked, so that a run can publish meanwhile. Arguments
+    are those of `exporter.job.verify.verify_tree`.
 
     Raises:
         RefutedError: the evidence of a run is not the network's state. What could be proven before was published.
@@ -121,7 +113,7 @@ def prove(
     failed: ArchiveError | None = None
     with tempfile.TemporaryDirectory() as folder:
         opened = Archives.open(archives or trusted.archives, Path(folder), Deadline(deadline, "--deadline"))
-        for run_id in sorted(runs, key=lambda run_id: -_ledger(run_id))[:MAX_RUNS]:
+        for run_id in sorted(runs, key=lambda run_id: -ledger_of(run_id))[:MAX_RUNS]:
             evidence = None if run_id in known else _evidence_of(store, runs[run_id])
             stored = None if evidence is None else store.get(evidence.key)
             if evidence is None or (stored is None and store.get(runs[run_id]) is None):  # swept since
@@ -129,7 +121,7 @@ def prove(
             if stored is None or hashlib.sha256(stored.data).hexdigest() != evidence.sha256:
                 raise StoreError(f"{evidence.key} is missing or damaged, though run {run_id} has it")
             try:
-                content = make_proof(opened, _ledger(run_id), trusted)[1]
+                content = make_proof(opened, ledger_of(run_id), trusted)[1]
                 outcome = hold_against(content, stored.data, trusted, opened, full=full)
             except NotProvableError as error:
                 waiting[run_id] = str(error)
@@ -188,7 +180,7 @@ def _proof(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, tru
     digest, counts = hashlib.sha256(content).hexdigest(), outcome.unproven.counts
     return Proof(
         run_id,
-        _ledger(run_id),
+        ledger_of(run_id),
         evidence_key,
         outcome.proven.ledger,
         PROOF.key(sha256=digest),
@@ -213,13 +205,9 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
         store.put_new(proof.proof_key, content)
     store.put(VERIFIER.template, verifier_file())
     store.put(TRUST.template, trust_file(network, trust)[0])
-    names = {proof.run_id for proof, _ in added}
-    kept = [
-        proof
-        for proof in published_proofs(store)
-        if proof.run_id not in names and store.get(RUN.key(run_id=proof.run_id))
-    ]
-    proofs = sorted([*(proof for proof, _ in added), *kept], key=lambda proof: -proof.observed_ledger)
+    by_run = {proof.run_id: proof for proof in published_proofs(store) if store.get(RUN.key(run_id=proof.run_id))}
+    by_run |= {proof.run_id: proof for proof, _ in added}
+    proofs = sorted(by_run.values(), key=lambda proof: -proof.observed_ledger)
     document = ProofList(network, VERIFIER.template, TRUST.template, proofs)
     store.put(PROOFS.template, render_document(document).data)
 
@@ -244,8 +232,7 @@ def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives
 
     Raises:
         RefutedError: the proof does not hold, or the evidence is not the state; the message names what is not so.
-        NotProvableError: the evidence is larger than what the verifier takes.
-        ArchiveError: no archive gave the buckets.
+        ArchiveError: no archive gave the buckets, or the evidence is larger than what the verifier takes.
     """
     claims = claims_of(evidence)
     try:
@@ -276,10 +263,6 @@ def _bucket(archive: HistoryArchive, digest: bytes) -> Iterator[bytes]:
         yield from archive.bucket(digest)
     except ArchiveError as error:
         raise OSError(str(error)) from None  # the next archive may have it
-
-
-def _ledger(run_id: str) -> int:
-    return int(run_id.partition("-")[0])
 
 
 def _evidence_of(store: Store, manifest_key: str) -> ManifestFile | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from exporter.check import published_tree
+from exporter.check.published_tree import check_files
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
@@ -44,8 +44,9 @@ OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """How many files came out byte for byte, what is wrong with others by key, and those that show files of the history
-    that are gone.
+    """How many files came out byte for byte, and what is wrong with ``different`` ones, by key.
+
+    ``unknown`` show files of the history that are gone; ``kept`` are pages of an earlier run.
     """
 
     same: int
@@ -74,51 +75,48 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
         SourceError: the tree cannot be read, or a new run was published each time while it was read.
         ConfigError: a tree at such a URI cannot be checked.
     """
-    looked = published_tree.check_files(uri, sample, progress)
+    summary = check_files(uri, sample, progress)
     if sample is None:
-        looked.not_rerendered = _check_again(uri, looked)
-    return looked
+        summary.not_rerendered = _check_again(uri, summary)
+    return summary
 
 
-def _check_again(uri: str, looked: CheckSummary) -> str | None:
+def _check_again(uri: str, summary: CheckSummary) -> str | None:
     """Render the run again and count what came out; gives why not, where it cannot be."""
-    if (version := looked.version) != (own := openapi_document().info[VERSION_FIELD]):
+    if (version := summary.version) != (own := openapi_document().info[VERSION_FIELD]):
         return f"version {version} wrote it, and this is {own}"
     with tempfile.TemporaryDirectory() as folder:
         try:
             tree = asyncio.run(fetch(uri, Path(folder), 0))
-            if tree.status.run_id != looked.run_id:
+            if tree.status.run_id != summary.run_id:
                 raise SourceError(f"run {tree.status.run_id} was published during the check; check again")
             claims_of(tree.evidence)  # it is within bounds
-            made = rerender(tree, settings_of(tree.status, tree.tree), tree.changes)
+            made = rerender(tree, settings_of(tree), tree.changes)
         except JoinedFilesError as error:
             return str(error)
         except RefutedError as error:
             raise TreeFaultsError([Fault(POINTER_KEY, str(error))]) from None
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
-    looked.rerendered = made.same
+    summary.rerendered = made.same
     if made.kept:
         return f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.site_published_at}"
     return None
 
 
-def settings_of(status: SystemStatus, out: Path) -> Settings:
-    """Settings by which a run writes the pages that the status has. Raises `RefutedError` for impossible ones."""
+def settings_of(tree: FetchedTree) -> Settings:
+    """Settings by which a run into the tree's folder writes its pages. Raises `RefutedError` for impossible ones."""
+    status = tree.status
     known = next((name for name, network in NETWORKS.items() if network.passphrase == status.network), None)
     network = {"network.passphrase": status.network} if known is None else {"network.name": known}
+    pages = {
+        "output.uri": str(tree.folder),
+        "output.page_sizes": list(status.page_sizes),
+        "output.default_page_size": status.default_page_size,
+        "output.market_pools_cap": status.market_pools_cap,
+    }
     try:
-        return load(
-            None,
-            {
-                **network,
-                "output.uri": str(out),
-                "output.page_sizes": list(status.page_sizes),
-                "output.default_page_size": status.default_page_size,
-                "output.market_pools_cap": status.market_pools_cap,
-            },
-            environment={},
-        ).settings
+        return load(None, network | pages, environment={}).settings
     except ConfigError as error:
         raise RefutedError(f"{POINTER_KEY}: no run has such settings: {error}") from None
 
@@ -128,7 +126,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
 
     Args:
         tree: what was fetched of it; the run is repeated into its folder.
-        settings: those of the run, with the folder as the output.
+        settings: as `settings_of` gives them.
         changes: the list of changes to go on with; a run takes over those of its own ledger.
 
     Raises:
@@ -137,7 +135,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     store = open_store(settings.output.uri)
     if changes is not None:
         store.put(CHANGES.template, encode(changes))
-    path = tree.tree.with_name("evidence.jsonl.gz")
+    path = tree.folder.with_name("evidence.jsonl.gz")
     path.write_bytes(tree.evidence)
     try:
         execute(settings, store, RunLog(None), StoredLedger(path))
@@ -159,15 +157,12 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
             missing = listed is None
             different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
     if not different:
-        check_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
+        _compare_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
     return Rerendered(files.height - differ.height, different, unknown, kept)
 
 
-def check_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:
-    """Compare a status with that of the repeated run, but for `OF_PUBLISHING`. Raises `RefutedError`.
-
-    ``same_files`` says whether all files came out byte for byte; without that its id is another.
-    """
+def _compare_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:
+    """Compare a status with that of the repeated run. Raises `RefutedError`."""
     ours, theirs = msgspec.to_builtins(repeated), msgspec.to_builtins(published)
     apart = OF_PUBLISHING if same_files else OF_PUBLISHING | OF_THE_FILES
     for name, expected in ours.items():

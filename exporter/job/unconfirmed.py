@@ -12,6 +12,7 @@ from pathlib import Path
 from exporter.config import Settings
 from exporter.deployments.networks import network_of
 from exporter.errors import RefutedError
+from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY
 from exporter.job.earlier_runs import repeat
 from exporter.job.evidence import Evidence
@@ -22,8 +23,8 @@ from exporter.job.unproven import Reason
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, verifier_file
 from exporter.publishing.retention import SUPERSEDED_KEY
-from exporter.stores.store import Store, etag_of
-from exporter.tree.documents import HistoryManifest, HistoryRollup, Proof, SystemStatus
+from exporter.stores.store import Store
+from exporter.tree.documents import HistoryManifest, Proof, SystemStatus
 from exporter.tree.families import (
     BUCKET_PAGE,
     CENSUS,
@@ -41,8 +42,11 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind
 
-_RECORDS = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, JOURNAL_KEY)
-"""The publisher's own records, which no reader is given."""
+_RECORDS = {
+    *(POINTER_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
+    *(INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, JOURNAL_KEY),
+}
+"""Documents that are judged by themselves, and the publisher's own records, which no reader is given."""
 
 _NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
 
@@ -56,11 +60,7 @@ def plain_words(status: SystemStatus, history: HistoryManifest) -> Iterator[str]
 
 
 def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
-    """The parts of evidence that are not an entry and do not follow from one.
-
-    Raises:
-        ExporterError: the run cannot be repeated.
-    """
+    """The parts of evidence that are not an entry and do not follow from one."""
     network = network_of(evidence.passphrase)
     for notice in evidence.notices:
         yield f"notice: {notice}"
@@ -119,46 +119,28 @@ def check_proof_claims(proof: Proof, outcome: Outcome, trust: Trust) -> Iterator
 
 def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
     """The tree's verifier and list of organisations, where they are not those that are in use here."""
-    for key, own in (
-        (VERIFIER.template, verifier_file()),
-        (TRUST.template, trust_file(network, trust)[0]),
-    ):
+    for key, own in {VERIFIER.template: verifier_file(), TRUST.template: trust_file(network, trust)[0]}.items():
         if key in found and found[key] != own:
-            yield f"{key} has the SHA-256 {_digest(found[key])}, and the one in use here {_digest(own)}"
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()
+            digests = [sha256(data).hexdigest() for data in (found[key], own)]
+            yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
 
 
 def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason, str]]:
     """The keys of files that the run does not list, with the reason under which they count.
 
-    Args:
-        tree: the tree.
-        repeated: where its run was repeated: with the older pages of histories, which no run lists.
+    ``repeated`` is where its run was repeated: with the older pages of histories, which no run lists.
     """
-    status, proofs = tree.status, tree.proofs
-    known = {file.key for file in tree.files}
-    for key in (
-        *(
-            POINTER_KEY,
-            HISTORY_MANIFEST_KEY,
-            PROOFS.template,
-            CENSUS.template,
-            VERIFIER.template,
-            TRUST.template,
-            *_RECORDS,
-        ),
-        *(status.manifest_key, RUN_FILES.key(run_id=status.run_id)),
-        *(file.key for file in (*tree.history.files, *tree.before)),
-        *(() if proofs is None else (proof.proof_key for proof in proofs.proofs)),
-        *(key for run in tree.earlier.runs for key in (run.evidence_key, *_records_of(run.run_id))),
-        *(info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in repeated.list(family.prefix)),
-        *(() if tree.history.liquidations is None else (tree.history.liquidations.key,)),
-        *(entry.key for entry in tree.history.rollups if _is_repeated(entry, repeated)),
-    ):
-        known.add(key)
+    history = tree.history
+    runs = [tree.status.run_id, *(run.run_id for run in tree.earlier)]
+    known = {file.key for file in tree.files} | _RECORDS
+    known |= {family.key(run_id=run_id) for run_id in runs for family in (RUN, RUN_FILES)}
+    known |= {file.key for file in (*history.files, *tree.before)}
+    known |= {proof.proof_key for proof in tree.proofs} | {run.evidence_key for run in tree.earlier}
+    known |= {info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in repeated.list(family.prefix)}
+    if all(holds(entry, history) for entry in history.rollups):  # then the check has made all of them again
+        known |= {entry.key for entry in history.rollups}
+    if history.liquidations is not None:
+        known.add(history.liquidations.key)
     if tree.keys is None:
         yield Reason.UNLISTED, "whatever else is there: this tree cannot be listed"
     for key in sorted(tree.keys or ()):
@@ -170,13 +152,3 @@ def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason,
             or (family.kind in (FileKind.PAGE, FileKind.HISTORY) and family not in (BUCKET_PAGE, TOTALS_PAGE))
         )
         yield Reason.EARLIER if of_a_run else Reason.UNLISTED, key
-
-
-def _is_repeated(entry: HistoryRollup, repeated: Store) -> bool:
-    """Whether the repeated run made a rollup as the manifest has it."""
-    stored = repeated.get(entry.key)
-    return stored is not None and etag_of(stored.data) == entry.sha256
-
-
-def _records_of(run_id: str) -> tuple[str, str]:
-    return RUN.key(run_id=run_id), RUN_FILES.key(run_id=run_id)

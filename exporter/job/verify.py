@@ -22,15 +22,9 @@ import msgspec
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize
+from exporter.errors import CheckError, RefutedError, SourceError, lasting, pluralize
 from exporter.job.census import MARKETS_KEY, Complete, check_complete, run_read_of
-from exporter.job.earlier_runs import (
-    changes_before,
-    compare_rows,
-    compared_with,
-    repeat_rows,
-    uncovered,
-)
+from exporter.job.earlier_runs import repeat_earlier, uncovered
 from exporter.job.evidence import Evidence
 from exporter.job.fetched_tree import FetchedTree, fetch
 from exporter.job.prove import Outcome, claims_of, hold_against
@@ -45,7 +39,7 @@ from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, ChangeList, MarketList, timestamp
-from exporter.tree.families import CENSUS, CHANGES, PROOFS
+from exporter.tree.families import CENSUS, PROOFS
 
 EARLIER_RUNS = 5
 """How many of the newest earlier runs are repeated, unless the caller says how many."""
@@ -160,14 +154,14 @@ def verify_tree(
         if status.run_id != looked.run_id:
             raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
         claims_of(tree.evidence)  # it is within bounds, before anything else reads it
-        settings = settings_of(status, tree.tree)
+        settings = settings_of(tree)
         unproven = Unproven()
         with console.step("earlier", "repeating earlier runs from their evidence") as facts:
-            covered, seed = _repeat_earlier(tree, settings, unproven)
+            covered, seed = repeat_earlier(tree, settings, unproven)
             facts.update(runs=len(covered))
         with console.step("repeat", "repeating the run from its evidence") as facts:
             repeated = _repeat(tree, settings, seed, unproven)
-            evidence = Evidence.decode(tree.evidence, str(status.evidence_key))
+            evidence = Evidence.decode(tree.evidence, status.evidence_key)
             unproven.add(Reason.STATEMENTS, plain_words(status, tree.history))
             unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
             facts.update(files=repeated)
@@ -182,19 +176,20 @@ def verify_tree(
                 unproven,
             )
             outcome = prover.hold(status.run_id, status.observed_ledger, tree.evidence)
-            for run in tree.earlier.runs:
+            for run in tree.earlier:
                 if run.ledger in covered:
                     try:
                         prover.hold(run.run_id, run.ledger, run.evidence)
                     except SourceError as error:
                         del covered[run.ledger]
-                        tree.earlier.left_out[run.run_id] = str(error)
-            prover.count_other_claims()
+                        tree.left_out[run.run_id] = str(error)
+            others = (proof.run_id for proof in tree.proofs if proof.run_id not in tree.proof_files)
+            unproven.add(Reason.STATEMENTS, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
         found = None
         if complete:
             with console.step("complete", "checking all contracts of the checkpoint") as facts:
-                markets = decode_json((tree.tree / MARKETS_KEY).read_bytes(), MarketList)
+                markets = decode_json((tree.folder / MARKETS_KEY).read_bytes(), MarketList)
                 found = check_complete(
                     prover.archives,
                     outcome.proven,
@@ -206,10 +201,10 @@ def verify_tree(
                 facts.update(markets=found.markets)
         if tree.census is not None and not _is_census_of(tree.census, found):
             unproven.add(Reason.STATEMENTS, [CENSUS.template])
-        left = dict(uncovered(tree.before, covered, tree.tree))
+        left = dict(uncovered(tree, covered))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
-        unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.earlier.left_out.items()))
-        for reason, key in unlisted_files(tree, open_store(str(tree.tree))):
+        unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
+        for reason, key in unlisted_files(tree, open_store(str(tree.folder))):
             unproven.add(reason, [key])
     rows = sum(file.rows for file in tree.before)
     return Verified(
@@ -277,48 +272,10 @@ class _Prover:
         except RefutedError as error:
             raise RefutedError(f"run {run_id}: {error}") from None
         self.unproven.update(outcome.unproven)
-        for claim in [] if self.tree.proofs is None else self.tree.proofs.proofs:
+        for claim in self.tree.proofs:
             if claim.run_id == run_id:
                 self.unproven.add(Reason.STATEMENTS, check_proof_claims(claim, outcome, self.trust))
         return outcome
-
-    def count_other_claims(self) -> None:
-        """Count what the list of proofs says of runs that were not repeated."""
-        for claim in [] if self.tree.proofs is None else self.tree.proofs.proofs:
-            if claim.run_id not in self.tree.proof_files:
-                self.unproven.add(Reason.STATEMENTS, [f"{PROOFS.template}: the proof of run {claim.run_id}"])
-
-
-def _repeat_earlier(
-    tree: FetchedTree, settings: Settings, unproven: Unproven
-) -> tuple[dict[int, str], ChangeList | None]:
-    """Repeat earlier runs; gives those whose rows the history has, by ledger, and the changes to go on with, if any.
-
-    Raises:
-        RefutedError: the history has other rows than a run's evidence gives.
-    """
-    covered, seed = dict[int, str](), None
-    against = compared_with(tree.status, tree.changes)
-    for run in tree.earlier.runs:
-        try:
-            claims_of(run.evidence)  # it is within bounds
-            tables, rows = repeat_rows(run, settings)
-        except ExporterError as error:
-            tree.earlier.left_out[run.run_id] = str(error)
-            continue
-        why = compare_rows(run, rows, tree.before, tree.tree)
-        if why is not None:
-            tree.earlier.left_out[run.run_id] = why
-            continue
-        covered[run.ledger] = run.run_id
-        if run.ledger == against:
-            seed = changes_before(tables, tree.changes, settings.passphrase)
-    if seed is None and (tree.status.previous_run_id is not None or tree.changes.data or tree.before):
-        unproven.add(Reason.CHANGES, [f"{CHANGES.template}: those since the run before"])
-        seed = tree.changes  # a run takes over what it finds of its own ledger
-    older = [] if seed is None else seed.data
-    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in older))
-    return covered, seed
 
 
 def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unproven: Unproven) -> int:

@@ -19,7 +19,7 @@ def rerendered(files: Files, folder: Path) -> Rerendered:
     """Render the run of a tree again."""
     (folder / "again").mkdir()
     tree = asyncio.run(fetch(str(write(files, folder / "tree")), folder / "again", 0))
-    return rerender(tree, settings_of(tree.status, tree.tree), tree.changes)
+    return rerender(tree, settings_of(tree), tree.changes)
 
 
 def test_every_file_comes_out_byte_for_byte(tmp_path: Path) -> None:
