@@ -80,13 +80,8 @@ def read_tables(opened: OpenSource) -> Tables:
 
 def on_chain(settings: Settings, snapshot: Path | None = None) -> ChainCheck:
     """What ``exporter check --on-chain`` finds with these settings."""
-
-    async def work() -> ChainCheck:
-        source: Source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
-        async with source.open(settings) as opened:
-            return await check_chain(settings, opened)
-
-    return asyncio.run(work())
+    source: Source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
+    return asyncio.run(check_chain(settings, source))
 
 
 def run(

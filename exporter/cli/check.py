@@ -60,12 +60,12 @@ def check(
             sys.exit(_report_tree(uri, sample, console, answers))
         import asyncio
 
-        from exporter.job.on_chain import ask_chain
+        from exporter.job.on_chain import check_chain
         from exporter.job.sources import RpcEndpoints, StoredLedger
 
         settings = configuration_of(config, network, rpc_urls, out).settings
         source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
-        sys.exit(_report_chain(asyncio.run(ask_chain(settings, source)), console, answers))
+        sys.exit(_report_chain(asyncio.run(check_chain(settings, source)), console, answers))
 
 
 def _report_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:

@@ -142,6 +142,11 @@ class LedgerView:
         called = set(wanted)
         return [self._result(call) if call in called else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
+    @property
+    def calls_made(self) -> list[ContractCall]:
+        """The calls that the program has made so far."""
+        return list(self._known.used_calls)
+
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
         """The footprint of a call, as the source gives it; of calls in one bundle, that of all of them."""
         seen = self._known.calls.get(call)

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.deployments.networks import network_id
 from exporter.errors import CheckError
-from exporter.job.on_chain import ChainCheck, RecordingView, StorageRuleComparison, compare_storage_rules
+from exporter.job.on_chain import ChainCheck, StorageRuleComparison, compare_storage_rules
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
 from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u64
@@ -167,9 +167,8 @@ def calls_both_ways(made: RecordedNetwork) -> StorageRuleComparison:
     opened = direct(made)
 
     async def program(view: LedgerView) -> StorageRuleComparison:
-        recording = RecordingView(view)
-        await read_protocols(recording, SETTINGS, opened, PROTOCOLS)
-        return await compare_storage_rules(view, recording.made, opened.source.close_time)
+        await read_protocols(view, SETTINGS, opened, PROTOCOLS)
+        return await compare_storage_rules(view, opened.source.close_time)
 
     async def work() -> StorageRuleComparison:
         return (await read_at_one_ledger(opened.source, program)).result
