@@ -1,6 +1,4 @@
-"""Taking the census of a proven checkpoint, comparing it with what a run into a tree read, and whether a run has every
-market: all instances and all records of factories are looked at.
-"""
+"""The census of a proven checkpoint: which lending contracts a run did not read, and whether it has every market."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ _NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """The reading of a run: its ``markets``, every contract of which it had an entry, and why others were not read."""
+    """What a run read: its markets, every contract that it ``touched``, and why other markets were not read."""
 
     status: SystemStatus
     markets: frozenset[str]
@@ -104,8 +102,7 @@ def run_read_of(status: SystemStatus, markets: MarketList, evidence: Evidence) -
     return RunRead(status, read, frozenset(map(strkey.encode_contract, touched)), reasons)
 
 
-def take_census(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
-    """The census of a state."""
+def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
     classifier = Classifier(PROTOCOLS, network_of(passphrase).deployments)
     return classifier.take((data for _, data in index.contract_data()), instances)
 
@@ -121,9 +118,9 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
     if run is not None and run.status.network != settings.passphrase:
         raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
     with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:
-        taken = take_census(state.index, state.instances, settings.passphrase)
+        taken = _take(state.index, state.instances, settings.passphrase)
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
-        document = document_of(settings.passphrase, state.proven, taken, run)
+        document = _document(settings.passphrase, state.proven, taken, run)
         if store is not None:
             records = recorded_markets(state.source, state.index, settings.passphrase)
             save_memory(store, _memory(settings.passphrase, taken, *records, state.proven.ledger))
@@ -198,8 +195,7 @@ def _records_in(index: StateIndex, deployments: Sequence[Deployment]) -> Iterato
             yield market, (protocol, last_modified)
 
 
-def document_of(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
-    """The document of a census, compared with a run if one is given."""
+def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
     codes = Counter((item.kind, item.protocol, item.wasm_hash) for item in taken.lending)
     unread = list(_unread(taken.lending, run, proven.ledger))
     return Census(
@@ -251,15 +247,9 @@ class Complete:
 def check_complete(
     archives: Archives, proven: Proven, folder: Path, network: str, run: RunRead, unproven: Unproven
 ) -> Complete:
-    """Compare a run with all contracts of its checkpoint.
+    """Compare a run on a network (a passphrase) with all contracts of its checkpoint.
 
-    Args:
-        archives: where the buckets are.
-        proven: the checkpoint.
-        folder: an empty one, for the index of the state.
-        network: the passphrase.
-        run: what the run read.
-        unproven: gets markets that are newer than the run, and contracts of unknown code with a market's storage.
+    ``unproven`` gets markets that are newer than the run, and contracts of unknown code with a market's storage.
 
     Raises:
         RefutedError: a market is not in the run.
@@ -274,7 +264,7 @@ def check_complete(
         header = checkpoint.header
         snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network_id(network), index)
         recorded, vouching = recorded_markets(SnapshotSource(snapshot, storage_answers), index, network)
-        taken = take_census(index, index.instances(), network)
+        taken = _take(index, index.instances(), network)
         looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
             if instance_key(address) in index:
@@ -287,7 +277,7 @@ def check_complete(
                 excluded.append(found.address)
             else:
                 _left_out(found, recorded, index, run, unproven)
-        return Complete(sum(taken.counts.values()), markets, sorted(excluded), document_of(network, proven, taken, run))
+        return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
     finally:
         index.close()
 

@@ -1,8 +1,8 @@
 """The evidence of a run: everything that its numbers come from, as one file that the run leaves next to them.
 
-It is gzip of JSON lines: of which ledger it is, where was looked, every entry that was used (also that there was none),
-and every contract call with what it gave. `exporter run --snapshot` takes the file and makes the same files of it, byte
-for byte. Entries can be proven (docs/proofs.md, "The entries file"); the results of calls are the RPC's word.
+It is gzip of JSON lines (docs/proofs.md, "The entries file"): the ledger, the addresses searched, every entry that was
+used, also that there was none, and every contract call with its result. `exporter run --snapshot` renders the same
+files from it, byte for byte.
 """
 
 from __future__ import annotations
@@ -230,19 +230,8 @@ class Evidence:
                     notices.append(line.text)
                 case _:
                     raise DecodeError("it is of more than one ledger")
-        return cls(
-            first.passphrase,
-            first.ledger,
-            first.close_time,
-            entries,
-            calls,
-            candidates,
-            contracts,
-            notices,
-            looked.whole,
-            looked.listed,
-            looked.stored,
-        )
+        where = candidates, contracts, notices, looked.whole, looked.listed, looked.stored
+        return cls(first.passphrase, first.ledger, first.close_time, entries, calls, *where)
 
 
 def _lines_of(content: bytes) -> Iterator[bytes]:
@@ -270,15 +259,15 @@ def _once(known: dict[Any, Any], key: object, value: object) -> None:
 class EvidenceSource(StoredSource):
     """A `LedgerSource` over evidence: what the run used is answered, and nothing else is."""
 
-    def __init__(self, evidence: Evidence, label: str = "evidence") -> None:
+    def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        super().__init__(self._entry, evidence.ledger, evidence.close_time, label, storage_answers)
+        super().__init__(self._entry, evidence.ledger, evidence.close_time, "evidence", storage_answers)
 
     def _entry(self, key: bytes) -> RawEntry | None:
         if key not in self.evidence.entries:
             raise SourceError(
-                f"the {self.label} does not have the entry {key.hex()[:120]}: this version of the exporter reads "
-                "other entries than the one that made it"
+                f"the evidence does not have the entry {key.hex()[:120]}: this version of the exporter reads other "
+                "entries than the one that made it"
             )
         return self.evidence.entries[key]
 
@@ -289,7 +278,7 @@ class EvidenceSource(StoredSource):
         answer = self.evidence.calls.get(call)
         if answer is None:
             raise SourceError(
-                f"the {self.label} does not have what {call.function} of {call.contract} returns: this version of the "
+                f"the evidence does not have what {call.function} of {call.contract} returns: this version of the "
                 "exporter makes other calls than the one that made it"
             )
         return answer

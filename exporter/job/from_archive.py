@@ -45,21 +45,13 @@ class FromArchive:
         """See `exporter.job.sources.Source`."""
         with open_archive_state(settings, self) as state:
             network = replace(network_of(settings.passphrase), router=None)  # nothing is run
-            yield OpenSource(
-                state.source,
-                network,
-                state.instances,
-                state.source.label,
-                state,
-                stored=True,
-                proof=state.proof,
-                notices=state.notices,
-            )
+            opened = OpenSource(state.source, network, state.instances, state.source.label, state)
+            yield replace(opened, stored=True, proof=state.proof, notices=state.notices)
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenState:
-    """The state at a checkpoint, its proof file's content, what that proves, and what is known of the list of trust.
+    """The state at a checkpoint, its proof file's content, and what that proves.
 
     ``instances`` have every contract's code and no storage: of all of mainnet's contracts that would be gigabytes.
     ``unlisted`` counts the validators that the trusted ones trust themselves, and the list does not have.

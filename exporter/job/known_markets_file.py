@@ -7,14 +7,13 @@ is set aside, never lost.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from exporter.discovery import known_markets
+from exporter.discovery.known_markets import EventStream, KnownMarket, LearnedContract, Memory, NetworkId
 from exporter.errors import LostRaceError, StoreError
 from exporter.ledger.codec import strkey
 from exporter.stores.store import Store, StoredObject
@@ -30,7 +29,7 @@ MEMORY_VERSION = 1
 MAX_MEMORY_BYTES = 32 * 2**20
 _TRIES = 5
 
-_Record: TypeAlias = known_markets.KnownMarket | known_markets.EventStream | known_markets.LearnedContract
+_Record: TypeAlias = KnownMarket | EventStream | LearnedContract
 
 
 class _Kept(Struct, kw_only=True):
@@ -41,19 +40,15 @@ class _Kept(Struct, kw_only=True):
 
 class _File(Struct, kw_only=True):
     version: int
-    networks: dict[known_markets.NetworkId, _Kept]
+    networks: dict[NetworkId, _Kept]
 
 
-def load_memory(store: Store, network_id: str) -> known_markets.Memory:
-    """The memory of a network; a part that cannot be read costs a notice and nothing else.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+def load_memory(store: Store, network_id: str) -> Memory:
+    """The memory of a network; a part that cannot be read costs a notice and nothing else. Raises `StoreError`."""
     return _open(store.get(MEMORY_KEY), network_id)[0]
 
 
-def save_memory(store: Store, memory: known_markets.Memory) -> bool:
+def save_memory(store: Store, memory: Memory) -> bool:
     """Keep a memory, merged with what other runs kept meanwhile; gives whether anything had to be written.
 
     Raises:
@@ -82,16 +77,16 @@ def save_memory(store: Store, memory: known_markets.Memory) -> bool:
     raise AssertionError("the last try has returned or raised")
 
 
-def _encode(memory: known_markets.Memory, others: dict[str, _Kept]) -> bytes:
+def _encode(memory: Memory, others: dict[str, _Kept]) -> bytes:
     places = sorted(memory.markets, key=lambda place: (*place[:2], place[2] or ""))
     kept = _Kept(
         markets=[memory.markets[place] for place in places],
         events=[
-            known_markets.EventStream(protocol=protocol, contract=contract, topics=topics, next_ledger=ledger)
+            EventStream(protocol=protocol, contract=contract, topics=topics, next_ledger=ledger)
             for (protocol, contract, topics), ledger in sorted(memory.streams.items())
         ],
         contracts=[
-            known_markets.LearnedContract(protocol=protocol, label=label, role=role, address=address)
+            LearnedContract(protocol=protocol, label=label, role=role, address=address)
             for (protocol, label, role), address in sorted(memory.contracts.items())
         ],
     )
@@ -100,9 +95,9 @@ def _encode(memory: known_markets.Memory, others: dict[str, _Kept]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
-def _open(stored: StoredObject | None, network_id: str) -> tuple[known_markets.Memory, dict[str, _Kept], bool]:
+def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[str, _Kept], bool]:
     """The memory of a network, what is kept of the other ones, and whether all of it could be read."""
-    memory = known_markets.Memory(network_id)
+    memory = Memory(network_id)
     if stored is None:
         return memory, {}, True
     try:
@@ -117,49 +112,31 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[known_markets.M
             "far as lists, reward zones and events still name it"
         )
         return memory, {}, False
-    others = {name: kept for name, kept in content.networks.items() if name != network_id}
-    refused = _fill(memory, content.networks[network_id]) if network_id in content.networks else []
+    kept, refused = content.networks.pop(network_id, _Kept(markets=[], events=[], contracts=[])), list[str]()
+    kinds: tuple[type[_Record], ...] = KnownMarket, EventStream, LearnedContract
+    for kind, records in zip(kinds, (kept.markets, kept.events, kept.contracts), strict=True):
+        for raw in records:
+            try:
+                _learn(memory, msgspec.convert(raw, kind))
+            except (msgspec.ValidationError, ValueError) as error:
+                refused.append(str(error))
     if refused:
         memory.notices.append(
             f"{MEMORY_KEY} has {len(refused)} invalid records, the first: {refused[0][:200]}; the file is set "
             "aside, and the other records are used"
         )
-    return memory, others, not refused
+    return memory, content.networks, not refused
 
 
-def _fill(memory: known_markets.Memory, kept: _Kept) -> list[str]:
-    """Take in every record that is one; gives what is wrong with the others."""
-    refused: list[str] = []
-    kinds: tuple[tuple[type[_Record], list[Any], int], ...] = (
-        (known_markets.KnownMarket, kept.markets, known_markets.MAX_MARKETS),
-        (known_markets.EventStream, kept.events, known_markets.MAX_STREAMS),
-        (known_markets.LearnedContract, kept.contracts, known_markets.MAX_STREAMS),
-    )
-    for kind, records, most in kinds:
-        if len(records) > most:
-            refused.append(f"{len(records)} records of one kind, more than {most}")
-        for raw in records[:most]:
-            try:
-                record = msgspec.convert(raw, kind)
-                _check(record)
-            except (msgspec.ValidationError, ValueError) as error:
-                refused.append(str(error))
-                continue
-            if isinstance(record, known_markets.KnownMarket):
-                memory.learn(record)
-            elif isinstance(record, known_markets.EventStream):
-                memory.streams[record.protocol, record.contract, record.topics] = record.next_ledger
-            else:
-                memory.contracts[record.protocol, record.label, record.role] = record.address
-    return refused
-
-
-def _check(record: _Record) -> None:
-    addresses: Iterable[str | None]
-    if isinstance(record, known_markets.KnownMarket):
-        addresses = (record.address, record.voucher)
+def _learn(memory: Memory, record: _Record) -> None:
+    """Take in a record. Raises `ValueError` for an address that is not a contract's."""
+    address = record.contract if isinstance(record, EventStream) else record.address
+    for each in (address, record.voucher if isinstance(record, KnownMarket) else None):
+        if each is not None and not strkey.is_contract(each):
+            raise ValueError(f"{each[:80]!r} is not the strkey of a contract")
+    if isinstance(record, KnownMarket):
+        memory.learn(record)
+    elif isinstance(record, EventStream):
+        memory.streams[record.protocol, record.contract, record.topics] = record.next_ledger
     else:
-        addresses = (record.contract if isinstance(record, known_markets.EventStream) else record.address,)
-    for address in addresses:
-        if address is not None and not strkey.is_contract(address):
-            raise ValueError(f"{address[:80]!r} is not the strkey of a contract")
+        memory.contracts[record.protocol, record.label, record.role] = record.address

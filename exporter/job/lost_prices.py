@@ -1,7 +1,7 @@
 """The pools that have lost their price: where too many of those that had one lately have none, a run says so.
 
-What a pool had lately is in the history. A run that finds too many keeps their names in the output, so that the runs
-after it count them also when the history of the last days has no price of theirs any more.
+A run that finds too many keeps their names in the output, so that the runs after it count them also when the history of
+the last days has no price of theirs any more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ SHOWN_MARKETS = 5
 MAX_BYTES = 32 * 2**20
 
 Place = tuple[str, str]
-"""A market and a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class LostPrices:
 
 
 def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed: Set[Place]) -> LostPrices:
-    """Compare a run with the history up to the run before; ``missed`` are the pools that that run missed."""
+    """Compare a run with the history up to the run before, which missed the prices of ``missed``."""
     had = series.priced_since(tables.close_time - WINDOW_SECONDS) | missed
     rows = tables.pools.select("market", "pool", pl.col("oracle_price_usd").is_null()).iter_rows()
     now = {

@@ -37,19 +37,19 @@ def ignore_requests() -> None:
 
 @dataclass(slots=True)
 class OpenSource:
-    """An open source, the network it is of, and for a snapshot file the contracts in it.
+    """An open source, the network it is of, and for a snapshot file or an archive the contracts in it.
 
     ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
     file, which has some contracts of its ledger only. ``stored`` says that calls are answered from entries, and nothing
     is run. ``evidence`` is that of an earlier run, where it is the source; ``proof`` the content of the ledger's proof
-    file, where an archive is; ``notices`` are of the source.
+    file, where an archive is.
     """
 
     source: LedgerSource
     network: Network
-    instances: list[tuple[str, ContractInstance]]
+    instances: Sequence[tuple[str, ContractInstance]]
     label: str
-    facts: Any
+    facts: Any = None
     whole: bool = True
     stored: bool = False
     evidence: Evidence | None = None
@@ -129,33 +129,18 @@ def check_rpc_urls(settings: Settings) -> None:
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
     """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
-    _refuse_other_network(settings, snapshot.network_id, f"ledger snapshot file {name}")
-    instances = list(snapshot.contract_instances())
-    return OpenSource(
-        SnapshotSource(snapshot, storage_answers),
-        network_of(settings.passphrase),
-        instances,
-        f"ledger snapshot file {name}",
-        None,
-        whole=False,
-        stored=True,
-    )
+    label = f"ledger snapshot file {name}"
+    _refuse_other_network(settings, snapshot.network_id, label)
+    source, instances = SnapshotSource(snapshot, storage_answers), list(snapshot.contract_instances())
+    return OpenSource(source, network_of(settings.passphrase), instances, label, whole=False, stored=True)
 
 
 def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
     """Open what an earlier run left as its evidence. Raises `NetworkMismatchError` for another network's."""
     _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
-    source = EvidenceSource(evidence)
-    return OpenSource(
-        source,
-        network_of(settings.passphrase),
-        [],
-        source.label,
-        None,
-        whole=evidence.whole,
-        stored=evidence.stored,
-        evidence=evidence,
-    )
+    source, network = EvidenceSource(evidence), network_of(settings.passphrase)
+    whole, stored = evidence.whole, evidence.stored
+    return OpenSource(source, network, [], source.label, whole=whole, stored=stored, evidence=evidence)
 
 
 def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
@@ -170,8 +155,7 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
     """Compare the close time (unix seconds) of a ledger from an RPC with this machine's clock; gives a warning, if any.
 
-    One that is too late would bar every honest run after it, because no later ledger closes earlier. Files, archives
-    and evidence are of old ledgers on purpose; they are not judged.
+    One that is too late would bar every honest run after it, because no later ledger closes earlier.
 
     Raises:
         SourceError: it is too far in the future, or the ledger is older than ``network.max_ledger_age``.
