@@ -206,20 +206,21 @@ def openapi_document() -> OpenApiDocument:
         },
         servers=[{"url": "..", "description": "Wherever this file is served from: its folder's parent."}],
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],
-        paths={path: {"get": _operation(model, operation)} for path, model, operation in OPERATIONS},
+        paths={path: {"get": _operation(path, model, operation)} for path, model, operation in OPERATIONS},
         components={"schemas": _schemas(), "headers": _headers()},
     )
 
 
-def _operation(model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
+def _operation(path: str, model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
     result: dict[str, object] = {
         "operationId": operation.name,
         "tags": [operation.tag],
         "summary": operation.summary,
         "description": operation.description,
     }
-    if operation.parameters:
-        result["parameters"] = [_parameter(name) for name in operation.parameters]
+    parameters = [*(f"{name}_path" for name in re.findall(r"\{(\w+)\}", path)), *operation.query]
+    if parameters:
+        result["parameters"] = [_parameter(name) for name in parameters]
     return result | {"responses": _responses(model, operation)}
 
 

@@ -11,14 +11,13 @@ import base64
 import hashlib
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 import exporter
-from exporter.tree.pools import AssetDetail, MarketPool, PendingChange, PoolRow, PoolSnapshot
-from exporter.tree.problems import Problem
+from exporter.tree.pools import MarketPool, PendingChange, PoolRow, PoolSnapshot
 from exporter.tree.values import (
     AccountAddress,
     Amount,
@@ -53,7 +52,7 @@ from exporter.tree.values import (
     UsdCents,
     Version,
     Words,
-    described,
+    doc,
 )
 
 EXPORTER_VERSION: str = exporter.__version__
@@ -71,29 +70,27 @@ CensusKind = Annotated[
 PAGE_TOKEN_LENGTH = 22
 """Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
 
-Passphrase = Annotated[str, described("The passphrase of the network that was read.")]
+Passphrase = Annotated[str, doc("The passphrase of the network that was read.")]
 Day = Annotated[
-    str,
-    Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"]),
+    str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"])
 ]
-MarketAddress = Annotated[ContractAddress, described("The market's contract, a strkey.")]
-ObservedLedger = Annotated[Ledger, described("The ledger that this was observed at.")]
+MarketAddress = Annotated[ContractAddress, doc("The market's contract, a strkey.")]
+ObservedLedger = Annotated[Ledger, doc("The ledger that this was observed at.")]
 PricedValue = Annotated[
-    UsdCents | None, described("Value of all pools that have a price, in US cents, rounded down; null when none has.")
+    UsdCents | None, doc("Value of all pools that have a price, in US cents, rounded down; null when none has.")
 ]
 NextCursor = Annotated[
-    Cursor | None, described("Cursor of the next page, for `?cursor=` of the same path; null on the last page.")
+    Cursor | None, doc("Cursor of the next page, for `?cursor=` of the same path; null on the last page.")
 ]
 OlderCursor = Annotated[
-    Cursor | None,
-    described("Cursor of the page with older buckets, for `?cursor=` of the same path; null on the oldest."),
+    Cursor | None, doc("Cursor of the page with older buckets, for `?cursor=` of the same path; null on the oldest.")
 ]
 
 
 class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of pool snapshots, by market and then pool, ascending. `next_cursor` is null on the last page."""
 
-    data: Annotated[list[PoolSnapshot], described("The pools of this page.")]
+    data: Annotated[list[PoolSnapshot], doc("The pools of this page.")]
     next_cursor: NextCursor
 
 
@@ -106,77 +103,63 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     fail. What cannot be read is null.
     """
 
-    backstop: Annotated[ContractAddress, described("The backstop's contract, a strkey.")]
+    backstop: Annotated[ContractAddress, doc("The backstop's contract, a strkey.")]
     lp_token: Annotated[
-        ContractAddress | None, described("The token that is deposited, a strkey; null when it could not be read.")
+        ContractAddress | None, doc("The token that is deposited, a strkey; null when it could not be read.")
     ]
     shares: Annotated[
-        Amount | None,
-        described("Shares of the market's deposits, queued ones among them, 7 decimals; null when unknown."),
+        Amount | None, doc("Shares of the market's deposits, queued ones among them, 7 decimals; null when unknown.")
     ]
     lp_tokens: Annotated[
-        Amount | None,
-        described("Deposited tokens, queued ones among them, in base units of `lp_token`; null when unknown."),
+        Amount | None, doc("Deposited tokens, queued ones among them, in base units of `lp_token`; null when unknown.")
     ]
-    queued_shares: Annotated[Amount | None, described("Shares queued for withdrawal, 7 decimals; null when unknown.")]
+    queued_shares: Annotated[Amount | None, doc("Shares queued for withdrawal, 7 decimals; null when unknown.")]
     queued_part: Annotated[
-        FixedPoint | None,
-        described("Part of the shares that is queued, rounded up; 10000000 is all; null when unknown."),
+        FixedPoint | None, doc("Part of the shares that is queued, rounded up; 10000000 is all; null when unknown.")
     ]
-    blnd: Annotated[
-        Amount | None, described("BLND behind `lp_tokens`, in its base units, 7 decimals; null when unknown.")
-    ]
-    usdc: Annotated[
-        Amount | None, described("USDC behind `lp_tokens`, in its base units, 7 decimals; null when unknown.")
-    ]
-    lp_price_usdc: Annotated[FixedPoint | None, described("USDC for one `lp_token`, times 10^7; null when unknown.")]
-    blnd_price_usdc: Annotated[FixedPoint | None, described("USDC for one BLND, times 10^7; null when unknown.")]
+    blnd: Annotated[Amount | None, doc("BLND behind `lp_tokens`, in its base units, 7 decimals; null when unknown.")]
+    usdc: Annotated[Amount | None, doc("USDC behind `lp_tokens`, in its base units, 7 decimals; null when unknown.")]
+    lp_price_usdc: Annotated[FixedPoint | None, doc("USDC for one `lp_token`, times 10^7; null when unknown.")]
+    blnd_price_usdc: Annotated[FixedPoint | None, doc("USDC for one BLND, times 10^7; null when unknown.")]
     value_usd_cents: Annotated[
-        UsdCents | None,
-        described("Worth of `lp_tokens` by the market's oracle, in US cents; null without a price of USDC."),
+        UsdCents | None, doc("Worth of `lp_tokens` by the market's oracle, in US cents; null without a price of USDC.")
     ]
     threshold_product_bps: Annotated[
-        BasisPoints | None,
-        described("BLND^4 * USDC in basis points of what the contract asks for; null when unknown."),
+        BasisPoints | None, doc("BLND^4 * USDC in basis points of what the contract asks for; null when unknown.")
     ]
-    threshold_met: Annotated[
-        bool | None, described("Whether the funds are what the contract asks for; null when unknown.")
-    ]
+    threshold_met: Annotated[bool | None, doc("Whether the funds are what the contract asks for; null when unknown.")]
     status_after_update: Annotated[
-        Words | None, described("The status that `update_status` would set now; null when it sets none or not known.")
+        Words | None, doc("The status that `update_status` would set now; null when it sets none or not known.")
     ]
     emission_token: Annotated[
-        ContractAddress | None, described("The token that depositors are paid in, a strkey; null when unknown.")
+        ContractAddress | None, doc("The token that depositors are paid in, a strkey; null when unknown.")
     ]
-    emission_decimals: Annotated[Scale, described("Decimals of `emission_per_second` beyond base units.")]
+    emission_decimals: Annotated[Scale, doc("Decimals of `emission_per_second` beyond base units.")]
     emission_per_second: Annotated[
         Amount | None,
-        described("Paid to depositors a second, in base units times 10^`emission_decimals`; null when unknown."),
+        doc("Paid to depositors a second, in base units times 10^`emission_decimals`; null when unknown."),
     ]
     emission_per_year: Annotated[
-        Amount | None, described("The same a year, in base units of `emission_token`; null when unknown.")
+        Amount | None, doc("The same a year, in base units of `emission_token`; null when unknown.")
     ]
-    emission_expiration: Annotated[
-        Timestamp | None, described("When the emission ends; null without one, or when unknown.")
-    ]
+    emission_expiration: Annotated[Timestamp | None, doc("When the emission ends; null without one, or when unknown.")]
     emission_apr_bps: Annotated[
         BasisPoints | None,
-        described("Annual yield of depositors that have not queued, in basis points; null for the reason given."),
+        doc("Annual yield of depositors that have not queued, in basis points; null for the reason given."),
     ]
-    emission_reason: Annotated[RewardReasonName, described("`valid`, or why the emission is 0 or its yield null.")]
+    emission_reason: Annotated[RewardReasonName, doc("`valid`, or why the emission is 0 or its yield null.")]
     emission_source: Annotated[
         EmissionSourceName | None,
-        described("Where the BLND comes from that the backstop promises next; null when not known."),
+        doc("Where the BLND comes from that the backstop promises next; null when not known."),
     ]
     emission_funded: Annotated[
-        bool | None, described("Whether the backstop has the BLND that it promised; null when not known.")
+        bool | None, doc("Whether the backstop has the BLND that it promised; null when not known.")
     ]
     backfill_remaining: Annotated[
-        Amount | None,
-        described("BLND left of the backfill, in base units, 7 decimals; null when the source is another."),
+        Amount | None, doc("BLND left of the backfill, in base units, 7 decimals; null when the source is another.")
     ]
     in_reward_zone: Annotated[
-        bool | None, described("Whether the backstop's reward zone lists the market; null when not known.")
+        bool | None, doc("Whether the backstop's reward zone lists the market; null when not known.")
     ]
 
 
@@ -192,15 +175,14 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     market: MarketAddress
     config_hash: ConfigHash
     observed_ledger: ObservedLedger
-    pool_count: Annotated[Count, described("The market's pools, read or not.")]
+    pool_count: Annotated[Count, doc("The market's pools, read or not.")]
     pools: Annotated[
-        list[MarketPool],
-        described("Its pools that were read, ascending by id, at most `market_pools_cap` of the status."),
+        list[MarketPool], doc("Its pools that were read, ascending by id, at most `market_pools_cap` of the status.")
     ]
-    truncated: Annotated[bool, described("Whether pools were cut from the list.")]
+    truncated: Annotated[bool, doc("Whether pools were cut from the list.")]
     tvl_usd_cents: PricedValue
-    backstop: Annotated[MarketBackstop | None, described("What insures its suppliers; null where it has none.")]
-    pending: Annotated[list[PendingChange], described("What is queued for the market or its pools.")]
+    backstop: Annotated[MarketBackstop | None, doc("What insures its suppliers; null where it has none.")]
+    pending: Annotated[list[PendingChange], doc("What is queued for the market or its pools.")]
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,26 +194,26 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: MarketAddress
     protocol: ProtocolName
-    version: Annotated[Words, described("Generation of the protocol's contracts, for example v2.")]
-    name: Annotated[Words, described("The market's name as its contract gives it.")]
-    status: Annotated[Words, described("The market's status in the protocol's own words.")]
+    version: Annotated[Words, doc("Generation of the protocol's contracts, for example v2.")]
+    name: Annotated[Words, doc("The market's name as its contract gives it.")]
+    status: Annotated[Words, doc("The market's status in the protocol's own words.")]
     observed_ledger: ObservedLedger
-    pool_count: Annotated[Count, described("The market's pools, read or not.")]
+    pool_count: Annotated[Count, doc("The market's pools, read or not.")]
     tvl_usd_cents: PricedValue
     supplied_usd_cents: Annotated[
-        UsdCents | None, described("Supplied in all pools that have a price, in US cents; null when none has.")
+        UsdCents | None, doc("Supplied in all pools that have a price, in US cents; null when none has.")
     ]
     borrowed_usd_cents: Annotated[
-        UsdCents | None, described("Borrowed in all pools that have a price, in US cents; null when none has.")
+        UsdCents | None, doc("Borrowed in all pools that have a price, in US cents; null when none has.")
     ]
     mean_supply_apy_bps: Annotated[
-        BasisPoints | None, described("Mean `supply_apy_bps`, in basis points; null where nothing is supplied.")
+        BasisPoints | None, doc("Mean `supply_apy_bps`, in basis points; null where nothing is supplied.")
     ]
     mean_total_supply_apy_bps: Annotated[
-        BasisPoints | None, described("Mean `total_supply_apy_bps`, in basis points; null where nothing is supplied.")
+        BasisPoints | None, doc("Mean `total_supply_apy_bps`, in basis points; null where nothing is supplied.")
     ]
     mean_borrow_apy_bps: Annotated[
-        BasisPoints | None, described("Mean `borrow_apy_bps`, in basis points; null where nothing is borrowed.")
+        BasisPoints | None, doc("Mean `borrow_apy_bps`, in basis points; null where nothing is borrowed.")
     ]
 
 
@@ -239,7 +221,7 @@ class MarketList(Struct, frozen=True, forbid_unknown_fields=True):
     """Every market that was read, ascending by address."""
 
     observed_ledger: ObservedLedger
-    data: Annotated[list[MarketEntry], described("The markets, ascending by address.")]
+    data: Annotated[list[MarketEntry], doc("The markets, ascending by address.")]
 
 
 class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
@@ -257,25 +239,24 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     ledger at which the history has a pool of this token; a token that vanishes and comes back keeps it.
     """
 
-    address: Annotated[ContractAddress, described("The token's contract, a strkey.")]
+    address: Annotated[ContractAddress, doc("The token's contract, a strkey.")]
     symbol: TokenSymbol
     decimals: TokenDecimals
-    first_seen_ledger: Annotated[Ledger, described("The lowest ledger at which the history has a pool of this token.")]
+    first_seen_ledger: Annotated[Ledger, doc("The lowest ledger at which the history has a pool of this token.")]
     observed_ledger: ObservedLedger
-    pools: Annotated[list[PoolReference], described("The pools that lend it.")]
+    pools: Annotated[list[PoolReference], doc("The pools that lend it.")]
     issuer: Annotated[
-        AccountAddress | None,
-        described("The account that issues the classic asset, a strkey; null for any other token."),
+        AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
-    name: Annotated[Words | None, described("What the token's contract calls it in full; null where it has no name.")]
+    name: Annotated[Words | None, doc("What the token's contract calls it in full; null where it has no name.")]
 
 
 class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
     """One protocol's part of the summary."""
 
     protocol: ProtocolName
-    market_count: Annotated[Count, described("Markets of the protocol that were read.")]
-    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
+    market_count: Annotated[Count, doc("Markets of the protocol that were read.")]
+    pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
     tvl_usd_cents: PricedValue
 
 
@@ -286,10 +267,10 @@ class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     observed_ledger: ObservedLedger
-    market_count: Annotated[Count, described("Markets that were read.")]
-    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
+    market_count: Annotated[Count, doc("Markets that were read.")]
+    pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
     tvl_usd_cents: PricedValue
-    protocols: Annotated[list[ProtocolTotals], described("The same of each protocol, ascending by name.")]
+    protocols: Annotated[list[ProtocolTotals], doc("The same of each protocol, ascending by name.")]
 
 
 class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -299,13 +280,13 @@ class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
     is served from.
     """
 
-    key: Annotated[ObjectKey, described("Key of the Parquet file, relative to the root of the tree.")]
+    key: Annotated[ObjectKey, doc("Key of the Parquet file, relative to the root of the tree.")]
     url: FileReference
-    rows: Annotated[Count, described("Rows in the file.")]
-    bytes: Annotated[Count, described("Size of the file in bytes.")]
-    sha256: Annotated[Digest, described("SHA-256 of the file, 64 hex digits.")]
-    first_ledger: Annotated[Ledger, described("The lowest ledger of its rows.")]
-    last_ledger: Annotated[Ledger, described("The highest ledger of its rows.")]
+    rows: Annotated[Count, doc("Rows in the file.")]
+    bytes: Annotated[Count, doc("Size of the file in bytes.")]
+    sha256: Annotated[Digest, doc("SHA-256 of the file, 64 hex digits.")]
+    first_ledger: Annotated[Ledger, doc("The lowest ledger of its rows.")]
+    last_ledger: Annotated[Ledger, doc("The highest ledger of its rows.")]
 
 
 class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
@@ -316,17 +297,17 @@ class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
     bucket closed yet.
     """
 
-    key: Annotated[ObjectKey, described("Key of the Parquet file, relative to the root of the tree.")]
+    key: Annotated[ObjectKey, doc("Key of the Parquet file, relative to the root of the tree.")]
     url: FileReference
     bucket: BucketName
-    rows: Annotated[Count, described("Rows in the file.")]
-    bytes: Annotated[Count, described("Size of the file in bytes.")]
-    sha256: Annotated[Digest, described("SHA-256 of the file, 64 hex digits.")]
-    ends: Annotated[Timestamp, described("All its buckets close before this time.")]
+    rows: Annotated[Count, doc("Rows in the file.")]
+    bytes: Annotated[Count, doc("Size of the file in bytes.")]
+    sha256: Annotated[Digest, doc("SHA-256 of the file, 64 hex digits.")]
+    ends: Annotated[Timestamp, doc("All its buckets close before this time.")]
     last_ledger: Annotated[
-        Count, described("The highest ledger of the files that it was made of; 0 where no bucket closed yet.")
+        Count, doc("The highest ledger of the files that it was made of; 0 where no bucket closed yet.")
     ]
-    source_rows: Annotated[Count, described("Rows of the files that it was made of.")]
+    source_rows: Annotated[Count, doc("Rows of the files that it was made of.")]
 
 
 class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -338,17 +319,17 @@ class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     protocol: ProtocolName
-    wasm_hash: Annotated[Digest | None, described("SHA-256 of the contract code, 64 hex digits; null when not known.")]
-    confirmed: Annotated[Count, described("Accruals in which the contract wrote what is computed here.")]
-    differing: Annotated[Count, described("Accruals in which it wrote something else.")]
-    untried: Annotated[Count, described("Accruals that could not be computed.")]
+    wasm_hash: Annotated[Digest | None, doc("SHA-256 of the contract code, 64 hex digits; null when not known.")]
+    confirmed: Annotated[Count, doc("Accruals in which the contract wrote what is computed here.")]
+    differing: Annotated[Count, doc("Accruals in which it wrote something else.")]
+    untried: Annotated[Count, doc("Accruals that could not be computed.")]
 
 
 class LedgerSpan(Struct, frozen=True, forbid_unknown_fields=True):
     """Ledgers without a gap."""
 
-    first_ledger: Annotated[Ledger, described("The first of the ledgers.")]
-    last_ledger: Annotated[Ledger, described("The last of the ledgers.")]
+    first_ledger: Annotated[Ledger, doc("The first of the ledgers.")]
+    last_ledger: Annotated[Ledger, doc("The last of the ledgers.")]
 
 
 class LiquidationsFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -358,12 +339,12 @@ class LiquidationsFile(Struct, frozen=True, forbid_unknown_fields=True):
     document.
     """
 
-    key: Annotated[ObjectKey, described("Key of the Parquet file, relative to the root of the tree.")]
+    key: Annotated[ObjectKey, doc("Key of the Parquet file, relative to the root of the tree.")]
     url: FileReference
-    rows: Annotated[Count, described("Rows in the file.")]
-    bytes: Annotated[Count, described("Size of the file in bytes.")]
-    sha256: Annotated[Digest, described("SHA-256 of the file, 64 hex digits.")]
-    spans: Annotated[list[LedgerSpan], described("The ledgers that were replayed, ascending.")]
+    rows: Annotated[Count, doc("Rows in the file.")]
+    bytes: Annotated[Count, doc("Size of the file in bytes.")]
+    sha256: Annotated[Digest, doc("SHA-256 of the file, 64 hex digits.")]
+    spans: Annotated[list[LedgerSpan], doc("The ledgers that were replayed, ascending.")]
 
 
 class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -375,12 +356,11 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     format: Version
     observed_ledger: ObservedLedger
-    files: Annotated[list[HistoryFile], described("Every file of the history.")]
-    rollups: Annotated[list[HistoryRollup], described("Files with some of the same rows again.")] = []
-    transitions: Annotated[list[Transitions], described("How replayed accruals compare, by protocol and code.")] = []
+    files: Annotated[list[HistoryFile], doc("Every file of the history.")]
+    rollups: Annotated[list[HistoryRollup], doc("Files with some of the same rows again.")] = []
+    transitions: Annotated[list[Transitions], doc("How replayed accruals compare, by protocol and code.")] = []
     liquidations: Annotated[
-        LiquidationsFile | None,
-        described("Auctions, bad debt and claims; null or missing where no ledgers were replayed."),
+        LiquidationsFile | None, doc("Auctions, bad debt and claims; null or missing where no ledgers were replayed.")
     ] = None
 
 
@@ -392,21 +372,21 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
 
     run_id: RunId
     observed_ledger: ObservedLedger
-    evidence_key: Annotated[ObjectKey, described("Key of the run's evidence.")]
-    checkpoint: Annotated[Ledger, described("The ledger of the checkpoint.")]
-    proof_key: Annotated[ObjectKey, described("Key of the file to check the proof by.")]
-    proof_sha256: Annotated[Digest, described("SHA-256 of the file of `proof_key`, 64 hex digits.")]
-    entries: Annotated[Count, described("Ledger entries in the evidence.")]
-    confirmed: Annotated[Count, described("Entries that the checkpoint has as they were at the run's ledger.")]
-    changed_since: Annotated[Count, described("Entries that changed between the two ledgers.")]
-    not_looked_up: Annotated[Count, described("Entries that were not looked for in the older buckets.")]
-    short_lived: Annotated[Count, described("Entries that left no trace at the checkpoint.")]
-    absent: Annotated[Count, described("Entries that are absent at the checkpoint.")]
-    calls: Annotated[Count, described("Results of calls in the evidence, for which there is only the RPC's word.")]
-    organisations_signed: Annotated[Count, described("Trusted organisations that signed for the checkpoint's header.")]
-    organisations_trusted: Annotated[Positive, described("Organisations that are trusted.")]
-    organisations_needed: Annotated[Positive, described("How many of them must sign.")]
-    proven_at: Annotated[Timestamp, described("When it was proven.")]
+    evidence_key: Annotated[ObjectKey, doc("Key of the run's evidence.")]
+    checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint.")]
+    proof_key: Annotated[ObjectKey, doc("Key of the file to check the proof by.")]
+    proof_sha256: Annotated[Digest, doc("SHA-256 of the file of `proof_key`, 64 hex digits.")]
+    entries: Annotated[Count, doc("Ledger entries in the evidence.")]
+    confirmed: Annotated[Count, doc("Entries that the checkpoint has as they were at the run's ledger.")]
+    changed_since: Annotated[Count, doc("Entries that changed between the two ledgers.")]
+    not_looked_up: Annotated[Count, doc("Entries that were not looked for in the older buckets.")]
+    short_lived: Annotated[Count, doc("Entries that left no trace at the checkpoint.")]
+    absent: Annotated[Count, doc("Entries that are absent at the checkpoint.")]
+    calls: Annotated[Count, doc("Results of calls in the evidence, for which there is only the RPC's word.")]
+    organisations_signed: Annotated[Count, doc("Trusted organisations that signed for the checkpoint's header.")]
+    organisations_trusted: Annotated[Positive, doc("Organisations that are trusted.")]
+    organisations_needed: Annotated[Positive, doc("How many of them must sign.")]
+    proven_at: Annotated[Timestamp, doc("When it was proven.")]
 
 
 class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
@@ -416,65 +396,64 @@ class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     network: Passphrase
-    verifier: Annotated[ObjectKey, described("Key of the program that checks the proofs.")]
-    trust: Annotated[ObjectKey, described("Key of the list of trusted organisations.")]
-    proofs: Annotated[list[Proof], described("The proofs, newest run first.")]
+    verifier: Annotated[ObjectKey, doc("Key of the program that checks the proofs.")]
+    trust: Annotated[ObjectKey, doc("Key of the list of trusted organisations.")]
+    proofs: Annotated[list[Proof], doc("The proofs, newest run first.")]
 
 
 class CensusCode(Struct, frozen=True, forbid_unknown_fields=True):
     """Contracts of one code and kind; `wasm_hash` is null for those that run another contract's code."""
 
     kind: CensusKind
-    protocol: Annotated[ProtocolName | None, described("The lending protocol's short name; null where none is known.")]
+    protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null where none is known.")]
     wasm_hash: Annotated[
-        Digest | None,
-        described("SHA-256 of the code, 64 hex digits; null where contracts run another contract's code."),
+        Digest | None, doc("SHA-256 of the code, 64 hex digits; null where contracts run another contract's code.")
     ]
-    contracts: Annotated[Count, described("How many contracts run it.")]
+    contracts: Annotated[Count, doc("How many contracts run it.")]
 
 
 class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
     """A contract that the run did not read: `reason` in a word, `detail` in words."""
 
-    address: Annotated[ContractAddress, described("The contract that was not read, a strkey.")]
+    address: Annotated[ContractAddress, doc("The contract that was not read, a strkey.")]
     kind: CensusKind
-    protocol: Annotated[ProtocolName | None, described("The lending protocol's short name; null where none is known.")]
+    protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null where none is known.")]
     wasm_hash: Annotated[
-        Digest | None, described("SHA-256 of its code, 64 hex digits; null where it runs another contract's code.")
+        Digest | None, doc("SHA-256 of its code, 64 hex digits; null where it runs another contract's code.")
     ]
     reason: Reason
-    detail: Annotated[str, described("Why, in words.")]
+    detail: Annotated[str, doc("Why, in words.")]
 
 
 class Census(Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of every contract of a checkpoint's state, and which lending contracts a run did not read."""
 
     network: Passphrase
-    checkpoint: Annotated[Ledger, described("The ledger of the checkpoint.")]
-    header: Annotated[Digest, described("SHA-256 of the checkpoint's header, 64 hex digits.")]
-    run_id: Annotated[RunId | None, described("The run that was compared; null for none.")]
-    contract_count: Annotated[Count, described("Contracts in the state.")]
-    code_count: Annotated[Count, described("Codes in the state.")]
-    counts: Annotated[dict[CensusKind, Count], described("How many contracts are of each kind.")]
-    codes: Annotated[list[CensusCode], described("Contracts of the first three kinds, by code.")]
-    unread_count: Annotated[Count, described("Contracts of the first three kinds that the run did not read.")]
-    unread: Annotated[list[CensusContract], described("The first of them, by kind and address.")]
+    checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint.")]
+    header: Annotated[Digest, doc("SHA-256 of the checkpoint's header, 64 hex digits.")]
+    run_id: Annotated[RunId | None, doc("The run that was compared; null for none.")]
+    contract_count: Annotated[Count, doc("Contracts in the state.")]
+    code_count: Annotated[Count, doc("Codes in the state.")]
+    counts: Annotated[dict[CensusKind, Count], doc("How many contracts are of each kind.")]
+    codes: Annotated[list[CensusCode], doc("Contracts of the first three kinds, by code.")]
+    unread_count: Annotated[Count, doc("Contracts of the first three kinds that the run did not read.")]
+    unread: Annotated[list[CensusContract], doc("The first of them, by kind and address.")]
 
 
 class DataField(Struct, frozen=True, forbid_unknown_fields=True):
     """A column, as a data package describes it."""
 
-    name: Annotated[Words, described("Name of the column.")]
-    type: Annotated[Words, described("Type of the column in a Table Schema.")]
-    description: Annotated[Words, described("What the column holds, with its unit.")]
-    constraints: Annotated[dict[str, bool], described("`required`: whether it is never null.")]
+    name: Annotated[Words, doc("Name of the column.")]
+    type: Annotated[Words, doc("Type of the column in a Table Schema.")]
+    description: Annotated[Words, doc("What the column holds, with its unit.")]
+    constraints: Annotated[dict[str, bool], doc("`required`: whether it is never null.")]
 
 
 class DataSchema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The columns of a table, and those that identify a row."""
 
-    fields: Annotated[list[DataField], described("The columns.")]
-    primary_key: Annotated[list[Words], described("Names of the columns that identify a row.")]
+    fields: Annotated[list[DataField], doc("The columns.")]
+    primary_key: Annotated[list[Words], doc("Names of the columns that identify a row.")]
 
 
 class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
@@ -483,12 +462,12 @@ class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
     `path` is relative to the root of the tree. Columns that an older file lacks are null in its rows.
     """
 
-    name: Annotated[Words, described("Name of the table.")]
-    title: Annotated[Words, described("The table in a few words.")]
-    path: Annotated[list[ObjectKey], described("Keys of the files, relative to the root of the tree.")]
-    format: Annotated[Words, described("The format of the files.")]
-    mediatype: Annotated[Words, described("The media type of the files.")]
-    schema: Annotated[DataSchema, described("The columns and the key of the table.")]
+    name: Annotated[Words, doc("Name of the table.")]
+    title: Annotated[Words, doc("The table in a few words.")]
+    path: Annotated[list[ObjectKey], doc("Keys of the files, relative to the root of the tree.")]
+    format: Annotated[Words, doc("The format of the files.")]
+    mediatype: Annotated[Words, doc("The media type of the files.")]
+    schema: Annotated[DataSchema, doc("The columns and the key of the table.")]
 
 
 class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -497,13 +476,13 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
     `latest` is the newest run alone, `history` every run up to it.
     """
 
-    schema: Annotated[Words, described("URL of the profile that this follows.")] = field(name="$schema")
-    name: Annotated[Words, described("Name of the package.")]
-    title: Annotated[Words, described("The package in a few words.")]
-    description: Annotated[Words, described("What the package holds.")]
-    created: Annotated[Timestamp, described("When it was written.")]
+    schema: Annotated[Words, doc("URL of the profile that this follows.")] = field(name="$schema")
+    name: Annotated[Words, doc("Name of the package.")]
+    title: Annotated[Words, doc("The package in a few words.")]
+    description: Annotated[Words, doc("What the package holds.")]
+    created: Annotated[Timestamp, doc("When it was written.")]
     observed_ledger: ObservedLedger
-    resources: Annotated[list[DataResource], described("The tables.")]
+    resources: Annotated[list[DataResource], doc("The tables.")]
 
 
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
@@ -513,29 +492,27 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
-    kind: Annotated[Words, described("What changed, such as new_market, paused, price or supply_rate.")]
+    kind: Annotated[Words, doc("What changed, such as new_market, paused, price or supply_rate.")]
     market: MarketAddress
-    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for a change of the market.")]
-    title: Annotated[Words, described("The change in words.")]
-    before: Annotated[Words | None, described("What it was, as text; null where nothing was.")]
-    after: Annotated[Words | None, described("What it is, as text; null where nothing is.")]
-    unit: Annotated[
-        Words | None, described("Unit of the two: usd, basis_points or base_units of the token; null for words.")
-    ]
+    pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
+    title: Annotated[Words, doc("The change in words.")]
+    before: Annotated[Words | None, doc("What it was, as text; null where nothing was.")]
+    after: Annotated[Words | None, doc("What it is, as text; null where nothing is.")]
+    unit: Annotated[Words | None, doc("Unit of the two: usd, basis_points or base_units of the token; null for words.")]
     takes_effect: Annotated[
-        Timestamp | None, described("Of a queued change: from when on it can be put into effect; null without a time.")
+        Timestamp | None, doc("Of a queued change: from when on it can be put into effect; null without a time.")
     ]
     observed_ledger: ObservedLedger
-    ledger_close_time: Annotated[Timestamp, described("Close time of the observed ledger.")]
-    previous_ledger: Annotated[Ledger, described("The ledger of the run that was compared.")]
+    ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
+    previous_ledger: Annotated[Ledger, doc("The ledger of the run that was compared.")]
 
 
 class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
     """Something of a market that moves money when it changes."""
 
-    kind: Annotated[Words, described("admin, code or oracle.")]
-    subject: Annotated[Words, described("Which admin, or which contract.")]
-    value: Annotated[Words, described("The address, or the SHA-256 of the code; `none` without one.")]
+    kind: Annotated[Words, doc("admin, code or oracle.")]
+    subject: Annotated[Words, doc("Which admin, or which contract.")]
+    value: Annotated[Words, doc("The address, or the SHA-256 of the code; `none` without one.")]
 
 
 class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
@@ -543,10 +520,10 @@ class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: MarketAddress
     protocol: ProtocolName
-    name: Annotated[Words, described("The market's name as its contract gives it.")]
-    status: Annotated[Words, described("The market's status in the protocol's own words.")]
+    name: Annotated[Words, doc("The market's name as its contract gives it.")]
+    status: Annotated[Words, doc("The market's status in the protocol's own words.")]
     config_hash: ConfigHash
-    values: Annotated[list[WatchedValue], described("Who decides, which code runs, and who gives the prices.")]
+    values: Annotated[list[WatchedValue], doc("Who decides, which code runs, and who gives the prices.")]
 
 
 class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
@@ -555,47 +532,41 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
     market: MarketAddress
     pool: PoolId
     symbol: TokenSymbol
-    status: Annotated[
-        Words | None, described("The pool's own status in the protocol's own words; null when it has none.")
-    ]
-    utilization_bps: Annotated[
-        BasisPoints, described("What is borrowed of what is supplied, in basis points, rounded down.")
-    ]
-    can_supply: Annotated[bool | None, described("Whether anybody may supply; null when unknown.")]
-    can_withdraw: Annotated[bool | None, described("Whether anybody may withdraw; null when unknown.")]
-    can_borrow: Annotated[bool | None, described("Whether anybody may borrow; null when unknown.")]
-    can_repay: Annotated[bool | None, described("Whether anybody may repay; null when unknown.")]
-    can_liquidate: Annotated[
-        bool | None, described("Whether anybody may liquidate debt of this pool; null when unknown.")
-    ]
-    oracle_price_usd: Annotated[Price | None, described("Price of one token, in USD; null without a valid price.")]
+    status: Annotated[Words | None, doc("The pool's own status in the protocol's own words; null when it has none.")]
+    utilization_bps: Annotated[BasisPoints, doc("What is borrowed of what is supplied, in basis points, rounded down.")]
+    can_supply: Annotated[bool | None, doc("Whether anybody may supply; null when unknown.")]
+    can_withdraw: Annotated[bool | None, doc("Whether anybody may withdraw; null when unknown.")]
+    can_borrow: Annotated[bool | None, doc("Whether anybody may borrow; null when unknown.")]
+    can_repay: Annotated[bool | None, doc("Whether anybody may repay; null when unknown.")]
+    can_liquidate: Annotated[bool | None, doc("Whether anybody may liquidate debt of this pool; null when unknown.")]
+    oracle_price_usd: Annotated[Price | None, doc("Price of one token, in USD; null without a valid price.")]
     supply_apy_bps: Annotated[
-        BasisPoints | None, described("Annual yield of suppliers, in basis points; null below 1,000 US dollars.")
+        BasisPoints | None, doc("Annual yield of suppliers, in basis points; null below 1,000 US dollars.")
     ]
     borrow_apy_bps: Annotated[
-        BasisPoints | None, described("Annual cost of borrowers, in basis points; null below 1,000 US dollars.")
+        BasisPoints | None, doc("Annual cost of borrowers, in basis points; null below 1,000 US dollars.")
     ]
     supply_reward: Annotated[
-        Words | None, described("The suppliers' reward: paid, ends_soon, not_funded or none; null when unknown.")
+        Words | None, doc("The suppliers' reward: paid, ends_soon, not_funded or none; null when unknown.")
     ]
     borrow_reward: Annotated[
-        Words | None, described("The borrowers' reward: paid, ends_soon, not_funded or none; null when unknown.")
+        Words | None, doc("The borrowers' reward: paid, ends_soon, not_funded or none; null when unknown.")
     ]
     supply_cap: Annotated[
-        Words | None, described("Most that may be supplied, in base units; `none` without a cap; null when unknown.")
+        Words | None, doc("Most that may be supplied, in base units; `none` without a cap; null when unknown.")
     ]
     borrow_cap: Annotated[
-        Words | None, described("Most that may be borrowed, in base units; `none` without a cap; null when unknown.")
+        Words | None, doc("Most that may be borrowed, in base units; `none` without a cap; null when unknown.")
     ]
-    total_supplied: Annotated[Amount, described("Supplied, in base units.")]
-    total_borrowed: Annotated[Amount, described("Borrowed, in base units.")]
+    total_supplied: Annotated[Amount, doc("Supplied, in base units.")]
+    total_borrowed: Annotated[Amount, doc("Borrowed, in base units.")]
 
 
 class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
     """The markets and pools that could not be read, so that the next run knows that it is not new."""
 
     market: MarketAddress
-    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for the whole market.")]
+    pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for the whole market.")]
     reason: Reason
 
 
@@ -612,18 +583,18 @@ class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     observed_ledger: ObservedLedger
-    exporter_version: Annotated[Words, described("The version of the exporter that wrote this.")]
-    data: Annotated[list[RunChange], described("The changes, newest first.")]
-    markets: Annotated[list[WatchedMarket], described("The markets that the next run compares with.")]
-    pools: Annotated[list[WatchedPool], described("The pools that the next run compares with.")]
-    unread: Annotated[list[WatchedUnread], described("What could not be read.")]
-    pending: Annotated[list[WatchedPending], described("What is queued.")]
+    exporter_version: Annotated[Words, doc("The version of the exporter that wrote this.")]
+    data: Annotated[list[RunChange], doc("The changes, newest first.")]
+    markets: Annotated[list[WatchedMarket], doc("The markets that the next run compares with.")]
+    pools: Annotated[list[WatchedPool], doc("The pools that the next run compares with.")]
+    unread: Annotated[list[WatchedUnread], doc("What could not be read.")]
+    pending: Annotated[list[WatchedPending], doc("What is queued.")]
 
 
 class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
     """Pools in flat rows, by market and then pool, ascending, 500 at most. `next_cursor` is null on the last page."""
 
-    data: Annotated[list[PoolRow], described("The pools of this page.")]
+    data: Annotated[list[PoolRow], doc("The pools of this page.")]
     next_cursor: NextCursor
 
 
@@ -633,19 +604,14 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
     market: MarketAddress
     pool: PoolId
     protocol: ProtocolName
-    market_name: Annotated[Words, described("The market's name as its contract gives it.")]
-    apy_bps: Annotated[
-        BasisPoints, described("Annual yield as the protocol computes it, in basis points, rounded down.")
-    ]
-    comparable_apy_bps: Annotated[
-        BasisPoints, described("The annual rate compounded daily, in basis points, rounded down.")
-    ]
+    market_name: Annotated[Words, doc("The market's name as its contract gives it.")]
+    apy_bps: Annotated[BasisPoints, doc("Annual yield as the protocol computes it, in basis points, rounded down.")]
+    comparable_apy_bps: Annotated[BasisPoints, doc("The annual rate compounded daily, in basis points, rounded down.")]
     reward_apr_bps: Annotated[
-        BasisPoints | None,
-        described("Annual yield of the reward, in basis points; null when not funded or without a price."),
+        BasisPoints | None, doc("Annual yield of the reward, in basis points; null when not funded or without a price.")
     ]
     total_apy_bps: Annotated[
-        Change, described("`comparable_apy_bps` plus the reward to supply, less it to borrow, in basis points.")
+        Change, doc("`comparable_apy_bps` plus the reward to supply, less it to borrow, in basis points.")
     ]
 
 
@@ -656,31 +622,30 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
     have room for as much.
     """
 
-    address: Annotated[ContractAddress, described("The token's contract, a strkey.")]
+    address: Annotated[ContractAddress, doc("The token's contract, a strkey.")]
     symbol: TokenSymbol
     decimals: TokenDecimals
-    pool_count: Annotated[Count, described("Pools of the token.")]
-    open_pool_count: Annotated[Count, described("Pools that let somebody supply.")]
+    pool_count: Annotated[Count, doc("Pools of the token.")]
+    open_pool_count: Annotated[Count, doc("Pools that let somebody supply.")]
     supplied_usd_cents: Annotated[
-        UsdCents | None, described("Supplied in all its pools that have a price, in US cents; null when none has.")
+        UsdCents | None, doc("Supplied in all its pools that have a price, in US cents; null when none has.")
     ]
     borrowed_usd_cents: Annotated[
-        UsdCents | None, described("Borrowed in all its pools that have a price, in US cents; null when none has.")
+        UsdCents | None, doc("Borrowed in all its pools that have a price, in US cents; null when none has.")
     ]
-    best_supply: Annotated[BestRate | None, described("The highest rate to supply; null when no pool qualifies.")]
-    best_borrow: Annotated[BestRate | None, described("The lowest rate to borrow; null when no pool qualifies.")]
+    best_supply: Annotated[BestRate | None, doc("The highest rate to supply; null when no pool qualifies.")]
+    best_borrow: Annotated[BestRate | None, doc("The lowest rate to borrow; null when no pool qualifies.")]
     issuer: Annotated[
-        AccountAddress | None,
-        described("The account that issues the classic asset, a strkey; null for any other token."),
+        AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
-    name: Annotated[Words | None, described("What the token's contract calls it in full; null where it has no name.")]
+    name: Annotated[Words | None, doc("What the token's contract calls it in full; null where it has no name.")]
 
 
 class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
     """Every token that a pool lends, ascending by address."""
 
     observed_ledger: ObservedLedger
-    data: Annotated[list[TokenEntry], described("The tokens, ascending by address.")]
+    data: Annotated[list[TokenEntry], doc("The tokens, ascending by address.")]
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
@@ -692,44 +657,37 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     and null when none has.
     """
 
-    start_time: Annotated[Timestamp, described("When the bucket begins.")]
-    end_time: Annotated[Timestamp, described("When it ends; this time is not part of it.")]
-    total_supplied: Annotated[
-        Amount, described("Mean of what was lent into the pool, in token base units, rounded down.")
-    ]
-    total_borrowed: Annotated[
-        Amount, described("Mean of what was owed to the pool, in token base units, rounded down.")
-    ]
-    supply_apy_bps: Annotated[
-        BasisPoints, described("Median annual yield of suppliers, in basis points, rounded down.")
-    ]
+    start_time: Annotated[Timestamp, doc("When the bucket begins.")]
+    end_time: Annotated[Timestamp, doc("When it ends; this time is not part of it.")]
+    total_supplied: Annotated[Amount, doc("Mean of what was lent into the pool, in token base units, rounded down.")]
+    total_borrowed: Annotated[Amount, doc("Mean of what was owed to the pool, in token base units, rounded down.")]
+    supply_apy_bps: Annotated[BasisPoints, doc("Median annual yield of suppliers, in basis points, rounded down.")]
     realized_supply_apy_bps: Annotated[
         Change | None,
-        described(
+        doc(
             "What a supply share really gained from the first to the last observation, as a yield a year compounded "
             "daily, in basis points, rounded down; null with one observation."
         ),
     ]
     realized_supply_reward: Annotated[
         Price | None,
-        described(
+        doc(
             "What one token that was supplied at the first observation was paid until the last, in whole reward "
             "tokens, rounded down; null with one observation, and when unknown."
         ),
     ]
-    borrow_apy_bps: Annotated[BasisPoints, described("Median annual cost of borrowers, in basis points, rounded down.")]
-    utilization_bps: Annotated[BasisPoints, described("Median utilization, in basis points, rounded down.")]
+    borrow_apy_bps: Annotated[BasisPoints, doc("Median annual cost of borrowers, in basis points, rounded down.")]
+    utilization_bps: Annotated[BasisPoints, doc("Median utilization, in basis points, rounded down.")]
     tvl_usd_cents: Annotated[
-        UsdCents | None,
-        described("Mean value of the pool, in US cents, rounded down; null when no observation has a price."),
+        UsdCents | None, doc("Mean value of the pool, in US cents, rounded down; null when no observation has a price.")
     ]
     oracle_price_usd: Annotated[
-        Price | None, described("Median price of one token, in USD; null when no observation has one.")
+        Price | None, doc("Median price of one token, in USD; null when no observation has one.")
     ]
-    observation_count: Annotated[Positive, described("Observations in the bucket.")]
-    priced_count: Annotated[Count, described("Observations that have a price.")]
-    first_ledger: Annotated[Ledger, described("The first ledger observed in the bucket.")]
-    last_ledger: Annotated[Ledger, described("The last ledger observed in the bucket.")]
+    observation_count: Annotated[Positive, doc("Observations in the bucket.")]
+    priced_count: Annotated[Count, doc("Observations that have a price.")]
+    first_ledger: Annotated[Ledger, doc("The first ledger observed in the bucket.")]
+    last_ledger: Annotated[Ledger, doc("The last ledger observed in the bucket.")]
 
 
 class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -744,7 +702,7 @@ class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
     pool: PoolId
     bucket: BucketName
     observed_ledger: ObservedLedger
-    data: Annotated[list[HistoryBucket], described("The buckets, ascending.")]
+    data: Annotated[list[HistoryBucket], doc("The buckets, ascending.")]
     next_cursor: OlderCursor
 
 
@@ -759,36 +717,36 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     the best rate to borrow is the lowest, among those that are not lent out wholly. They are null when no pool counts.
     """
 
-    start_time: Annotated[Timestamp, described("When the bucket begins.")]
-    end_time: Annotated[Timestamp, described("When it ends; this time is not part of it.")]
+    start_time: Annotated[Timestamp, doc("When the bucket begins.")]
+    end_time: Annotated[Timestamp, doc("When it ends; this time is not part of it.")]
     supplied_usd_cents: Annotated[
-        UsdCents | None, described("Supplied in all pools that had a price, in US cents; null when none had.")
+        UsdCents | None, doc("Supplied in all pools that had a price, in US cents; null when none had.")
     ]
     borrowed_usd_cents: Annotated[
-        UsdCents | None, described("Borrowed in all pools that had a price, in US cents; null when none had.")
+        UsdCents | None, doc("Borrowed in all pools that had a price, in US cents; null when none had.")
     ]
     tvl_usd_cents: Annotated[
-        UsdCents | None, described("Value of all pools that had a price, in US cents; null when none had.")
+        UsdCents | None, doc("Value of all pools that had a price, in US cents; null when none had.")
     ]
     mean_supply_apy_bps: Annotated[
         BasisPoints | None,
-        described("Mean annual yield, weighted by USD supplied, in basis points; null where that is nothing."),
+        doc("Mean annual yield, weighted by USD supplied, in basis points; null where that is nothing."),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
-        described("Mean annual cost, weighted by USD borrowed, in basis points; null where that is nothing."),
+        doc("Mean annual cost, weighted by USD borrowed, in basis points; null where that is nothing."),
     ]
     best_supply_apy_bps: Annotated[
-        BasisPoints | None, described("The highest annual yield to supply, in basis points; null when no pool counts.")
+        BasisPoints | None, doc("The highest annual yield to supply, in basis points; null when no pool counts.")
     ]
     best_borrow_apy_bps: Annotated[
-        BasisPoints | None, described("The lowest annual cost to borrow, in basis points; null when no pool counts.")
+        BasisPoints | None, doc("The lowest annual cost to borrow, in basis points; null when no pool counts.")
     ]
-    market_count: Annotated[Positive, described("Markets that were observed.")]
-    pool_count: Annotated[Positive, described("Pools that were observed.")]
-    priced_count: Annotated[Count, described("Pools that had a price.")]
-    first_ledger: Annotated[Ledger, described("The first ledger observed in the bucket.")]
-    last_ledger: Annotated[Ledger, described("The last ledger observed in the bucket.")]
+    market_count: Annotated[Positive, doc("Markets that were observed.")]
+    pool_count: Annotated[Positive, doc("Pools that were observed.")]
+    priced_count: Annotated[Count, doc("Pools that had a price.")]
+    first_ledger: Annotated[Ledger, doc("The first ledger observed in the bucket.")]
+    last_ledger: Annotated[Ledger, doc("The last ledger observed in the bucket.")]
 
 
 class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -803,7 +761,7 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
     id: ScopeId
     bucket: BucketName
     observed_ledger: ObservedLedger
-    data: Annotated[list[TotalsBucket], described("The buckets, ascending.")]
+    data: Annotated[list[TotalsBucket], doc("The buckets, ascending.")]
     next_cursor: OlderCursor
 
     @property
@@ -823,22 +781,20 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
 class ContractVersion(Struct, frozen=True, forbid_unknown_fields=True):
     """Markets that were read and run the same code; `wasm_hash` is null for those that have none."""
 
-    version: Annotated[Words, described("Generation of the protocol's contracts, for example v2.")]
-    wasm_hash: Annotated[
-        Digest | None, described("SHA-256 of their code, 64 hex digits; null for those that have none.")
-    ]
-    market_count: Annotated[Count, described("Markets that run it.")]
+    version: Annotated[Words, doc("Generation of the protocol's contracts, for example v2.")]
+    wasm_hash: Annotated[Digest | None, doc("SHA-256 of their code, 64 hex digits; null for those that have none.")]
+    market_count: Annotated[Count, doc("Markets that run it.")]
 
 
 class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
     """A contract that was known beforehand: what it is to the protocol, and where its address was taken from."""
 
-    deployment: Annotated[Words, described("The list that names the contract.")]
-    role: Annotated[Words, described("What the contract is to the protocol.")]
-    address: Annotated[ContractAddress, described("The contract, a strkey.")]
-    name: Annotated[Words, described("What it is called.")]
-    wasm_hash: Annotated[Digest | None, described("SHA-256 of its code, 64 hex digits; null where the list has none.")]
-    source: Annotated[Words, described("Where the address was taken from.")]
+    deployment: Annotated[Words, doc("The list that names the contract.")]
+    role: Annotated[Words, doc("What the contract is to the protocol.")]
+    address: Annotated[ContractAddress, doc("The contract, a strkey.")]
+    name: Annotated[Words, doc("What it is called.")]
+    wasm_hash: Annotated[Digest | None, doc("SHA-256 of its code, 64 hex digits; null where the list has none.")]
+    source: Annotated[Words, doc("Where the address was taken from.")]
     date: Day
 
 
@@ -846,36 +802,36 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     """The coverage of a protocol, and the meaning of its numbers, in which protocols differ."""
 
     protocol: ProtocolName
-    title: Annotated[Words, described("The protocol's name.")]
-    structure: Annotated[Words, described("What is a market and a pool of it.")]
-    year_seconds: Annotated[Positive, described("The year of its annual rates, in seconds.")]
-    supply_yield: Annotated[Words, described("How suppliers' yield follows from the annual rate.")]
-    borrow_yield: Annotated[Words, described("How borrowers' cost follows from the annual rate.")]
+    title: Annotated[Words, doc("The protocol's name.")]
+    structure: Annotated[Words, doc("What is a market and a pool of it.")]
+    year_seconds: Annotated[Positive, doc("The year of its annual rates, in seconds.")]
+    supply_yield: Annotated[Words, doc("How suppliers' yield follows from the annual rate.")]
+    borrow_yield: Annotated[Words, doc("How borrowers' cost follows from the annual rate.")]
     supply_compounding: Annotated[
-        Compounding, described("How often a year the suppliers' yield is compounded, or simple; 365 is daily.")
+        Compounding, doc("How often a year the suppliers' yield is compounded, or simple; 365 is daily.")
     ]
     borrow_compounding: Annotated[
-        Compounding, described("How often a year the borrowers' cost is compounded, or simple; 365 is daily.")
+        Compounding, doc("How often a year the borrowers' cost is compounded, or simple; 365 is daily.")
     ]
-    rates: Annotated[Words, described("Of which state the rates are.")]
-    totals: Annotated[Words, described("Of which state the totals are, and what is part of them.")]
-    prices: Annotated[Words, described("Where the price comes from.")]
-    limits: Annotated[Words, described("What is not in the numbers.")]
-    market_count: Annotated[Count, described("Markets of the protocol that were read.")]
-    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
-    unread_count: Annotated[Count, described("Markets and pools that could not be read.")]
-    unpriced_count: Annotated[Count, described("Pools that have no price.")]
-    absent_count: Annotated[Count, described("How many known market addresses have no contract.")]
-    contract_versions: Annotated[list[ContractVersion], described("Markets that were read, by the code that they run.")]
-    known_contracts: Annotated[list[KnownAddress], described("Contracts that were known beforehand.")]
+    rates: Annotated[Words, doc("Of which state the rates are.")]
+    totals: Annotated[Words, doc("Of which state the totals are, and what is part of them.")]
+    prices: Annotated[Words, doc("Where the price comes from.")]
+    limits: Annotated[Words, doc("What is not in the numbers.")]
+    market_count: Annotated[Count, doc("Markets of the protocol that were read.")]
+    pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
+    unread_count: Annotated[Count, doc("Markets and pools that could not be read.")]
+    unpriced_count: Annotated[Count, doc("Pools that have no price.")]
+    absent_count: Annotated[Count, doc("How many known market addresses have no contract.")]
+    contract_versions: Annotated[list[ContractVersion], doc("Markets that were read, by the code that they run.")]
+    known_contracts: Annotated[list[KnownAddress], doc("Contracts that were known beforehand.")]
 
 
 class Excluded(Struct, frozen=True, forbid_unknown_fields=True):
     """A protocol that is left out on purpose, and why."""
 
-    name: Annotated[Words, described("What is left out.")]
-    kind: Annotated[Words, described("What sort of thing it is.")]
-    reason: Annotated[Words, described("Why it is left out, in words.")]
+    name: Annotated[Words, doc("What is left out.")]
+    kind: Annotated[Words, doc("What sort of thing it is.")]
+    reason: Annotated[Words, doc("Why it is left out, in words.")]
 
 
 class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
@@ -885,18 +841,18 @@ class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     observed_ledger: ObservedLedger
-    data: Annotated[list[ProtocolCoverage], described("The protocols, ascending by name.")]
-    excluded: Annotated[list[Excluded], described("What is left out on purpose.")]
+    data: Annotated[list[ProtocolCoverage], doc("The protocols, ascending by name.")]
+    excluded: Annotated[list[Excluded], doc("What is left out on purpose.")]
 
 
 class Unread(Struct, frozen=True, forbid_unknown_fields=True):
     """A pool, or with `pool` null a whole market, that could not be read: `reason` in a word, `detail` in words."""
 
     market: MarketAddress
-    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for the whole market.")]
+    pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for the whole market.")]
     protocol: ProtocolName
     reason: Reason
-    detail: Annotated[str, described("Why, in words.")]
+    detail: Annotated[str, doc("Why, in words.")]
 
 
 class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
@@ -911,9 +867,9 @@ class UnpricedMarket(Struct, frozen=True, forbid_unknown_fields=True):
     """A market in which pools have no price: how many of those that were read, and their share."""
 
     market: MarketAddress
-    pool_count: Annotated[Count, described("Pools of the market that were read.")]
-    unpriced_count: Annotated[Count, described("Those of them that have no price.")]
-    unpriced_bps: Annotated[BasisPoints, described("Their share, in basis points, rounded down.")]
+    pool_count: Annotated[Count, doc("Pools of the market that were read.")]
+    unpriced_count: Annotated[Count, doc("Those of them that have no price.")]
+    unpriced_bps: Annotated[BasisPoints, doc("Their share, in basis points, rounded down.")]
 
 
 class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
@@ -924,8 +880,8 @@ class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: MarketAddress
     pool: PoolId
-    field: Annotated[str, described("The name of its column.")]
-    bound: Annotated[Amount, described("What is published: the most the field can hold, in its unit.")]
+    field: Annotated[str, doc("The name of its column.")]
+    bound: Annotated[Amount, doc("What is published: the most the field can hold, in its unit.")]
 
 
 class Absent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -947,44 +903,44 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     format: Version
     network: Passphrase
-    network_name: Annotated[Words, described("mainnet, testnet, local, or custom for any other.")]
+    network_name: Annotated[Words, doc("mainnet, testnet, local, or custom for any other.")]
     observed_ledger: ObservedLedger
-    ledger_close_time: Annotated[Timestamp, described("Close time of the observed ledger.")]
-    generated_at: Annotated[Timestamp, described("When the run was made.")]
+    ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
+    generated_at: Annotated[Timestamp, doc("When the run was made.")]
     next_expected_at: Annotated[
-        Timestamp | None, described("When a newer run should have replaced this one; null when not known.")
+        Timestamp | None, doc("When a newer run should have replaced this one; null when not known.")
     ]
-    market_count: Annotated[Count, described("Markets that were read.")]
-    pool_count: Annotated[Count, described("Pools of these markets, read or not.")]
-    token_count: Annotated[Count, described("Different tokens of the pools that were read.")]
-    unread_count: Annotated[Count, described("Entries of `unread`.")]
-    unpriced_count: Annotated[Count, described("Entries of `unpriced`.")]
-    unread: Annotated[list[Unread], described("What could not be read.")]
-    unpriced: Annotated[list[Unpriced], described("Pools whose price is null.")]
-    bounded: Annotated[list[Bounded], described("Numbers that are published as the most their field can hold.")]
-    absent: Annotated[list[Absent], described("Known market addresses at which there is no contract.")]
-    notices: Annotated[list[str], described("What else people should know of the run.")]
-    page_sizes: Annotated[list[Positive], described("The sizes in which pages are rendered, in rows, ascending.")]
-    default_page_size: Annotated[Positive, described("Rows of a page without a limit.")]
-    retention_hours: Annotated[Count, described("How long files of earlier runs are kept, in hours.")]
-    manifest_key: Annotated[ObjectKey, described("Key of the run's manifest.")]
-    manifest_sha256: Annotated[Digest, described("SHA-256 of the run's manifest, 64 hex digits.")]
-    previous_run_id: Annotated[RunId | None, described("The id of the run before; null for the first.")]
-    evidence_key: Annotated[ObjectKey, described("Key of the file with everything that the run's numbers come from.")]
-    market_pools_cap: Annotated[Positive, described("The most pools in the document of a market.")]
-    proof_checkpoint: Annotated[Ledger, described("The ledger whose state the run can be held against.")]
+    market_count: Annotated[Count, doc("Markets that were read.")]
+    pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
+    token_count: Annotated[Count, doc("Different tokens of the pools that were read.")]
+    unread_count: Annotated[Count, doc("Entries of `unread`.")]
+    unpriced_count: Annotated[Count, doc("Entries of `unpriced`.")]
+    unread: Annotated[list[Unread], doc("What could not be read.")]
+    unpriced: Annotated[list[Unpriced], doc("Pools whose price is null.")]
+    bounded: Annotated[list[Bounded], doc("Numbers that are published as the most their field can hold.")]
+    absent: Annotated[list[Absent], doc("Known market addresses at which there is no contract.")]
+    notices: Annotated[list[str], doc("What else people should know of the run.")]
+    page_sizes: Annotated[list[Positive], doc("The sizes in which pages are rendered, in rows, ascending.")]
+    default_page_size: Annotated[Positive, doc("Rows of a page without a limit.")]
+    retention_hours: Annotated[Count, doc("How long files of earlier runs are kept, in hours.")]
+    manifest_key: Annotated[ObjectKey, doc("Key of the run's manifest.")]
+    manifest_sha256: Annotated[Digest, doc("SHA-256 of the run's manifest, 64 hex digits.")]
+    previous_run_id: Annotated[RunId | None, doc("The id of the run before; null for the first.")]
+    evidence_key: Annotated[ObjectKey, doc("Key of the file with everything that the run's numbers come from.")]
+    market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
+    proof_checkpoint: Annotated[Ledger, doc("The ledger whose state the run can be held against.")]
     unpriced_bps: Annotated[
-        BasisPoints, described("Share of the pools read that have no price, in basis points, rounded down.")
+        BasisPoints, doc("Share of the pools read that have no price, in basis points, rounded down.")
     ]
-    unpriced_markets: Annotated[list[UnpricedMarket], described("Markets with such pools, ascending.")]
+    unpriced_markets: Annotated[list[UnpricedMarket], doc("Markets with such pools, ascending.")]
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file of a run, a row of its `files_key`: `kind` is page, history, document or pointer, `bytes` its size."""
 
-    key: Annotated[ObjectKey, described("Key of the file, relative to the root of the tree.")]
+    key: Annotated[ObjectKey, doc("Key of the file, relative to the root of the tree.")]
     kind: FileKindName
-    bytes: Annotated[Count, described("Size of the file in bytes.")]
+    bytes: Annotated[Count, doc("Size of the file in bytes.")]
     sha256: Digest
 
 
@@ -996,51 +952,27 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     run_id: RunId
     observed_ledger: ObservedLedger
-    published_at: Annotated[Timestamp, described("When the run was published.")]
-    file_count: Annotated[Count, described("Files that are listed.")]
-    bytes: Annotated[Count, described("Size of all these files, in bytes.")]
-    files_key: Annotated[ObjectKey, described("Key of the Parquet file that lists them.")]
-    files_sha256: Annotated[Digest, described("SHA-256 of the file of `files_key`, 64 hex digits.")]
+    published_at: Annotated[Timestamp, doc("When the run was published.")]
+    file_count: Annotated[Count, doc("Files that are listed.")]
+    bytes: Annotated[Count, doc("Size of all these files, in bytes.")]
+    files_key: Annotated[ObjectKey, doc("Key of the Parquet file that lists them.")]
+    files_sha256: Annotated[Digest, doc("SHA-256 of the file of `files_key`, 64 hex digits.")]
     site_published_at: Annotated[
         Timestamp | None,
-        described("When the run was published whose web pages this one kept; null, or absent: they are its own."),
+        doc("When the run was published whose web pages this one kept; null, or absent: they are its own."),
     ] = None
 
 
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """The description of the API itself (OpenAPI 3.1)."""
 
-    openapi: Annotated[str, described("The version of OpenAPI.")]
-    info: Annotated[dict[str, Any], described("What is described.")]
-    servers: Annotated[list[dict[str, Any]], described("Where it is served from.")]
-    tags: Annotated[list[dict[str, Any]], described("Groups of paths.")]
-    paths: Annotated[dict[str, dict[str, Any]], described("What can be asked for.")]
-    components: Annotated[dict[str, dict[str, Any]], described("The schemas of all documents.")]
+    openapi: Annotated[str, doc("The version of OpenAPI.")]
+    info: Annotated[dict[str, Any], doc("What is described.")]
+    servers: Annotated[list[dict[str, Any]], doc("Where it is served from.")]
+    tags: Annotated[list[dict[str, Any]], doc("Groups of paths.")]
+    paths: Annotated[dict[str, dict[str, Any]], doc("What can be asked for.")]
+    components: Annotated[dict[str, dict[str, Any]], doc("The schemas of all documents.")]
 
-
-Document: TypeAlias = (
-    AssetsPage
-    | AssetDetail
-    | AssetHistory
-    | TotalsHistory
-    | MarketList
-    | MarketSummary
-    | TokenDocument
-    | ProtocolSummary
-    | ProtocolList
-    | HistoryManifest
-    | ProofList
-    | Census
-    | PoolsPage
-    | TokenList
-    | DataPackage
-    | ChangeList
-    | SystemStatus
-    | RunManifest
-    | OpenApiDocument
-    | Problem
-)
-"""The documents that are files of their own."""
 
 _ENCODER = msgspec.json.Encoder()
 

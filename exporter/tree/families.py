@@ -4,14 +4,8 @@ A row says how the key is written, which document it holds, by which URL it is r
 follows: what parses a file, its kind and headers, its copy in a bucket, the policy of the bucket, what the sweep may
 remove, the public URLs that the check asks for, and the description of the API. A file of no family is a mistake.
 
-A new family of documents touches three files:
-
-1. `exporter/tree/documents.py`: the model of the document, which also joins the union `Document`.
-2. This table: its row; with an `Operation` the description of the API has it too.
-3. `exporter/render/run_documents.py`: what makes the document, in `render_overview` or near it.
-
-What one file can say against itself goes to `exporter/tree/read_back.py`, what it must agree in with the rest of the
-tree to `exporter/check/documents.py`; neither is needed. A URL with parameters in its path or query needs a rule in
+A new family of documents is a model in `exporter/tree/documents.py`, a row here, and what renders it, in
+`exporter/render/run_documents.py` or near it. A URL with parameters in its path or query needs a rule in
 `exporter/tree/routes.py` and its ports at the edge; one without is found by its name.
 """
 
@@ -22,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
+
+from msgspec import Struct
 
 from exporter.tree import documents
 from exporter.tree.files import FileKind
@@ -72,44 +68,47 @@ class Sweep(StrEnum):
 class Operation:
     """The entry of a family's URL in the description of the API.
 
-    ``parameters`` and ``problems`` are names of `exporter.render.openapi`'s tables.
+    ``query`` and ``problems`` are names of `exporter.render.openapi`'s tables; the path has its own parameters.
     """
 
     name: str
     tag: str
     summary: str
     description: str
-    parameters: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Family:
-    """One kind of key.
+    """One kind of key. A new one becomes a row of the table.
 
     Attributes:
         template: the key, with the names of `PLACES` in braces.
-        kind: what may happen to a key after it was written; None for what no run lists, because the
-            publisher writes it for itself or apart from runs.
         model: the document that it holds; None for what is not a document.
         url: the public URL that it answers in addition to its own name; None where there is no other.
+        operation: its part of the description of the API.
+        kind: what may happen to a key after it was written; None for what no run lists, because the publisher writes
+            it for itself or apart from runs.
         sweep: when it is removed.
         aliased: whether a bucket has a copy under the path of ``url``, which then holds no query; for the few documents
             that a bare bucket answers by their public path.
         public: whether anybody but the publisher has a use for it.
         says: what its keys say of the document in addition to their places, by field.
-        operation: its part of the description of the API.
     """
 
     template: str
-    kind: FileKind | None
-    model: type[documents.Document] | None = None
+    model: type[Struct] | None = None
     url: str | None = None
-    sweep: Sweep
+    operation: Operation | None = None
+    kind: FileKind | None = FileKind.DOCUMENT
+    sweep: Sweep = Sweep.WITH_ITS_RUN
     aliased: bool = False
     public: bool = True
-    says: dict[str, str] = field(default_factory=dict)
-    operation: Operation | None = None
+    says: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        FAMILIES.append(self)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -133,149 +132,106 @@ class Family:
         return self.template.format(**places)
 
 
-def _document(
-    template: str,
-    model: type[documents.Document] | None = None,
-    url: str | None = None,
-    operation: Operation | None = None,
-    *,
-    aliased: bool = False,
-    sweep: Sweep = Sweep.WITH_ITS_RUN,
-    says: dict[str, str] | None = None,
-) -> Family:
-    return Family(
-        template=template,
-        kind=FileKind.DOCUMENT,
-        model=model,
-        url=url,
-        sweep=sweep,
-        aliased=aliased,
-        says=says or {},
-        operation=operation,
-    )
+FAMILIES: list[Family] = []
+"""The table, in the order of the description of the API."""
 
+# The site.
 
-def _record(template: str) -> Family:
-    return Family(template=template, kind=None, sweep=Sweep.NEVER, public=False)
+Family("index.html", url="/")
+Family("404.html")
+Family("{about}.html")
+Family("{list}.html")
+Family("{list}-{number}.html")
+Family("markets/{market}.html")
+Family("markets/{market}-{number}.html")
+Family("tokens/{address}.html")
+Family("tokens/{address}-{number}.html")
+Family("pools/{market}/{pool}.html")
+Family("static/{file}")
 
+# Pools, in pages.
 
-_BUCKETS = (
-    "Closed buckets, ascending within a document: `data` is empty until one closes. `next_cursor` leads to older ones, "
-    "which never change. Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, weeks on Monday. A "
-    "bucket in which nothing was observed is left out."
+Family(
+    "v1/assets/index.json",
+    documents.AssetsPage,
+    "/v1/assets",
+    Operation(
+        "listAssets",
+        "assets",
+        "All pools",
+        "Pool snapshots by market and then pool, ascending. Follow `next_cursor` to its end: all pages are of one "
+        "run, with no row twice and none missing, for as long as the retention time after a newer run was "
+        "published. A well-formed `market` or `token` that matches nothing gives an empty page.",
+        ("market", "token", "cursor", "limit"),
+        ("invalid_parameter", "not_a_parameter_of_assets", "unknown_cursor"),
+    ),
+    aliased=True,
 )
+for _filter, _query in (
+    ("", ""),
+    ("/market/{market}", "market={market}"),
+    ("/token/{token}", "token={token}"),
+    ("/market/{market}/token/{token}", "market={market}&token={token}"),
+):
+    if _filter:
+        Family(f"v1/assets{_filter}/index.json", documents.AssetsPage, f"/v1/assets?{_query}")
+    _limit = "&".join(filter(None, (_query, "limit={limit}")))
+    Family(f"v1/assets{_filter}/limit/{{limit}}.json", documents.AssetsPage, f"/v1/assets?{_limit}")
 
-
-def _totals(scope: str, folder: str, operation: Operation) -> Family:
-    """The history of a scope, in buckets of a day."""
-    says = {"scope": scope, "bucket": DEFAULT_BUCKET}
-    return _document(f"{folder}/{DEFAULT_BUCKET}.json", documents.TotalsHistory, f"/{folder}", operation, says=says)
-
-
-def _totals_operation(
-    name: str, tag: str, of: str, parameters: tuple[str, ...] = (), problems: tuple[str, ...] = ()
-) -> Operation:
-    return Operation(
-        name,
-        tag,
-        f"The history of {of} by day",
-        "What is supplied and borrowed, the value, means of rates, the best rates, and of how many pools. " + _BUCKETS,
-        (*parameters, "day_bucket", "history_cursor"),
-        (*problems, "invalid_day_bucket", "unknown_bucket_page"),
-    )
-
-
-RECENT = "5m-"
-"""Put before the cursors of pages that are published for a day only; it makes them longer than all others."""
+EMPTY_PAGE = Family("v1/assets/empty.json", documents.AssetsPage, says={"empty": ""})
+"""Answers whatever filter matches nothing."""
 
 PAGE = Family(
-    template="v1/pages/{cursor}.json",
-    kind=FileKind.PAGE,
-    model=documents.AssetsPage,
-    url="/v1/assets?cursor={cursor}",
-    sweep=Sweep.AFTER_RETENTION,
-)
-RECENT_PAGE = Family(
-    template=f"v1/buckets/{RECENT}{{recent}}.json",
-    kind=FileKind.PAGE,
-    model=documents.AssetHistory,
-    url=f"/v1/assets/{{market}}/{{pool}}/history?cursor={RECENT}{{recent}}",
-    sweep=Sweep.AFTER_RETENTION,
-)
-"""A page of five-minute buckets."""
-
-BUCKET_PAGE = Family(
-    template="v1/buckets/{cursor}.json",
-    kind=FileKind.PAGE,
-    model=documents.AssetHistory,
-    url="/v1/assets/{market}/{pool}/history?cursor={cursor}",
-    sweep=Sweep.NEVER,  # newest pages of any later run lead to it
-)
-TOTALS_PAGE = Family(
-    template="v1/buckets/totals/{cursor}.json",
-    kind=FileKind.PAGE,
-    model=documents.TotalsHistory,
-    url="/v1/protocol/summary/history?cursor={cursor}",  # and likewise for a market, a token and a protocol
-    sweep=Sweep.NEVER,
-)
-EVIDENCE = Family(
-    template="v1/evidence/{sha256}.jsonl.gz",
+    "v1/pages/{cursor}.json",
+    documents.AssetsPage,
+    "/v1/assets?cursor={cursor}",
     kind=FileKind.PAGE,
     sweep=Sweep.AFTER_RETENTION,
 )
-"""The evidence of a run's numbers; named by its bytes."""
-POOLS_PAGE = Family(
-    template="v1/pool-pages/{cursor}.json",
-    kind=FileKind.PAGE,
-    model=documents.PoolsPage,
-    url="/v1/pools?cursor={cursor}",
-    sweep=Sweep.AFTER_RETENTION,
-)
-OPEN = {"status": "open"}
-POOL_LISTS = (
-    _document(
-        "v1/pools/index.json",
-        documents.PoolsPage,
-        "/v1/pools",
-        Operation(
-            "listPools",
-            "assets",
-            "All pools in flat rows, with protocol, statuses, limits and rewards",
-            "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
-            "somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each alone, "
-            "answer with the files of one market or token, or an empty page.",
-            ("protocol", "status", "cursor"),
-            ("invalid_parameter", "not_a_parameter_of_pools", "mutually_exclusive", "unknown_cursor"),
-        ),
-    ),
-    _document("v1/pools/open/index.json", documents.PoolsPage, "/v1/pools?status=open", says=OPEN),
-    _document("v1/pools/protocol/{protocol}/index.json", documents.PoolsPage, "/v1/pools?protocol={protocol}"),
-    _document(
-        "v1/pools/protocol/{protocol}/open/index.json",
-        documents.PoolsPage,
-        "/v1/pools?protocol={protocol}&status=open",
-        says=OPEN,
+POOLS = Family(
+    "v1/pools/index.json",
+    documents.PoolsPage,
+    "/v1/pools",
+    Operation(
+        "listPools",
+        "assets",
+        "All pools in flat rows, with protocol, statuses, limits and rewards",
+        "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
+        "somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each alone, "
+        "answer with the files of one market or token, or an empty page.",
+        ("protocol", "status", "cursor"),
+        ("invalid_parameter", "not_a_parameter_of_pools", "mutually_exclusive", "unknown_cursor"),
     ),
 )
-_FIRST_PAGE = "The first page; `next_cursor` is a cursor of `/v1/pools`. `/v1/pools?{0}=` is the same."
+OPEN_POOLS = Family("v1/pools/open/index.json", documents.PoolsPage, "/v1/pools?status=open")
+POOLS_OF_PROTOCOL = Family(
+    "v1/pools/protocol/{protocol}/index.json", documents.PoolsPage, "/v1/pools?protocol={protocol}"
+)
+OPEN_POOLS_OF_PROTOCOL = Family(
+    "v1/pools/protocol/{protocol}/open/index.json", documents.PoolsPage, "/v1/pools?protocol={protocol}&status=open"
+)
 # Described by their files: a description cannot say of query parameters that each is taken alone.
-POOLS_OF_MARKET = _document(
+_FIRST_PAGE = "The first page; `next_cursor` is a cursor of `/v1/pools`. `/v1/pools?{0}=` is the same."
+POOLS_OF_MARKET = Family(
     "v1/pools/market/{market}/index.json",
     documents.PoolsPage,
     "/v1/pools?market={market}",
-    Operation(
-        "listPoolsOfMarket", "assets", "Pools of a market in flat rows", _FIRST_PAGE.format("market"), ("market_path",)
-    ),
+    Operation("listPoolsOfMarket", "assets", "Pools of a market in flat rows", _FIRST_PAGE.format("market")),
 )
-POOLS_OF_TOKEN = _document(
+POOLS_OF_TOKEN = Family(
     "v1/pools/token/{token}/index.json",
     documents.PoolsPage,
     "/v1/pools?token={token}",
-    Operation(
-        "listPoolsOfToken", "assets", "Pools of a token in flat rows", _FIRST_PAGE.format("token"), ("token_path",)
-    ),
+    Operation("listPoolsOfToken", "assets", "Pools of a token in flat rows", _FIRST_PAGE.format("token")),
 )
-TOKEN_LIST = _document(
+POOLS_PAGE = Family(
+    "v1/pool-pages/{cursor}.json",
+    documents.PoolsPage,
+    "/v1/pools?cursor={cursor}",
+    kind=FileKind.PAGE,
+    sweep=Sweep.AFTER_RETENTION,
+)
+Family(
     "v1/tokens.json",
     documents.TokenList,
     "/v1/tokens",
@@ -284,15 +240,18 @@ TOKEN_LIST = _document(
         "markets",
         "All tokens, with their best rates",
         "Best rates are those of open pools. It has no parameters.",
-        (),
-        ("not_a_parameter_of_tokens",),
+        problems=("not_a_parameter_of_tokens",),
     ),
 )
-YIELDS = _document("v1/yields/{yields}.json")
+YIELDS = Family("v1/yields/{yields}.json")
 """In the shape of another service: no model of ours."""
-EMPTY_PAGE = _document("v1/assets/empty.json", documents.AssetsPage, says={"empty": ""})
-"""Answers whatever filter matches nothing."""
-ASSET = _document(
+
+EVIDENCE = Family("v1/evidence/{sha256}.jsonl.gz", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
+"""The evidence of a run's numbers; named by its bytes."""
+
+# One pool.
+
+ASSET = Family(
     "v1/assets/{market}/{pool}.json",
     AssetDetail,
     "/v1/assets/{market}/{pool}",
@@ -301,16 +260,102 @@ ASSET = _document(
         "assets",
         "One pool",
         "The pool snapshot, with rates, price, indexes, rate model and provenance.",
-        ("market_path", "pool_path"),
-        ("invalid_parameter", "unknown_pool"),
+        problems=("invalid_parameter", "unknown_pool"),
     ),
 )
-HISTORY = _document(
+_BUCKETS = (
+    "Closed buckets, ascending within a document: `data` is empty until one closes. `next_cursor` leads to older ones, "
+    "which never change. Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, weeks on Monday. A "
+    "bucket in which nothing was observed is left out."
+)
+Family(
+    "v1/assets/{market}/{pool}/history/1d.json",
+    documents.AssetHistory,
+    "/v1/assets/{market}/{pool}/history",
+    Operation(
+        "getAssetHistory",
+        "assets",
+        "The history of one pool in buckets",
+        f"{_BUCKETS} The newest document holds up to 3 hours of `5m`, at least a week of `1h`, a year of `1d` and "
+        "144 weeks of `1w`, if observed. `5m` reaches back a day, the others to the beginning. The "
+        "state now is in the document of the pool.",
+        ("bucket", "history_cursor"),
+        ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
+    ),
+    says={"bucket": DEFAULT_BUCKET},
+)
+HISTORY = Family(
     "v1/assets/{market}/{pool}/history/{bucket}.json",
     documents.AssetHistory,
     "/v1/assets/{market}/{pool}/history?bucket={bucket}",
 )
-MARKET = _document(
+RECENT = "5m-"
+"""Put before the cursors of pages that are published for a day only; it makes them longer than all others."""
+
+Family(
+    f"v1/buckets/{RECENT}{{recent}}.json",
+    documents.AssetHistory,
+    f"/v1/assets/{{market}}/{{pool}}/history?cursor={RECENT}{{recent}}",
+    kind=FileKind.PAGE,
+    sweep=Sweep.AFTER_RETENTION,
+)
+BUCKET_PAGE = Family(
+    "v1/buckets/{cursor}.json",
+    documents.AssetHistory,
+    "/v1/assets/{market}/{pool}/history?cursor={cursor}",
+    kind=FileKind.PAGE,
+    sweep=Sweep.NEVER,  # newest pages of any later run lead to it
+)
+
+# Totals over time.
+
+for _scope, _folder, _name, _tag, _of in (
+    ("market", "v1/markets/{market}/history", "getMarketHistory", "markets", "one market"),
+    ("token", "v1/tokens/{address}/history", "getTokenHistory", "tokens", "one token"),
+    ("protocol", "v1/protocols/{protocol}/history", "getProtocolHistory", "protocol", "one protocol"),
+    ("network", "v1/protocol/summary/history", "getNetworkHistory", "protocol", "all markets together"),
+):
+    _unknown = ("invalid_parameter", f"unknown_{_scope}") if _scope in ("market", "token") else ()
+    Family(
+        f"{_folder}/{DEFAULT_BUCKET}.json",
+        documents.TotalsHistory,
+        f"/{_folder}",
+        Operation(
+            _name,
+            _tag,
+            f"The history of {_of} by day",
+            "What is supplied and borrowed, the value, means of rates, the best rates, and of how many pools. "
+            + _BUCKETS,
+            ("day_bucket", "history_cursor"),
+            (*_unknown, "invalid_day_bucket", "unknown_bucket_page"),
+        ),
+        says={"scope": _scope, "bucket": DEFAULT_BUCKET},
+    )
+
+TOTALS_PAGE = Family(
+    "v1/buckets/totals/{cursor}.json",
+    documents.TotalsHistory,
+    "/v1/protocol/summary/history?cursor={cursor}",  # and likewise for a market, a token and a protocol
+    kind=FileKind.PAGE,
+    sweep=Sweep.NEVER,
+)
+
+# The other documents.
+
+Family(
+    "v1/markets.json",
+    documents.MarketList,
+    "/v1/markets",
+    Operation(
+        "listMarkets",
+        "markets",
+        "All markets",
+        "Every market that was read, ascending by address. It has no parameters.",
+        problems=("not_a_parameter_of_markets",),
+    ),
+    aliased=True,
+)
+MARKET = Family(
     "v1/markets/{market}.json",
     documents.MarketSummary,
     "/v1/markets/{market}",
@@ -319,12 +364,11 @@ MARKET = _document(
         "markets",
         "One market with its pools",
         "Long lists of pools are cut (`truncated`); `/v1/assets?market=` has all of them.",
-        ("market_path",),
-        ("invalid_parameter", "unknown_market"),
+        problems=("invalid_parameter", "unknown_market"),
     ),
     aliased=True,
 )
-TOKEN = _document(
+TOKEN = Family(
     "v1/tokens/{address}.json",
     documents.TokenDocument,
     "/v1/tokens/{address}",
@@ -333,31 +377,51 @@ TOKEN = _document(
         "tokens",
         "One token and the pools that lend it",
         "Symbol and decimals are as the token's contract gives them.",
-        ("address_path",),
-        ("invalid_parameter", "unknown_token"),
+        problems=("invalid_parameter", "unknown_token"),
     ),
 )
-OPENAPI = _document(
-    "v1/openapi.json",
-    documents.OpenApiDocument,
-    operation=Operation("getOpenApi", "system", "This description", "OpenAPI 3.1."),
+Family(
+    "v1/protocol/summary.json",
+    documents.ProtocolSummary,
+    "/v1/protocol/summary",
+    Operation(
+        "getProtocolSummary",
+        "protocol",
+        "Counts and value, together and by protocol",
+        "Values are sums over the pools that have a price.",
+    ),
 )
-ERROR = _document("v1/errors/{status}.json", Problem, "/v1/errors/{status}")
+Family(
+    "v1/protocols.json",
+    documents.ProtocolList,
+    "/v1/protocols",
+    Operation(
+        "listProtocols",
+        "protocol",
+        "What is covered, and what is left out",
+        "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
+        problems=("not_a_parameter_of_protocols",),
+    ),
+)
+ERROR = Family("v1/errors/{status}.json", Problem, "/v1/errors/{status}")
+
+# The runs and the history.
+
 POINTER = Family(
-    template="v1/system/status.json",
-    kind=FileKind.POINTER,
-    model=documents.SystemStatus,
-    url="/v1/system/status",
-    sweep=Sweep.NEVER,
-    aliased=True,
-    operation=Operation(
+    "v1/system/status.json",
+    documents.SystemStatus,
+    "/v1/system/status",
+    Operation(
         "getSystemStatus",
         "system",
         "The published run",
         "Which run is the published one, and what of it is missing, with the reason. It is written last.",
     ),
+    kind=FileKind.POINTER,
+    sweep=Sweep.NEVER,
+    aliased=True,
 )
-RUN = _document(
+RUN = Family(
     "v1/runs/{run_id}.json",
     documents.RunManifest,
     "/v1/runs/{run_id}",
@@ -367,14 +431,31 @@ RUN = _document(
         "The files of a run",
         "How many files a run has, and the Parquet file that lists each with its size and SHA-256; runs that are past "
         "the retention time are gone.",
-        ("run_id_path",),
-        ("not_found",),
     ),
     sweep=Sweep.AFTER_RETENTION,
 )
-RUN_FILES = _document("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION)
+RUN_FILES = Family("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION)
 """The files of a run, as rows."""
-HISTORY_MANIFEST = _document(
+
+CHANGES = Family(
+    "v1/changes.json",
+    documents.ChangeList,
+    "/v1/changes",
+    Operation(
+        "listChanges",
+        "system",
+        "What changed from run to run",
+        "Statuses, new markets and pools, configurations, utilizations over 95 %, and what could not be read; the "
+        "feeds are made of it.",
+        problems=("not_a_parameter_of_changes",),
+    ),
+    aliased=True,
+)
+FEED = Family("feed.atom")
+MARKET_FEED = Family("markets/{market}.atom")
+METRICS = Family("metrics.txt")
+LLMS = Family("llms.txt")
+HISTORY_MANIFEST = Family(
     "v1/history.json",
     documents.HistoryManifest,
     "/v1/history",
@@ -386,26 +467,7 @@ HISTORY_MANIFEST = _document(
     ),
     sweep=Sweep.NEVER,
 )
-CHANGES = _document(
-    "v1/changes.json",
-    documents.ChangeList,
-    "/v1/changes",
-    Operation(
-        "listChanges",
-        "system",
-        "What changed from run to run",
-        "Statuses, new markets and pools, configurations, utilizations over 95 %, and what could not be read; the "
-        "feeds are made of it.",
-        (),
-        ("not_a_parameter_of_changes",),
-    ),
-    aliased=True,
-)
-FEED = _document("feed.atom")
-MARKET_FEED = _document("markets/{market}.atom")
-METRICS = _document("metrics.txt")
-LLMS = _document("llms.txt")
-PROOFS = _document(
+PROOFS = Family(
     "v1/proofs.json",
     documents.ProofList,
     "/v1/proofs",
@@ -417,7 +479,7 @@ PROOFS = _document(
     ),
     sweep=Sweep.NEVER,
 )
-CENSUS = _document(
+CENSUS = Family(
     "v1/census.json",
     documents.Census,
     "/v1/census",
@@ -430,13 +492,12 @@ CENSUS = _document(
     ),
     sweep=Sweep.NEVER,
 )
-PROOF = Family(template="v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
-VERIFIER = _document("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER)
+PROOF = Family("v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
+VERIFIER = Family("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER)
 """The program that checks proofs, and needs nothing of ours."""
-TRUST = _document("v1/verifier/trust.json", sweep=Sweep.NEVER)
-LATEST_PARQUET = _document("v1/latest.parquet")
-"""The Parquet file of the published run once more, under a name that stays."""
-DATA_PACKAGE = _document(
+
+TRUST = Family("v1/verifier/trust.json", sweep=Sweep.NEVER)
+DATA_PACKAGE = Family(
     "datapackage.json",
     documents.DataPackage,
     operation=Operation(
@@ -446,206 +507,39 @@ DATA_PACKAGE = _document(
         "The newest run and the whole history as tables with their columns, types and meanings (Data Package 2.0).",
     ),
 )
-DAILY_ROLLUP = _document("history/daily.parquet", sweep=Sweep.NEVER)
-HOURLY_ROLLUP = _document("history/hourly.parquet", sweep=Sweep.NEVER)
-MONTH_ROLLUP = _document("history/hourly-{month}.parquet", sweep=Sweep.NEVER)
+LATEST_PARQUET = Family("v1/latest.parquet")
+"""The Parquet file of the published run once more, under a name that stays."""
+
+DAILY_ROLLUP = Family("history/daily.parquet", sweep=Sweep.NEVER)
+HOURLY_ROLLUP = Family("history/hourly.parquet", sweep=Sweep.NEVER)
+MONTH_ROLLUP = Family("history/hourly-{month}.parquet", sweep=Sweep.NEVER)
 """The last run of each closed day and hour; the publisher writes them before the manifest."""
-HISTORY_NOTES = _document("history/README.txt"), _document("history/pools/README.txt")
+
+HISTORY_NOTES = Family("history/README.txt"), Family("history/pools/README.txt")
 """The marker that makes readers refuse a whole folder, in which some rows are twice."""
-LIQUIDATIONS = _document("history/liquidations.parquet", sweep=Sweep.NEVER)
+
+LIQUIDATIONS = Family("history/liquidations.parquet", sweep=Sweep.NEVER)
 """Auctions, bad debt and claims in the ledgers that were replayed; a backfill writes it before the manifest."""
-RUN_PARQUET = Family(
-    template="history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
+
+RUN_PARQUET = Family("history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION)
+Family("history/pools/date={day}/{ledger}-{last}-{digest}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION)
+Family("history/pools/month={month}/{ledger}-{last}-{digest}.parquet", kind=FileKind.HISTORY, sweep=Sweep.NEVER)
+OPENAPI = Family(
+    "v1/openapi.json",
+    documents.OpenApiDocument,
+    operation=Operation("getOpenApi", "system", "This description", "OpenAPI 3.1."),
 )
 
-FAMILIES = (
-    # The site.
-    _document("index.html", url="/"),
-    _document("404.html"),
-    _document("{about}.html"),
-    _document("{list}.html"),
-    _document("{list}-{number}.html"),
-    _document("markets/{market}.html"),
-    _document("markets/{market}-{number}.html"),
-    _document("tokens/{address}.html"),
-    _document("tokens/{address}-{number}.html"),
-    _document("pools/{market}/{pool}.html"),
-    _document("static/{file}"),
-    # Pools, in pages.
-    _document(
-        "v1/assets/index.json",
-        documents.AssetsPage,
-        "/v1/assets",
-        Operation(
-            "listAssets",
-            "assets",
-            "All pools",
-            "Pool snapshots by market and then pool, ascending. Follow `next_cursor` to its end: all pages are of one "
-            "run, with no row twice and none missing, for as long as the retention time after a newer run was "
-            "published. A well-formed `market` or `token` that matches nothing gives an empty page.",
-            ("market", "token", "cursor", "limit"),
-            ("invalid_parameter", "not_a_parameter_of_assets", "unknown_cursor"),
-        ),
-        aliased=True,
-    ),
-    _document("v1/assets/limit/{limit}.json", documents.AssetsPage, "/v1/assets?limit={limit}"),
-    _document("v1/assets/market/{market}/index.json", documents.AssetsPage, "/v1/assets?market={market}"),
-    _document(
-        "v1/assets/market/{market}/limit/{limit}.json", documents.AssetsPage, "/v1/assets?market={market}&limit={limit}"
-    ),
-    _document("v1/assets/token/{token}/index.json", documents.AssetsPage, "/v1/assets?token={token}"),
-    _document(
-        "v1/assets/token/{token}/limit/{limit}.json", documents.AssetsPage, "/v1/assets?token={token}&limit={limit}"
-    ),
-    _document(
-        "v1/assets/market/{market}/token/{token}/index.json",
-        documents.AssetsPage,
-        "/v1/assets?market={market}&token={token}",
-    ),
-    _document(
-        "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
-        documents.AssetsPage,
-        "/v1/assets?market={market}&token={token}&limit={limit}",
-    ),
-    EMPTY_PAGE,
-    PAGE,
-    *POOL_LISTS,
-    POOLS_OF_MARKET,
-    POOLS_OF_TOKEN,
-    POOLS_PAGE,
-    TOKEN_LIST,
-    YIELDS,
-    EVIDENCE,
-    # One pool.
-    ASSET,
-    _document(
-        "v1/assets/{market}/{pool}/history/1d.json",
-        documents.AssetHistory,
-        "/v1/assets/{market}/{pool}/history",
-        Operation(
-            "getAssetHistory",
-            "assets",
-            "The history of one pool in buckets",
-            f"{_BUCKETS} The newest document holds up to 3 hours of `5m`, at least a week of `1h`, a year of `1d` and "
-            "144 weeks of `1w`, if observed. `5m` reaches back a day, the others to the beginning. The "
-            "state now is in the document of the pool.",
-            ("market_path", "pool_path", "bucket", "history_cursor"),
-            ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
-        ),
-        says={"bucket": DEFAULT_BUCKET},
-    ),
-    HISTORY,
-    RECENT_PAGE,
-    BUCKET_PAGE,
-    # Totals over time.
-    _totals(
-        "market",
-        "v1/markets/{market}/history",
-        _totals_operation(
-            "getMarketHistory", "markets", "one market", ("market_path",), ("invalid_parameter", "unknown_market")
-        ),
-    ),
-    _totals(
-        "token",
-        "v1/tokens/{address}/history",
-        _totals_operation(
-            "getTokenHistory", "tokens", "one token", ("address_path",), ("invalid_parameter", "unknown_token")
-        ),
-    ),
-    _totals(
-        "protocol",
-        "v1/protocols/{protocol}/history",
-        _totals_operation("getProtocolHistory", "protocol", "one protocol", ("protocol_path",)),
-    ),
-    _totals(
-        "network",
-        "v1/protocol/summary/history",
-        _totals_operation("getNetworkHistory", "protocol", "all markets together"),
-    ),
-    TOTALS_PAGE,
-    # The other documents.
-    _document(
-        "v1/markets.json",
-        documents.MarketList,
-        "/v1/markets",
-        Operation(
-            "listMarkets",
-            "markets",
-            "All markets",
-            "Every market that was read, ascending by address. It has no parameters.",
-            (),
-            ("not_a_parameter_of_markets",),
-        ),
-        aliased=True,
-    ),
-    MARKET,
-    TOKEN,
-    _document(
-        "v1/protocol/summary.json",
-        documents.ProtocolSummary,
-        "/v1/protocol/summary",
-        Operation(
-            "getProtocolSummary",
-            "protocol",
-            "Counts and value, together and by protocol",
-            "Values are sums over the pools that have a price.",
-        ),
-    ),
-    _document(
-        "v1/protocols.json",
-        documents.ProtocolList,
-        "/v1/protocols",
-        Operation(
-            "listProtocols",
-            "protocol",
-            "What is covered, and what is left out",
-            "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
-            (),
-            ("not_a_parameter_of_protocols",),
-        ),
-    ),
-    ERROR,
-    # The runs and the history.
-    POINTER,
-    RUN,
-    RUN_FILES,
-    CHANGES,
-    FEED,
-    MARKET_FEED,
-    METRICS,
-    LLMS,
-    HISTORY_MANIFEST,
-    PROOFS,
-    CENSUS,
-    PROOF,
-    VERIFIER,
-    TRUST,
-    DATA_PACKAGE,
-    LATEST_PARQUET,
-    DAILY_ROLLUP,
-    HOURLY_ROLLUP,
-    MONTH_ROLLUP,
-    *HISTORY_NOTES,
-    LIQUIDATIONS,
-    RUN_PARQUET,
-    Family(
-        template="history/pools/date={day}/{ledger}-{last}-{digest}.parquet",
-        kind=FileKind.HISTORY,
-        sweep=Sweep.AFTER_RETENTION,
-    ),
-    Family(
-        template="history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
-        kind=FileKind.HISTORY,
-        sweep=Sweep.NEVER,
-    ),
-    OPENAPI,
-    # The publisher's own records, and its hold on a bucket or folder.
-    _record("v1/system/intent.json"),
-    _record("v1/system/superseded.json"),
-    _record("state/{file}"),
-    _record(".exporter.lease"),
-    _record(".exporter.lock"),
-)
+# The publisher's own records, and its hold on a bucket or folder.
+
+for _record in (
+    "v1/system/intent.json",
+    "v1/system/superseded.json",
+    "state/{file}",
+    ".exporter.lease",
+    ".exporter.lock",
+):
+    Family(_record, kind=None, sweep=Sweep.NEVER, public=False)
 
 POINTER_KEY = POINTER.template
 """The file that is written last by every run."""
@@ -677,7 +571,7 @@ def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
     """The family of a key, and what the key says: its places by name. None for a key that this version never writes."""
     for family in _beginning_with(key[: key.find("/", 3) + 1], key.count("/")):
         if match := family.pattern.fullmatch(key):
-            return family, match.groupdict() | family.says
+            return family, {**match.groupdict(), **family.says}
     return None
 
 
@@ -698,19 +592,16 @@ def family_of(key: str) -> Family | None:
     return None if found is None else found[0]
 
 
-def key_of(document: documents.Document) -> str:
+def key_of(document: Struct) -> str:
     """The key of a document, from its model and its fields; of any but pages, which are named by their bytes."""
     for family in _holding(type(document)):
-        for name, said in family.says.items():
-            if getattr(document, name) != said:
-                break
-        else:
+        if all(getattr(document, name) == said for name, said in family.says.items()):
             return family.key(**{place: getattr(document, place) for place in family.pattern.groupindex})
     raise ValueError(f"no file has a {type(document).__name__} that says what this one says")
 
 
 @cache
-def _holding(model: type[documents.Document]) -> tuple[Family, ...]:
+def _holding(model: type[Struct]) -> tuple[Family, ...]:
     """The families of such documents that are no pages."""
     return tuple(family for family in FAMILIES if family.model is model and family.kind is not FileKind.PAGE)
 
@@ -773,7 +664,9 @@ def totals_key(scope: str, name: str) -> str:
 
 def pools_key(protocol: str | None, *, only_open: bool) -> str:
     """The key of the first page of a listing of pools in flat rows."""
-    return POOL_LISTS[2 * (protocol is not None) + only_open].key(protocol=protocol)
+    if protocol is None:
+        return (OPEN_POOLS if only_open else POOLS).template
+    return (OPEN_POOLS_OF_PROTOCOL if only_open else POOLS_OF_PROTOCOL).key(protocol=protocol)
 
 
 def pools_of_key(market: str | None, token: str | None) -> str:

@@ -40,7 +40,7 @@ from exporter.tree.values import (
     TokenSymbol,
     UsdCents,
     Words,
-    described,
+    doc,
 )
 
 
@@ -125,9 +125,7 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     pool_label: Annotated[
         Words | None, term(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
     ]
-    app_url: Annotated[
-        str | None, described("Where the protocol's own app shows the pool; null where no such app is known.")
-    ]
+    app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
     supply_compounding: Annotated[
         Compounding, computed(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
     ]
@@ -143,8 +141,7 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     total_supply_apy_bps: Annotated[
         BasisPoints,
         computed(
-            86,
-            "comparable_supply_apy_bps plus supply_reward_apr_bps; a reward of null (no price, not funded) adds 0",
+            86, "comparable_supply_apy_bps plus supply_reward_apr_bps; a reward of null (no price, not funded) adds 0"
         ),
     ]
 
@@ -244,17 +241,17 @@ class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     mean that there is no limit.
     """
 
-    name: Annotated[Words, described("The parameter's name in the contract.")]
-    value: Annotated[FixedPoint, described("Its value, times 10^`decimals`; a yes or no is 1 or 0.")]
-    decimals: Annotated[Scale, described("Decimals of `value`.")]
-    no_limit: Annotated[bool, described("The contract takes this value to mean no limit.")]
+    name: Annotated[Words, doc("The parameter's name in the contract.")]
+    value: Annotated[FixedPoint, doc("Its value, times 10^`decimals`; a yes or no is 1 or 0.")]
+    decimals: Annotated[Scale, doc("Decimals of `value`.")]
+    no_limit: Annotated[bool, doc("The contract takes this value to mean no limit.")]
 
 
 class RatePoint(Struct, frozen=True, forbid_unknown_fields=True):
     """A point of the borrow rate over the utilization: between one and the next the rate is a straight line."""
 
-    utilization_bps: Annotated[BasisPoints, described("Utilization, in basis points, rounded down.")]
-    borrow_apr_bps: Annotated[BasisPoints, described("Annual rate of borrowers there, in basis points, rounded down.")]
+    utilization_bps: Annotated[BasisPoints, doc("Utilization, in basis points, rounded down.")]
+    borrow_apr_bps: Annotated[BasisPoints, doc("Annual rate of borrowers there, in basis points, rounded down.")]
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
@@ -290,13 +287,13 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
         Words | None, term(46, "why one of the five is not known, or closed without a price", null="without such")
     ]
     market_status_meaning: Annotated[
-        Words | None, described("What the market's status means, in words; null when not known.")
+        Words | None, doc("What the market's status means, in words; null when not known.")
     ]
     pool_status: Annotated[
         Words | None, term(47, "the pool's own status in the protocol's own words; null when it has none")
     ]
     pool_status_meaning: Annotated[
-        Words | None, described("What the pool's status means, in words; null when it has none or it is not known.")
+        Words | None, doc("What the pool's status means, in words; null when it has none or it is not known.")
     ]
 
 
@@ -351,36 +348,35 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
     market has a price.
     """
 
-    spoke: Annotated[Count, described("The spoke's number.")]
-    deprecated: Annotated[bool, described("It takes nothing new.")]
-    paused: Annotated[bool, described("It takes liquidations of what secures a debt alone.")]
-    frozen: Annotated[bool, described("The pool takes nothing new in it.")]
-    can_supply: Annotated[bool, described("Whether it takes supplies.")]
-    can_withdraw: Annotated[bool, described("Whether it lets its accounts withdraw.")]
+    spoke: Annotated[Count, doc("The spoke's number.")]
+    deprecated: Annotated[bool, doc("It takes nothing new.")]
+    paused: Annotated[bool, doc("It takes liquidations of what secures a debt alone.")]
+    frozen: Annotated[bool, doc("The pool takes nothing new in it.")]
+    can_supply: Annotated[bool, doc("Whether it takes supplies.")]
+    can_withdraw: Annotated[bool, doc("Whether it lets its accounts withdraw.")]
     can_borrow: Annotated[
-        bool | None, described("Whether it lends; null where it is not known whether the market has a price.")
+        bool | None, doc("Whether it lends; null where it is not known whether the market has a price.")
     ]
-    can_repay: Annotated[bool, described("Whether it takes repayments.")]
+    can_repay: Annotated[bool, doc("Whether it takes repayments.")]
     can_liquidate: Annotated[
-        bool | None,
-        described("Whether debt can be liquidated; null where it is not known whether the market has a price."),
+        bool | None, doc("Whether debt can be liquidated; null where it is not known whether the market has a price.")
     ]
-    can_be_seized: Annotated[bool, described("Whether liquidators can get it.")]
-    available_to_supply: Annotated[Amount, described("What its cap leaves to supply, in token base units.")]
+    can_be_seized: Annotated[bool, doc("Whether liquidators can get it.")]
+    available_to_supply: Annotated[Amount, doc("What its cap leaves to supply, in token base units.")]
     available_to_borrow: Annotated[
-        Amount | None, described("What can be borrowed at most, in token base units; null when `can_borrow` is.")
+        Amount | None, doc("What can be borrowed at most, in token base units; null when `can_borrow` is.")
     ]
     collateral_factor_bps: Annotated[
-        BasisPoints, described("Share of the value of collateral that counts when a debt is opened, in basis points.")
+        BasisPoints, doc("Share of the value of collateral that counts when a debt is opened, in basis points.")
     ]
     liquidation_threshold_bps: Annotated[
-        BasisPoints, described("Share of the value of collateral that counts against liquidation, in basis points.")
+        BasisPoints, doc("Share of the value of collateral that counts against liquidation, in basis points.")
     ]
-    liquidation_bonus_bps: Annotated[BasisPoints, described("What a liquidator gets above the debt, in basis points.")]
-    supply_cap: Annotated[Amount, described("Most that may be supplied, in token base units; 0: closed.")]
-    borrow_cap: Annotated[Amount, described("Most that may be borrowed, in token base units; 0: closed.")]
-    can_be_collateral: Annotated[bool, described("Whether its configuration lets the supply secure a debt.")]
-    can_be_borrowed: Annotated[bool, described("Whether its configuration lets the pool be borrowed.")]
+    liquidation_bonus_bps: Annotated[BasisPoints, doc("What a liquidator gets above the debt, in basis points.")]
+    supply_cap: Annotated[Amount, doc("Most that may be supplied, in token base units; 0: closed.")]
+    borrow_cap: Annotated[Amount, doc("Most that may be borrowed, in token base units; 0: closed.")]
+    can_be_collateral: Annotated[bool, doc("Whether its configuration lets the supply secure a debt.")]
+    can_be_borrowed: Annotated[bool, doc("Whether its configuration lets the pool be borrowed.")]
 
 
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -442,9 +438,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     can_be_borrowed: Annotated[
         bool | None, term(63, "whether the pool's configuration lets it be borrowed", null="when unknown")
     ]
-    spokes: Annotated[
-        list[AssetSpoke], described("What each spoke says of the pool; empty where the scope is another.")
-    ]
+    spokes: Annotated[list[AssetSpoke], doc("What each spoke says of the pool; empty where the scope is another.")]
 
 
 class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
@@ -567,34 +561,32 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     period: PeriodName
-    observed_count: Annotated[Count, described("Closed buckets of the period in which the pool was observed.")]
+    observed_count: Annotated[Count, doc("Closed buckets of the period in which the pool was observed.")]
     mean_supply_apy_bps: Annotated[
-        BasisPoints | None,
-        described("Mean annual yield of suppliers, in basis points; null where the history is too short."),
+        BasisPoints | None, doc("Mean annual yield of suppliers, in basis points; null where the history is too short.")
     ]
     mean_borrow_apy_bps: Annotated[
-        BasisPoints | None,
-        described("Mean annual cost of borrowers, in basis points; null where the history is too short."),
+        BasisPoints | None, doc("Mean annual cost of borrowers, in basis points; null where the history is too short.")
     ]
     mean_utilization_bps: Annotated[
-        BasisPoints | None, described("Mean utilization, in basis points; null where the history is too short.")
+        BasisPoints | None, doc("Mean utilization, in basis points; null where the history is too short.")
     ]
     mean_tvl_usd_cents: Annotated[
         UsdCents | None,
-        described("Mean value of the pool, in US cents; null where the history is too short or has no price."),
+        doc("Mean value of the pool, in US cents; null where the history is too short or has no price."),
     ]
     supply_apy_bps_change: Annotated[
-        Change | None, described("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
+        Change | None, doc("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
     ]
     borrow_apy_bps_change: Annotated[
-        Change | None, described("Change of `borrow_apy_bps`, in basis points; null where the history is too short.")
+        Change | None, doc("Change of `borrow_apy_bps`, in basis points; null where the history is too short.")
     ]
     utilization_bps_change: Annotated[
-        Change | None, described("Change of `utilization_bps`, in basis points; null where the history is too short.")
+        Change | None, doc("Change of `utilization_bps`, in basis points; null where the history is too short.")
     ]
     tvl_usd_cents_change: Annotated[
         CentsChange | None,
-        described("Change of `tvl_usd_cents`, in US cents; null where the history is too short or has no price."),
+        doc("Change of `tvl_usd_cents`, in US cents; null where the history is too short or has no price."),
     ]
 
 
@@ -605,11 +597,11 @@ class PendingChange(Struct, frozen=True, forbid_unknown_fields=True):
     done it is listed; the contracts may also drop it.
     """
 
-    pool: Annotated[PoolId | None, described("The pool's id inside its market; null for a change of the market.")]
-    kind: Annotated[Words, described("terms, admin, code or oracle.")]
-    value: Annotated[Words, described("What will be, as text.")]
+    pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
+    kind: Annotated[Words, doc("terms, admin, code or oracle.")]
+    value: Annotated[Words, doc("What will be, as text.")]
     takes_effect: Annotated[
-        Timestamp | None, described("From when on it can be put into effect; null where no time is set, or unknown.")
+        Timestamp | None, doc("From when on it can be put into effect; null where no time is set, or unknown.")
     ]
 
 
@@ -630,21 +622,21 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
         FixedPoint, given(39, "interest set aside for the backstop, accrued, in token base units")
     ]
     last_accrual_time: Annotated[Timestamp, given(25, "when the contract last added interest to this pool")]
-    first_seen_ledger: Annotated[Ledger, described("The lowest ledger at which the history has this pool.")]
-    price: Annotated[AssetPrice, described("Where `oracle_price_usd` comes from, or why there is none.")]
-    rates: Annotated[AssetRates, described("Annual rates without compounding, and what they follow from.")]
-    indexes: Annotated[AssetIndexes, described("What one share of supply and of debt is worth.")]
-    rate_model: Annotated[list[RateModelParameter], described("The parameters of the pool's configuration.")]
+    first_seen_ledger: Annotated[Ledger, doc("The lowest ledger at which the history has this pool.")]
+    price: Annotated[AssetPrice, doc("Where `oracle_price_usd` comes from, or why there is none.")]
+    rates: Annotated[AssetRates, doc("Annual rates without compounding, and what they follow from.")]
+    indexes: Annotated[AssetIndexes, doc("What one share of supply and of debt is worth.")]
+    rate_model: Annotated[list[RateModelParameter], doc("The parameters of the pool's configuration.")]
     rate_curve: Annotated[
         list[RatePoint],
-        described("Base rate, kinks, the rate now, and the rate at full utilization; empty where it is not computed."),
+        doc("Base rate, kinks, the rate now, and the rate at full utilization; empty where it is not computed."),
     ]
-    operations: Annotated[AssetOperations, described("What the contract lets somebody do in the pool now.")]
-    liquidity: Annotated[AssetLiquidity, described("How much can be done, and what the pool is worth.")]
-    risk: Annotated[AssetRisk, described("What the configuration says of collateral, debt and limits.")]
-    rewards: Annotated[AssetRewards, described("What is paid in addition to interest, in another token.")]
-    periods: Annotated[list[AssetPeriod], described("How the pool did over the last day, week and 30 days.")]
-    pending: Annotated[list[PendingChange], described("What is queued for the pool or its market.")]
+    operations: Annotated[AssetOperations, doc("What the contract lets somebody do in the pool now.")]
+    liquidity: Annotated[AssetLiquidity, doc("How much can be done, and what the pool is worth.")]
+    risk: Annotated[AssetRisk, doc("What the configuration says of collateral, debt and limits.")]
+    rewards: Annotated[AssetRewards, doc("What is paid in addition to interest, in another token.")]
+    periods: Annotated[list[AssetPeriod], doc("How the pool did over the last day, week and 30 days.")]
+    pending: Annotated[list[PendingChange], doc("What is queued for the pool or its market.")]
 
 
 def column_of(found: FieldInfo) -> dict[str, Any] | None:
@@ -681,54 +673,47 @@ class PoolRow(_PoolWithTerms, frozen=True, forbid_unknown_fields=True):
     """
 
     reward_token: Annotated[
-        ContractAddress | None, described("The reward's token contract, a strkey; null unless there is exactly one.")
+        ContractAddress | None, doc("The reward's token contract, a strkey; null unless there is exactly one.")
     ]
     reward_symbol: Annotated[
-        TokenSymbol | None,
-        described("Symbol of the reward token as its contract gives it; null without a reward token."),
+        TokenSymbol | None, doc("Symbol of the reward token as its contract gives it; null without a reward token.")
     ]
     reward_token_decimals: Annotated[
-        TokenDecimals | None, described("Decimals of the reward token; null without a reward token.")
+        TokenDecimals | None, doc("Decimals of the reward token; null without a reward token.")
     ]
     supply_reward_per_year: Annotated[
-        Amount | None, described("Paid to all suppliers a year, in base units of the reward token; null when unknown.")
+        Amount | None, doc("Paid to all suppliers a year, in base units of the reward token; null when unknown.")
     ]
-    supply_reward_expiration: Annotated[
-        Timestamp | None, described("When the suppliers' reward ends; null without an end.")
-    ]
+    supply_reward_expiration: Annotated[Timestamp | None, doc("When the suppliers' reward ends; null without an end.")]
     supply_reward_apr_bps: Annotated[
-        BasisPoints | None,
-        described("Annual yield of the suppliers' reward, in basis points; null for the reason given."),
+        BasisPoints | None, doc("Annual yield of the suppliers' reward, in basis points; null for the reason given.")
     ]
     supply_reward_reason: Annotated[
-        RewardReasonName, described("`valid`, or why the suppliers' reward is 0 or its yield null.")
+        RewardReasonName, doc("`valid`, or why the suppliers' reward is 0 or its yield null.")
     ]
     borrow_reward_per_year: Annotated[
-        Amount | None, described("Paid to all borrowers a year, in base units of the reward token; null when unknown.")
+        Amount | None, doc("Paid to all borrowers a year, in base units of the reward token; null when unknown.")
     ]
-    borrow_reward_expiration: Annotated[
-        Timestamp | None, described("When the borrowers' reward ends; null without an end.")
-    ]
+    borrow_reward_expiration: Annotated[Timestamp | None, doc("When the borrowers' reward ends; null without an end.")]
     borrow_reward_apr_bps: Annotated[
-        BasisPoints | None,
-        described("Annual yield of the borrowers' reward, in basis points; null for the reason given."),
+        BasisPoints | None, doc("Annual yield of the borrowers' reward, in basis points; null for the reason given.")
     ]
     borrow_reward_reason: Annotated[
-        RewardReasonName, described("`valid`, or why the borrowers' reward is 0 or its yield null.")
+        RewardReasonName, doc("`valid`, or why the borrowers' reward is 0 or its yield null.")
     ]
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
-        described("Mean annual yield of suppliers over 7 days, in basis points; null while the history is too short."),
+        doc("Mean annual yield of suppliers over 7 days, in basis points; null while the history is too short."),
     ]
     mean_supply_apy_bps_30d: Annotated[
         BasisPoints | None,
-        described("Mean annual yield of suppliers over 30 days, in basis points; null while the history is too short."),
+        doc("Mean annual yield of suppliers over 30 days, in basis points; null while the history is too short."),
     ]
     mean_borrow_apy_bps_7d: Annotated[
         BasisPoints | None,
-        described("Mean annual cost of borrowers over 7 days, in basis points; null while the history is too short."),
+        doc("Mean annual cost of borrowers over 7 days, in basis points; null while the history is too short."),
     ]
     mean_borrow_apy_bps_30d: Annotated[
         BasisPoints | None,
-        described("Mean annual cost of borrowers over 30 days, in basis points; null while the history is too short."),
+        doc("Mean annual cost of borrowers over 30 days, in basis points; null while the history is too short."),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import Struct
 
 from exporter.errors import CheckError
 from exporter.tables import GATES
@@ -19,7 +20,7 @@ from exporter.tree.files import RenderedFile
 from exporter.tree.pools import AssetDetail
 
 
-def contradiction(document: documents.Document, names: Mapping[str, str], data: bytes) -> str | None:
+def contradiction(document: Struct, names: Mapping[str, str], data: bytes) -> str | None:
     """The fault of a document that decodes, or None.
 
     Args:
@@ -94,13 +95,13 @@ def _detail(detail: AssetDetail) -> str | None:
 _DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMILIES if family.model is not None}
 
 
-def file_of(document: documents.Document) -> RenderedFile:
+def file_of(document: Struct) -> RenderedFile:
     """The file of any document but a page, for a stream that the checker of the tree reads back."""
     key = key_of(document)
     return RenderedFile(key, documents.encode(document), kind_of(key))
 
 
-def render_document(document: documents.Document) -> RenderedFile:
+def render_document(document: Struct) -> RenderedFile:
     """The file of any document but a page, read back. CheckError when it breaks a constraint of its model."""
     return read_back(file_of(document))
 
@@ -111,7 +112,7 @@ def read_back(file: RenderedFile) -> RenderedFile:
     return file
 
 
-def parse_back(key: str, data: bytes) -> documents.Document:
+def parse_back(key: str, data: bytes) -> Struct:
     """Decode a file with its model and check it against its key.
 
     Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
@@ -121,7 +122,7 @@ def parse_back(key: str, data: bytes) -> documents.Document:
     if found is None or (model := found[0].model) is None:
         raise CheckError(f"{key}: no document has such a key")
     try:
-        document: documents.Document = _DECODERS[model].decode(data)
+        document: Struct = _DECODERS[model].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
     if documents.encode(document) != data:

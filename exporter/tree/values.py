@@ -58,7 +58,7 @@ class RewardReason(StrEnum):
     NOT_READ = "not_read"  # null: the exporter does not look for it
 
 
-def described(meaning: str) -> Meta:
+def doc(meaning: str) -> Meta:
     """The meaning of a document's field, with its unit, and that of null where it may be null."""
     return Meta(description=meaning)
 
