@@ -14,9 +14,8 @@ import msgspec
 
 from exporter.errors import SourceError, lasting, pluralize, printable
 from exporter.stores.tree_sources import open_tree
-from exporter.tree.decoding import decode_json
+from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import POINTER_KEY
-from exporter.tree.format import refuse_other_format
 
 MAX_POINTER_BYTES = 64 * 2**20
 """Every pool that could not be read or priced is named in the pointer, so that it grows with the markets."""

@@ -19,7 +19,7 @@ from exporter.check.records import census_faults, check_proofs, named_files, rec
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
-from exporter.tree.decoding import decode_json
+from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import (
     Census,
     HistoryManifest,
@@ -41,7 +41,6 @@ from exporter.tree.families import (
     kind_of,
 )
 from exporter.tree.files import FileKind
-from exporter.tree.format import refuse_other_format
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing, listing_of
 

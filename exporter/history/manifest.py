@@ -17,11 +17,10 @@ import msgspec
 from exporter import FORMAT
 from exporter.errors import CheckError, SourceError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
-from exporter.tree.decoding import decode_json
+from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import HistoryFile, HistoryManifest, LiquidationsFile
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.format import refuse_other_format
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,10 @@ from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError, printable
 from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store, StoredObject, etag_of
-from exporter.tree.decoding import decode_json
+from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import Intent, RunManifest, timestamp
 from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
 from exporter.tree.files import check_key, is_key
-from exporter.tree.format import refuse_other_format
 from exporter.tree.run_listing import RunListing, listing_of
 
 RUNS_PREFIX = RUN.prefix

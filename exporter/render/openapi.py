@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from exporter import FORMAT
+from exporter.render.yields import YieldsBorrows, YieldsPools
 from exporter.tree import values
 from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
@@ -32,7 +33,6 @@ from exporter.tree.problems import (
 )
 from exporter.tree.routes import LISTS, MAX_LIMIT, UNSUPPORTED_FILTERS
 from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
-from exporter.tree.yields import YieldsBorrows, YieldsPools
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"

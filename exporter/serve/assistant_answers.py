@@ -21,7 +21,7 @@ from exporter.errors import ConfigError, SourceError
 from exporter.render.site.text import cut
 from exporter.stores.tree_sources import TreeSource
 from exporter.tables import POOLS
-from exporter.tree.decoding import decode_json
+from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import (
     ASSET,
     BUCKET_PAGE,
@@ -33,7 +33,6 @@ from exporter.tree.families import (
     TOTALS_PAGE,
     totals_key,
 )
-from exporter.tree.format import refuse_other_format
 from exporter.tree.values import CONTRACT, POOL, as_written
 
 MOST_BYTES = 256 * 2**20

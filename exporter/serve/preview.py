@@ -29,9 +29,8 @@ from exporter.console import own_command
 from exporter.errors import ConfigError, FormatError
 from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.tree import problems
-from exporter.tree.decoding import decode_json
+from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import POINTER_KEY, kind_of
-from exporter.tree.format import refuse_other_format
 from exporter.tree.headers import (
     CONTENT_TYPES,
     ERROR_CACHE_CONTROL,

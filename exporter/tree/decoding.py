@@ -1,7 +1,11 @@
 """JSON that others may have written: what the store holds, and what a server sends of a tree.
 
-Everything that a run reads from its store goes through here, so that no bytes there, however made, end it with anything
-but an error that names their key.
+Everything that a run reads from its store goes through `decode_json`, so that no bytes there, however made, end it with
+anything but an error that names their key.
+
+A published tree has a format number, with which its status document and the manifest of its history begin. It rises
+when a document, a field or a column is removed, renamed, or gets another meaning. A version of the exporter reads trees
+of its own format alone; a run publishes over a tree of an earlier one.
 """
 
 from __future__ import annotations
@@ -9,6 +13,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
+
+import exporter
+from exporter import FORMAT
+from exporter.errors import FormatError
 
 _Model = TypeVar("_Model")
 
@@ -25,3 +34,34 @@ def decode_json(data: bytes, model: type[_Model]) -> _Model:
         raise msgspec.DecodeError(f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deep") from None
+
+
+class _Numbered(Struct):
+    """A document as far as its format number; documents before the first number have a ``schema_version`` instead."""
+
+    format: int | None = None
+    schema_version: int | None = None
+
+
+def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
+    """Refuse a document of another format; says whether it is of an earlier one, where ``older`` allows that.
+
+    Args:
+        name: of the document, for the message.
+        data: its bytes.
+        older: allow an earlier format, because the tree is about to be published over.
+
+    Raises:
+        FormatError: the document is of a later format, or of an earlier one.
+        msgspec.DecodeError: it has no format number that can be read.
+    """
+    found = decode_json(data, _Numbered)
+    number = found.format if found.schema_version is None else 0
+    if number is None:
+        raise msgspec.DecodeError("it has no format number")
+    here = f"format {number}; this is version {exporter.__version__}, format {FORMAT}"
+    if number > FORMAT:
+        raise FormatError(f"{name} was made by a later version ({here}): update the exporter")
+    if number < FORMAT and not older:
+        raise FormatError(f"{name} was made by an earlier version ({here}): publish once with this one")
+    return number < FORMAT

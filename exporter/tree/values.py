@@ -58,6 +58,9 @@ class RewardReason(StrEnum):
     NOT_READ = "not_read"  # null: the exporter does not look for it
 
 
+_EXAMPLE = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
+
+
 def doc(meaning: str) -> Meta:
     """The meaning of a document's field, with its unit, and that of null where it may be null."""
     return Meta(description=meaning)
@@ -85,13 +88,7 @@ def _text(
 
 
 ContractAddress: TypeAlias = Annotated[
-    str,
-    _text(
-        CONTRACT,
-        "A contract's address as a strkey.",
-        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
-        lengths=(56, 56),
-    ),
+    str, _text(CONTRACT, "A contract's address as a strkey.", _EXAMPLE, lengths=(56, 56))
 ]
 AccountAddress: TypeAlias = Annotated[
     str,
@@ -107,7 +104,7 @@ PoolId: TypeAlias = Annotated[
     _text(
         POOL,
         "The pool's id inside its market; the token's address wherever a market has one pool a token.",
-        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
+        _EXAMPLE,
         lengths=(1, 128),
     ),
 ]
@@ -252,10 +249,7 @@ Scope: TypeAlias = Annotated[str, _text("(market|token|protocol|network)", "What
 ScopeId: TypeAlias = Annotated[
     str,
     _text(
-        PROTOCOL,
-        "The address of the market or token, the protocol's name, or `network`.",
-        "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA",
-        lengths=(None, 64),
+        PROTOCOL, "The address of the market or token, the protocol's name, or `network`.", _EXAMPLE, lengths=(None, 64)
     ),
 ]
 FileReference: TypeAlias = Annotated[

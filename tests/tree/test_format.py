@@ -22,8 +22,8 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.folder import FolderStore
+from exporter.tree.decoding import refuse_other_format
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
-from exporter.tree.format import refuse_other_format
 from tests.localnet.recorded import BLEND_V1
 
 EARLIER, LATER = "was made by an earlier version", "was made by a later version"
