@@ -15,11 +15,12 @@ import sys
 import xml.etree.ElementTree as ET  # of a file that pytest has just written here
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path("build") / "suites"
-FOUND = "found.md"
-"""In the folder of results: what failed, as the alarm's issue shows it; missing where nothing did."""
+FOUND = RESULTS / "found.md"
+"""What failed, as the alarm's issue shows it; missing where nothing did."""
 MAX_FOUND, MAX_FOUND_LENGTH = 10, 3_000
 """How many failures are kept of a suite, and how many characters of the end of each, where the example is."""
 
@@ -40,9 +41,9 @@ PACKAGES = {
 PASSED, FAILED, NOT_RUN, DIED = "passed", "failed", "not run", "could not be run"
 
 
-def names(root: Path = ROOT) -> list[str]:
+def names() -> list[str]:
     """Every suite: the scripts that are named for what they test."""
-    return sorted(path.name for path in (root / "scripts").glob("test-*"))
+    return sorted(path.name for path in (ROOT / "scripts").glob("test-*"))
 
 
 def install(name: str) -> None:
@@ -66,61 +67,37 @@ def run(name: str) -> int:
         sys.stdout.write(line)
         said = line.strip() or said
     code = process.wait()
-    counts, skipped = tests_of(report)
-    if code:
-        outcome = FAILED if counts["run"] else DIED
-    else:
-        outcome = PASSED if counts["run"] else NOT_RUN
-    result = {
-        "suite": name,
-        "outcome": outcome,
-        "tests": counts["run"],
-        "failed": counts["failed"],
-        "why": said if not counts["run"] and not skipped else "",
-        "skipped": dict(skipped.most_common()),
-        "found": found_in(report),
-    }
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1))
+    result = read_report(report)
+    worked, broke = (PASSED, FAILED) if result["tests"] else (NOT_RUN, DIED)
+    why = said if not result["tests"] and not result["skipped"] else ""
+    (RESULTS / f"{name}.json").write_text(json.dumps(result | {"outcome": broke if code else worked, "why": why}))
     return code
 
 
-def tests_of(report: Path) -> tuple[Counter[str], Counter[str]]:
-    """How many tests of a JUnit report ran and failed, and how many were skipped for which reason."""
-    counts: Counter[str] = Counter()
+def read_report(report: Path) -> dict[str, Any]:
+    """Of a JUnit report: how many tests ran and failed, how many were skipped for which reason, and each failure.
+
+    A failure has the end of what pytest says of it, in Markdown.
+    """
+    ran, found = 0, list[str]()
     skipped: Counter[str] = Counter()
     for case in ET.parse(report).iter("testcase") if report.is_file() else ():
-        if (skip := case.find("skipped")) is not None:
-            skipped[skip.get("message", "")] += 1
-            continue
-        counts["run"] += 1
-        counts["failed"] += case.find("failure") is not None or case.find("error") is not None
-    return counts, skipped
-
-
-def found_in(report: Path) -> list[str]:
-    """The failures of a JUnit report, each with the end of what pytest says of it, in Markdown."""
-    found = []
-    for case in ET.parse(report).iter("testcase") if report.is_file() else ():
-        failure = case.find("failure")
-        if (failure := case.find("error") if failure is None else failure) is not None:
-            text = (failure.text or "")[-MAX_FOUND_LENGTH:]
+        faults = [*case.iter("failure"), *case.iter("error")]
+        skips = [skip.get("message", "") for skip in case.iter("skipped")]
+        skipped.update(skips)
+        ran += not skips
+        if faults:
+            text = (faults[0].text or "")[-MAX_FOUND_LENGTH:]
             found.append(f"{case.get('classname')}::{case.get('name')}\n\n~~~~\n{text}\n~~~~\n")
-    return found[:MAX_FOUND]
+    skipped_most_first = dict(skipped.most_common())
+    return {"tests": ran, "failed": len(found), "skipped": skipped_most_first, "found": found[:MAX_FOUND]}
 
 
-def write_found(table: str, root: Path = ROOT) -> None:
-    """Leave the table and all failures for the alarm."""
-    results = (RESULTS / f"{name}.json" for name in names(root))
-    found = [item for path in results if path.is_file() for item in json.loads(path.read_text())["found"]]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / FOUND).write_text("\n".join([table, *found]))
-
-
-def summary(root: Path = ROOT) -> tuple[str, bool]:
-    """The table of all suites in Markdown, and whether none of them failed or died."""
+def summary() -> int:
+    """Print the table of all suites in Markdown; 1 where one failed or died, and then `FOUND` has what failed."""
     lines = ["| suite | | tests | left out |", "|---|---|---:|---|"]
-    well = True
-    for name in names(root):
+    well, found = True, list[str]()
+    for name in names():
         path = RESULTS / f"{name}.json"
         if not path.is_file():
             lines.append(f"| {name} | **{DIED}** | | its machine left no result |")
@@ -128,32 +105,31 @@ def summary(root: Path = ROOT) -> tuple[str, bool]:
             continue
         result = json.loads(path.read_text())
         well = well and result["outcome"] in (PASSED, NOT_RUN)
+        found += result["found"]
         outcome = result["outcome"] if result["outcome"] == PASSED else f"**{result['outcome']}**"
         failed = f", {result['failed']} failed" if result["failed"] else ""
         left = [f"{count} tests: {reason}" for reason, count in result["skipped"].items()]
-        cell = "<br>".join(_one_line(text) for text in [result["why"], *left] if text)
+        cell = "<br>".join(
+            re.sub(r"\s+", " ", text).replace("|", "\\|")[:300] for text in [result["why"], *left] if text
+        )
         lines.append(f"| {name} | {outcome} | {result['tests']}{failed} | {cell} |")
-    return "\n".join(lines) + "\n", well
-
-
-def _one_line(text: str) -> str:
-    """A text for a cell of a table."""
-    return re.sub(r"\s+", " ", text).replace("|", "\\|")[:300]
+    table = "\n".join(lines) + "\n"
+    print(table)
+    FOUND.unlink(missing_ok=True)
+    if not well:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        FOUND.write_text("\n".join([table, *found]))
+    if result_file := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(result_file).open("a") as file:
+            file.write(table)
+    return 0 if well else 1
 
 
 def main(arguments: list[str]) -> int:
     """See the module."""
     match arguments:
         case ["--summary"]:
-            table, well = summary()
-            print(table)
-            (RESULTS / FOUND).unlink(missing_ok=True)
-            if not well:
-                write_found(table)
-            if result := os.environ.get("GITHUB_STEP_SUMMARY"):
-                with Path(result).open("a") as file:
-                    file.write(table)
-            return 0 if well else 1
+            return summary()
         case ["--install", name] if name in names():
             install(name)
             return 0

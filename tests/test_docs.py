@@ -7,13 +7,13 @@ import tomllib
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
 from exporter.past.archive.trusted_organisations import checker_digests
-from tests import checker_digests as digests
-from tests import cli_reference, columns_reference, messages_reference, protocols_reference
-
-DOCS = Path(__file__).parent.parent / "docs"
+from exporter.tables import COLUMNS
+from tests import costs
+from tests.references import DOCS, PAGES
 
 
 def rows(text: str, heading: str) -> dict[str, str]:
@@ -52,33 +52,40 @@ def test_the_example_holds_the_defaults(tmp_path: Path) -> None:
     assert set(tomllib.loads(example)) == set(msgspec.to_builtins(Settings())) - {"markets"}
 
 
-def test_protocols_reference() -> None:
-    """docs/protocols.md says what the modules and lists say; scripts/docs writes it."""
-    assert protocols_reference.render() == (DOCS / "protocols.md").read_text()
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_made_from_the_code(name: str) -> None:
+    """What a page takes from the code is in it; scripts/docs writes it."""
+    page = (DOCS / name).read_text()
+
+    assert PAGES[name](page) == page
 
 
-def test_cli_reference() -> None:
-    """docs/cli.md is the help of every command, as `scripts/docs` writes it."""
-    assert cli_reference.render() == (DOCS / "cli.md").read_text()
+def test_the_pages_have_what_is_written_into_them() -> None:
+    """The places in pages that scripts/docs fills are there: each digest, each column, and the costs."""
+    made = {"proofs.md": checker_digests().values(), "history.md": (column.name for column in COLUMNS)}
+
+    for name, texts in {**made, "operations.md": [costs.tables()]}.items():
+        page = (DOCS / name).read_text()
+        assert [] == [text for text in texts if text not in page]
 
 
-def test_messages_reference() -> None:
-    """docs/messages.txt has the warnings and notices as the code words them; scripts/docs writes it."""
-    assert messages_reference.render() == (DOCS / "messages.txt").read_text()
+def test_the_costs_name_their_prices() -> None:
+    """Every price in the formula is stated next to the tables."""
+    text = (DOCS / "operations.md").read_text()
+    prices = [value for name, value in vars(costs).items() if name.startswith("PER_")]
+
+    assert [] == [price for price in prices if f"{price:g}" not in text]
 
 
-def test_columns_reference() -> None:
-    """The table in docs/history.md is that of the columns; scripts/docs writes it."""
-    page = (DOCS / "history.md").read_text()
-
-    assert columns_reference.written(page) == page
+def test_what_a_run_writes_is_still_what_was_measured() -> None:
+    """The smaller network, measured now, is within a fifth of what the formula has: python -m tests.costs."""
+    assert pytest.approx(costs.SMALL, rel=0.2) == costs.measure(50)
 
 
-def test_the_digests_of_the_verifier() -> None:
-    """The page of proofs has the digests of the program and of its lists; scripts/docs writes them."""
-    page = (DOCS / "proofs.md").read_text()
+@pytest.mark.parametrize("name", ["export", "pages"])
+def test_the_variables_of_the_workflows_are_documented(name: str) -> None:
+    """The page of operations names every variable and secret that the workflows of this repository read."""
+    text = (DOCS / "operations.md").read_text()
+    read = re.findall(r"(?:vars|secrets)\.(\w+)", (DOCS.parent / ".github/workflows" / f"{name}.yml").read_text())
 
-    assert ["stellar_proof.py", "trusted/mainnet.json", "trusted/testnet.json"] == list(checker_digests())
-    assert digests.written(page) == page
-    for digest in checker_digests().values():
-        assert digest in page
+    assert [] == [variable for variable in read if f"`{variable}`" not in text]

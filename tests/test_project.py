@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 import exporter
 from exporter import errors
+from tests.sbom import bill_of_materials
 
 LOCKS = ("runtime", "build", "dev")
 
@@ -162,6 +163,14 @@ def test_dev_lock_holds_the_others(project_root: Path) -> None:
     others = pins(project_root, "runtime") | pins(project_root, "build")
 
     assert others == {name: version for name, version in dev.items() if name in others}
+
+
+def test_every_pinned_package_is_in_the_bill_of_materials(project_root: Path) -> None:
+    """Each package of the runtime lock is a component with its version and at least one digest."""
+    components = bill_of_materials((project_root / "requirements" / "runtime.lock").read_text())["components"]
+
+    assert pins(project_root, "runtime") == {item["name"]: item["version"] for item in components}
+    assert [] == [item["name"] for item in components if not item["hashes"]]
 
 
 def test_no_path_of_a_machine(project_root: Path) -> None:
