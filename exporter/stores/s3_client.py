@@ -43,7 +43,7 @@ class S3Options:
     that died keeps others out: more than twice ``margin_seconds``.
     """
 
-    concurrency: int = 32
+    concurrency: int = 48
     in_flight_bytes: int = 64 * 1024 * 1024
     connect_seconds: float = 10.0
     read_seconds: float = 30.0

@@ -22,7 +22,7 @@ import msgspec
 
 from exporter.errors import ConfigError, ExporterError, LostRaceError
 from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client
-from exporter.stores.s3_writer import LEASE_KEY, PUT_RIGHT, Placed, Writer, object_headers
+from exporter.stores.s3_writer import LEASE_KEY, PUT_RIGHT, object_headers, write_object
 from exporter.stores.store import in_parallel
 from exporter.tree.decoding import decode_json
 
@@ -57,7 +57,7 @@ class Lease:
         self._client = client
         self._options = client.options
         self._clock = clock
-        self._holder = secrets.token_hex(16)
+        self._holder: str | None = secrets.token_hex(16)
         self._renewals = 0
         self._etag = ""
         self._ends = 0.0  # by our clock; never later than by the server's
@@ -83,10 +83,18 @@ class Lease:
             LostRaceError: at once, when another publisher holds it.
         """
         lease = cls(client, clock)
-        lease._acquire(free)
+        lease._take(free)
         if renewing:
             lease._thread.start()
         return lease
+
+    @classmethod
+    def give_back(cls, client: S3Client, clock: Monotonic) -> str:
+        """Write the lease as one that nobody holds; gives its etag. Raises `LostRaceError` while somebody does."""
+        lease = cls(client, clock)
+        lease._holder = None
+        lease._take(None)
+        return lease._etag
 
     def check(self) -> None:
         """Raise `LostRaceError` where the hold was lost, or may be lost before a request ends that begins now."""
@@ -118,7 +126,7 @@ class Lease:
             asked = self._clock()
             self._renewals += 1
             try:
-                self._etag = self._write(self._holder, self._etag, self._refuse_after_release).etag
+                self._etag = self._write(self._holder, self._etag, self._refuse_after_release)
             except LostRaceError:
                 self._lose("another publisher took it")
                 raise LostRaceError(self._lost) from None
@@ -138,12 +146,12 @@ class Lease:
         self._renewals += 1
         # Written over, not deleted: not every server can delete on a condition. Where this fails, the hold runs out.
         with suppress(ExporterError):
-            return self._write(None, self._etag).etag
+            return self._write(None, self._etag)
         return None
 
     # -- getting hold -------------------------------------------------------------------------------------------
 
-    def _acquire(self, free: str | None) -> None:
+    def _take(self, free: str | None) -> None:
         for _ in range(ROUNDS):
             asked = self._clock()
             if free is None and (current := self._client.get(LEASE_KEY)) is not None:
@@ -151,7 +159,7 @@ class Lease:
                 free = current.etag
             expected, free = free, None
             with suppress(LostRaceError):
-                self._etag = self._write(self._holder, expected).etag
+                self._etag = self._write(self._holder, expected)
                 self._ends = asked + self._options.lease_seconds
                 self._refuse_careless_server()
                 return
@@ -204,8 +212,8 @@ class Lease:
             except Exception:  # whatever it is, it may pass; if it does not, the hold runs out, and `check` says so
                 pause = self._options.lease_seconds / 20
 
-    def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] = lambda: None) -> Placed:
-        return Writer(self._client, may_write).replace(LEASE_KEY, self._body(holder), expected)
+    def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] = lambda: None) -> str:
+        return write_object(self._client, may_write, LEASE_KEY, self._body(holder), expected).etag
 
     def _refuse_after_release(self) -> None:
         if self._ended.is_set():

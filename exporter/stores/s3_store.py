@@ -2,7 +2,7 @@
 
 - Every object is sent whole with one request; it is there when that was answered, for every reader.
 - Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
-  well (`s3_lease`). What is there already is not sent again (`SeenKeys`).
+  well (`s3_lease`). What is there already is not sent again (`SeenObjects`).
 - A few documents also have an extensionless path. Listings hide these copies.
 - The bulk of the writes goes out many at once, by threads that share one client.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -24,10 +24,10 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExporterError, LostRaceError, StoreError
-from exporter.stores.s3_client import MAX_DELETED, S3Client, S3Options
+from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Options
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
-from exporter.stores.s3_writer import Placed, Writer
-from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel
+from exporter.stores.s3_writer import write_object
+from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel, utc_now
 from exporter.tree.families import FAMILIES, alias_of, is_alias, kind_of
 from exporter.tree.files import FileKind, check_key, is_key
 
@@ -53,63 +53,60 @@ ALIAS_ROUNDS = 5
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
-class SeenKeys:
-    """The objects of a bucket that its publisher knows of: so that nothing is sent that is there already.
+class SeenObjects:
+    """The objects of a bucket as its publisher knows them: so that nothing is sent that is there, nor listed twice.
 
-    All folders of a tree are listed as soon as one has to be, others when something is first to be written there. So
-    what somebody removed or changed by hand is noticed by the next run. Pages of the assets and Parquet files are not
-    listed: they carry their ledger, so a run finds none of its own, unless it was begun before.
+    All folders of a tree are listed together, as soon as one has to be. So what somebody removed or changed by hand is
+    noticed by the next run. The pages of the assets are not listed: they carry their ledger, so a run finds none of its
+    own, unless it was begun before.
 
-    All methods may be called by many threads. ``confirm`` raises where what was listed before may be older than another
-    publisher's writes.
+    Its methods may be called by many threads.
     """
 
-    def __init__(self, client: S3Client, confirm: Callable[[], None]) -> None:
-        self._client, self._confirm = client, confirm
-        self._etags: dict[str, str | None] = {}  # None: there is no such object
+    def __init__(self, client: S3Client, lease: Lease) -> None:
+        self._client, self._lease = client, lease
+        self._entries: dict[str, Entry | None] = {}  # None: there is no such object
         self._listed: set[str] = set()
-        self._seen: set[str] = set()  # listed for somebody else, and not confirmed yet
         self._lock = Lock()
 
-    def look(self, key: str, *, immutable: bool) -> None:
-        """List the folder of a key, unless that was done, or an immutable object is expected to be new there."""
+    def etag(self, key: str, *, immutable: bool = False) -> str | None:
+        """The etag of the object under a key; None where there is none, or an immutable one is expected to be new."""
         folder = folder_of(key)
-        if folder in self._listed or (immutable and folder.startswith(EXPECTED_NEW)):
+        if key not in self._entries and not (immutable and folder.startswith(EXPECTED_NEW)):
+            self._list(folder)
+        entry = self._entries.get(key)
+        return None if entry is None else entry.etag
+
+    def entries(self, prefix: str) -> Iterator[Entry]:
+        """The objects with a prefix, ascending."""
+        folder = folder_of(prefix)
+        if _is_shallow(folder) or folder == PAGES:
+            return self._client.entries(prefix)
+        self._list(folder)
+        found = [entry for entry in [*self._entries.values()] if entry is not None and entry.key.startswith(prefix)]
+        return iter(sorted(found, key=lambda entry: entry.key))
+
+    def note(self, key: str, entry: Entry | None) -> None:
+        """Note what was written or read under a key just now; None: nothing."""
+        self._entries[key] = entry
+
+    def _list(self, folder: str) -> None:
+        """List a folder, and all others with the first, unless that was done."""
+        if folder in self._listed:
             return
         with self._lock:
             if folder in self._listed:
                 return
             folders = {folder} if self._listed else {folder, *_FOLDERS}
             workers = self._client.options.concurrency
-            for _ in in_parallel(sorted(folders - self._seen), self._list, workers=workers, stop=Event()):
+            for _ in in_parallel(sorted(folders), self._take_in, workers=workers, stop=Event()):
                 pass
-            self._confirm()
+            self._lease.confirm()  # no other publisher wrote since
             self._listed |= folders
 
-    def _list(self, folder: str) -> None:
+    def _take_in(self, folder: str) -> None:
         for entry in self._client.entries(folder, shallow=_is_shallow(folder)):
-            self.note_read(entry.key, entry.etag)
-
-    def note_listed(self, prefix: str) -> None:
-        """Note that all with this prefix was listed, and `note_read` called for each key."""
-        if prefix.endswith("/") and not _is_shallow(prefix):
-            self._seen.add(prefix)
-
-    def covers(self, key: str) -> bool:
-        """Say whether it is known what is under a key, or that nothing is."""
-        return key in self._etags or folder_of(key) in self._listed
-
-    def etag(self, key: str) -> str | None:
-        """The etag of the object under a key; None where there is none or nothing is known."""
-        return self._etags.get(key)
-
-    def note(self, key: str, etag: str | None) -> None:
-        """Note what is under a key; None: nothing."""
-        self._etags[key] = etag
-
-    def note_read(self, key: str, etag: str | None) -> None:
-        """Note what was read or listed under a key, unless something was written there, which is newer."""
-        self._etags.setdefault(key, etag)
+            self._entries.setdefault(entry.key, entry)  # what was read or written meanwhile is what counts
 
 
 def folder_of(key: str) -> str:
@@ -124,12 +121,7 @@ def _is_shallow(folder: str) -> bool:
     return folder.count("/") < _DEPTH and folder not in _WHOLE
 
 
-_FOLDERS = frozenset(
-    folder
-    for family in FAMILIES
-    if family.kind in (FileKind.PAGE, FileKind.DOCUMENT)
-    if (folder := folder_of(family.template)) != PAGES
-)
+_FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES}
 """The folders that a run writes to."""
 
 
@@ -156,8 +148,8 @@ class S3Store:
         self._client = S3Client(bucket, prefix, options or S3Options(), session, endpoint_url)
         self._clock = clock
         self._lock = Lock()
-        self._lease: Lease | None = None
-        self._known: SeenKeys | None = None  # inside `exclusive` only
+        self._lease: Lease | None = None  # this and the next inside `exclusive` only
+        self._seen: SeenObjects | None = None
         self._free: str | None = None  # the etag of the lease that was given back
         self._digests_are_etags = True
 
@@ -178,59 +170,45 @@ class S3Store:
     def get(self, key: str) -> StoredObject | None:
         """An alias can be read, too."""
         found = self._client.get(check_key(key))
-        if self._known is not None and kind_of(key) is FileKind.DOCUMENT:
+        if self._seen is not None and kind_of(key) is FileKind.DOCUMENT:
             # What a publisher decides by must not be replaced when it has changed since.
-            self._known.note_read(key, None if found is None else found.etag)
+            read = None if found is None else Entry(key, len(found.data), found.etag, found.modified)
+            self._seen.note(key, read)
         return None if found is None else StoredObject(found.data, found.etag)
 
     def has(self, key: str) -> bool:
-        """Inside `exclusive` read from listings, which writing needs anyhow."""
-        if self._known is None:
-            return self._client.head(check_key(key)) is not None
-        self._known.look(check_key(key), immutable=False)
-        return self._known.etag(key) is not None
+        return self._etag(check_key(key)) is not None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """In ascending order of the keys."""
-        known = None if prefix.startswith(PAGES) else self._known
-        for entry in self._client.entries(check_prefix(prefix)):
-            if known is not None:
-                known.note_read(entry.key, entry.etag)
+        """In ascending order of the keys. Inside `exclusive` a folder is asked for once, but that of the pages."""
+        source = self._client if self._seen is None else self._seen
+        for entry in source.entries(check_prefix(prefix)):
             if is_key(entry.key) and not is_alias(entry.key):
                 yield ObjectInfo(entry.key, entry.size, entry.modified)
-        if known is not None:
-            known.note_listed(prefix)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> bool:
-        known = self._known or self._new_known()
-        if not known.covers(_check_own(key)):
-            self._look_at(known, key)
-        copy = alias_of(key)
-        if copy is not None and not known.covers(copy):
-            self._look_at(known, copy)
-        return self._put_document(self._writer(), known, key, data)
+        return self.put_many([(key, data)]).written == 1
 
     def put_new(self, key: str, data: bytes) -> bool:
-        return self._put_immutable(self._writer(), self._known or self._new_known(), _check_own(key), data)
+        return self.put_new_many([(key, data)]).written == 1
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self._put_all(files, self._put_document, immutable=False)
+        return self._put_all(files, immutable=False)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self._put_all(files, self._put_immutable, immutable=True)
+        return self._put_all(files, immutable=True)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """The alias follows, and never goes back either."""
         alias = alias_of(_check_own(key))
         seen = None if alias is None else self._etag(alias)
-        placed = self._writer().replace(key, data, expected_etag, ours_alone=True)
-        if self._known is not None:
-            self._known.note(key, placed.etag)
+        etag = write_object(self._client, self._check_hold, key, data, expected_etag, ours_alone=True).etag
+        self._note_written(key, etag, data)
         if alias is not None:
-            self._follow(alias, key, data, seen, placed.etag)
-        return placed.etag
+            self._follow(alias, key, data, seen, etag)
+        return etag
 
     def delete(self, keys: Iterable[str]) -> int:
         """Aliases go with their documents. Costs a HEAD for each object, to count those that were there.
@@ -241,7 +219,7 @@ class S3Store:
         remaining = iter(keys)
         while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
             self._check_hold()
-            if self._known is None:
+            if self._seen is None:
                 workers = self._client.options.concurrency
                 found = in_parallel(batch, lambda key: self._client.head(key) and key, workers=workers, stop=Event())
                 there = [key for key in found if key]
@@ -250,18 +228,18 @@ class S3Store:
             if gone := [*there, *(copy for key in batch if (copy := alias_of(key)) is not None)]:
                 self._client.delete(gone, self._check_hold)
             removed += len(there)
-            if self._known is not None:
+            if self._seen is not None:
                 for key in gone:
-                    self._known.note(key, None)
+                    self._seen.note(key, None)
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - every object is sent whole, so nothing is left
         return 0
 
     def try_writing(self) -> None:
-        """The hold is taken and given back, which needs all that publishing needs but leave to delete."""
-        with suppress(LostRaceError), self.exclusive():
-            pass
+        """The lease is written as one that nobody holds, which needs all that publishing needs but leave to delete."""
+        with suppress(LostRaceError):
+            self._free = Lease.give_back(self._client, self._clock)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -273,41 +251,31 @@ class S3Store:
         if not self._lock.acquire(blocking=False):
             raise LostRaceError(f"this process is already publishing to {self.uri}")
         try:
-            self._lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
-            self._known = self._new_known()
+            lease = self._lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
+            self._seen = SeenObjects(self._client, lease)
             try:
                 yield
             finally:
-                lease, self._lease, self._known = self._lease, None, None
+                self._lease = self._seen = None
                 self._free = lease.release()
         finally:
             self._lock.release()
 
     # -- single objects -----------------------------------------------------------------------------------------
 
-    def _put_immutable(self, writer: Writer, known: SeenKeys, key: str, data: bytes) -> bool:
-        etag = known.etag(key)
-        if etag is not None and self._is_same(key, etag, data):
-            return False
-        placed = writer.create(key, data)
-        self._learn(known, key, data, placed)
-        return placed.written
+    def _etag(self, key: str, *, immutable: bool = False) -> str | None:
+        """The etag under a key, None where there is no object, or an immutable one is expected to be new."""
+        if self._seen is not None:
+            return self._seen.etag(key, immutable=immutable)
+        return None if immutable else self._head(key)
 
-    def _put_document(self, writer: Writer, known: SeenKeys, key: str, data: bytes) -> bool:
-        written = self._put_known(writer, known, key, data, None)
-        alias = alias_of(key)
-        if alias is not None:
-            self._put_known(writer, known, alias, data, key)
-        return written
+    def _head(self, key: str) -> str | None:
+        described = self._client.head(key)
+        return None if described is None else described.etag
 
-    def _put_known(self, writer: Writer, known: SeenKeys, key: str, data: bytes, document: str | None) -> bool:
-        """Write a document or an alias, conditional on what is known to be there."""
-        etag = known.etag(key)
-        if etag is not None and self._is_same(key, etag, data):
-            return False
-        placed = writer.replace(key, data, etag, document=document)
-        self._learn(known, key, data, placed)
-        return placed.written
+    def _note_written(self, key: str, etag: str, data: bytes) -> None:
+        if self._seen is not None:
+            self._seen.note(key, Entry(key, len(data), etag, utc_now()))
 
     def _follow(self, alias: str, key: str, data: bytes, seen: str | None, pointer_etag: str) -> None:
         """Let an alias be what the pointer is, unless the pointer has moved on.
@@ -317,11 +285,11 @@ class S3Store:
         """
         for _ in range(ALIAS_ROUNDS):
             try:
-                self._writer().replace(alias, data, seen, document=key)
+                write_object(self._client, self._check_hold, alias, data, seen, document=key)
                 return
             except LostRaceError:
-                seen = self._etag(alias)
-                if self._etag(key) != pointer_etag:
+                seen = self._head(alias)
+                if self._head(key) != pointer_etag:
                     return
         raise StoreError(f"{alias} changes again and again while it is written; another publisher may be at work")
 
@@ -335,30 +303,9 @@ class S3Store:
         described = self._client.head(key)
         return described is not None and (described.etag, described.sha256) == (etag, etag_of(data))
 
-    def _learn(self, known: SeenKeys, key: str, data: bytes, placed: Placed) -> None:
-        known.note(key, placed.etag)
-        if placed.written and placed.etag != _md5(data):
-            self._digests_are_etags = False
-
-    def _etag(self, key: str) -> str | None:
-        described = self._client.head(key)
-        return None if described is None else described.etag
-
-    def _look_at(self, known: SeenKeys, key: str) -> None:
-        etag = self._etag(key)
-        self._confirm_hold()
-        known.note(key, etag)
-
     # -- many objects -------------------------------------------------------------------------------------------
 
-    def _put_all(
-        self,
-        files: Iterable[tuple[str, bytes]],
-        put: Callable[[Writer, SeenKeys, str, bytes], bool],
-        *,
-        immutable: bool,
-    ) -> Written:
-        known = self._known or self._new_known()
+    def _put_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
         stop = Event()
 
         def may_write() -> None:
@@ -366,44 +313,40 @@ class S3Store:
                 raise _StoppedError
             self._check_hold()
 
-        writer = Writer(self._client, may_write)
+        def put(key: str, data: bytes, document: str | None = None) -> bool:
+            etag = self._etag(key, immutable=immutable)
+            if etag is not None and self._is_same(key, etag, data):
+                return False
+            expected = None if immutable else etag
+            placed = write_object(self._client, may_write, key, data, expected, immutable=immutable, document=document)
+            self._note_written(key, placed.etag, data)
+            if placed.written and placed.etag != _md5(data):
+                self._digests_are_etags = False
+            return placed.written
 
         def write(file: tuple[str, bytes]) -> Written:
             key, data = file
-            return Written(1, 0, len(data)) if put(writer, known, key, data) else Written(unchanged=1)
+            written = put(_check_own(key), data)
+            if not immutable and (alias := alias_of(key)) is not None:
+                put(alias, data, key)
+            return Written(1, 0, len(data)) if written else Written(unchanged=1)
 
-        def looked_up() -> Iterator[tuple[str, bytes]]:
-            for key, data in files:
-                known.look(_check_own(key), immutable=immutable)
-                if not immutable and (alias := alias_of(key)) is not None:
-                    known.look(alias, immutable=False)
-                yield key, data
-
-        total = Written()
-        for written in in_parallel(
-            looked_up(),
-            write,
-            workers=self._client.options.concurrency,
-            size_of=lambda file: len(file[1]),
-            most_bytes=self._client.options.in_flight_bytes,
-            stop=stop,
-        ):
-            total += written
-        return total
-
-    def _writer(self) -> Writer:
-        return Writer(self._client, self._check_hold)
+        options = self._client.options
+        return sum(
+            in_parallel(
+                files,
+                write,
+                workers=options.concurrency,
+                size_of=lambda file: len(file[1]),
+                most_bytes=options.in_flight_bytes,
+                stop=stop,
+            ),
+            Written(),
+        )
 
     def _check_hold(self) -> None:
         if self._lease is not None:
             self._lease.check()
-
-    def _confirm_hold(self) -> None:
-        if self._lease is not None:
-            self._lease.confirm()  # no other publisher wrote since what was listed
-
-    def _new_known(self) -> SeenKeys:
-        return SeenKeys(self._client, self._confirm_hold)
 
 
 class _StoppedError(ExporterError):

@@ -8,12 +8,13 @@ there now: its own bytes, where an earlier attempt took effect and only its answ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.s3_client import SHA256, RefusedError, S3Client
 from exporter.stores.store import etag_of, immutable_key_message, moved_message
-from exporter.tree.families import family_of, is_alias, kind_of
+from exporter.tree.families import family_of, kind_of
 from exporter.tree.headers import cache_control, content_type
 
 PUT_RIGHT = "s3:PutObject"
@@ -28,16 +29,14 @@ ROUNDS = 4
 """How often a write is begun again when the object vanishes between the refusal and the look."""
 
 
-def object_headers(key: str, data: bytes, document: str | None = None) -> Mapping[str, Any]:
+def object_headers(key: str, data: bytes) -> Mapping[str, Any]:
     """Content type, cache lifetime and digest of an object, as boto3 takes them.
 
-    The digest depends on the bytes alone, never on the run, so an unchanged object stays as it is. ``document`` is the
-    one that the object is the alias of, if it is one.
+    The digest depends on the bytes alone, never on the run, so an unchanged object stays as it is.
     """
-    key = document or key
     family = family_of(key)
     private = family is not None and not family.public
-    kind = "application/json" if is_alias(key) or key == LEASE_KEY else content_type(key)
+    kind = "application/json" if key == LEASE_KEY else content_type(key)
     return {
         "ContentType": kind or "application/octet-stream",
         "CacheControl": PRIVATE if private else cache_control(kind_of(key)),
@@ -52,78 +51,57 @@ class Placed(NamedTuple):
     written: bool
 
 
-class Writer:
-    """Writes objects under a condition. Its methods may be called by many threads.
+def write_object(
+    client: S3Client,
+    may_write: Callable[[], None],
+    key: str,
+    data: bytes,
+    expected: str | None,
+    *,
+    immutable: bool = False,
+    document: str | None = None,
+    ours_alone: bool = False,
+) -> Placed:
+    """Write an object if the one with the expected etag is still there (None: if there is none).
 
-    ``may_write`` raises when nothing may be written any more; it is asked before every attempt.
+    Args:
+        client: the bucket.
+        may_write: raises when nothing may be written any more; it is asked before every attempt.
+        key: its key.
+        data: its bytes.
+        expected: the etag of what is to be replaced.
+        immutable: other bytes under the key are never replaced.
+        document: the document that it is the alias of, if it is one.
+        ours_alone: the same bytes count only where this call may have written them.
+
+    Raises:
+        ImmutableKeyError: other bytes are there, and it is immutable.
+        LostRaceError: something else is there.
     """
-
-    def __init__(self, client: S3Client, may_write: Callable[[], None]) -> None:
-        self._client = client
-        self._may_write = may_write
-
-    def create(self, key: str, data: bytes) -> Placed:
-        """Write an immutable object, unless the same bytes are there.
-
-        Raises:
-            ImmutableKeyError: other bytes are there.
-        """
-        for _ in range(ROUNDS):
-            refused = self._put(key, data, None)
-            if isinstance(refused, str):
-                return Placed(refused, True)
-            current = self._client.get(key)
-            if current is not None:
-                if current.data != data:
-                    raise ImmutableKeyError(immutable_key_message(key))
-                return Placed(current.etag, refused.doubtful)
-        raise StoreError(f"{key} is removed again and again while it is written; another publisher may be at work")
-
-    def replace(
-        self,
-        key: str,
-        data: bytes,
-        expected: str | None,
-        *,
-        document: str | None = None,
-        ours_alone: bool = False,
-    ) -> Placed:
-        """Write an object if the one with the expected etag is still there (None: if there is none).
-
-        Args:
-            key: its key.
-            data: its bytes.
-            expected: the etag of what is to be replaced.
-            document: the document that it is the alias of, if it is one.
-            ours_alone: the same bytes count only where this call may have written them.
-
-        Raises:
-            LostRaceError: something else is there.
-        """
-        quoted = self._client.quotes_etags
-        for _ in range(ROUNDS):
-            match = f'"{expected}"' if quoted and expected is not None else expected
-            refused = self._put(key, data, match, document)
-            if isinstance(refused, str):
-                self._client.quotes_etags = quoted
-                return Placed(refused, True)
-            current = self._client.get(key)
-            if current is not None and current.data == data and (refused.doubtful or not ours_alone):
-                return Placed(current.etag, refused.doubtful)
-            if (None if current is None else current.etag) != expected:
-                raise LostRaceError(moved_message(key))
-            quoted = quoted and expected is None
-        raise StoreError(
-            f"the server refuses to write {key} unless it changed; it does not implement "
-            "conditional writes as S3 does, and nothing can be published to it safely"
-        )
-
-    def _put(self, key: str, data: bytes, match: str | None, document: str | None = None) -> str | RefusedError:
-        """Write an object: its etag, or the refusal because of the condition."""
-        headers = object_headers(key, data, document)
+    headers = object_headers(document or key, data)
+    quoted = client.quotes_etags
+    for _ in range(ROUNDS):
+        match = f'"{expected}"' if quoted and expected is not None else expected
         try:
-            return self._client.attempt(lambda: self._client.put(key, data, headers, match), self._may_write)
+            etag = client.attempt(partial(client.put, key, data, headers, match), may_write)
         except RefusedError as refused:
-            if refused.condition_failed or (refused.status == 409 and not refused.passing):
-                return refused
-            raise self._client.error(refused, "write", key, PUT_RIGHT) from refused
+            if not refused.condition_failed and (refused.status != 409 or refused.passing):
+                raise client.error(refused, "write", key, PUT_RIGHT) from refused
+            doubtful = refused.doubtful
+        else:
+            client.quotes_etags = quoted
+            return Placed(etag, True)
+        current = client.get(key)
+        if current is not None and current.data == data and (doubtful or not ours_alone):
+            return Placed(current.etag, doubtful)
+        if current is not None and immutable:
+            raise ImmutableKeyError(immutable_key_message(key))
+        if (None if current is None else current.etag) != expected:
+            raise LostRaceError(moved_message(key))
+        quoted = quoted and expected is None
+    if expected is None:
+        raise StoreError(f"{key} is removed again and again while it is written; another publisher may be at work")
+    raise StoreError(
+        f"the server refuses to write {key} unless it changed; it does not implement "
+        "conditional writes as S3 does, and nothing can be published to it safely"
+    )
