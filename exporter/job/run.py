@@ -73,7 +73,15 @@ from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree.families import CHANGES, HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, PROOFS, RUN_FILES
+from exporter.tree.families import (
+    CHANGES,
+    HISTORY_MANIFEST_KEY,
+    HISTORY_PREFIX,
+    INTENT_KEY,
+    POINTER_KEY,
+    PROOFS,
+    RUN_FILES,
+)
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
 
@@ -216,7 +224,7 @@ def held(store: Store, before: Published | None) -> Iterator[ReadOnce]:
     with store.exclusive():
         only = ReadOnce(store, held=True)
         run = [] if before is None else [before.pointer.manifest_key, RUN_FILES.key(run_id=before.pointer.run_id)]
-        only.read([*_READ, *run])
+        only.read([*_READ, *run], HISTORY_PREFIX)
         yield only
 
 

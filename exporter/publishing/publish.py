@@ -179,7 +179,7 @@ class Publication:
         Raises:
             CheckError: the stream holds what must not be published, or the history's entry is not of its file.
         """
-        self._pages += self._store.put_new_many(chain(self._history_file(), self._pages_of(files)))
+        self._pages += self._store.put_new_many(chain(self._pages_of(files), self._history_file()))
 
     def seal(self) -> SealedRun:
         """End the list of files: the run is whole, and nothing that readers can find refers to it yet.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 
@@ -28,9 +29,19 @@ class ReadOnce:
         self._held = held
         self._read: dict[str, StoredObject | None] = {}
 
-    def read(self, keys: Iterable[str]) -> None:
-        """Read documents together, for those who ask later. Raises `StoreError`."""
-        self._read.update(read_many(self.store, [key for key in keys if key not in self._read]))
+    def read(self, keys: Iterable[str], prefix: str | None = None) -> None:
+        """Read documents together, for those who ask later. Raises `StoreError`.
+
+        A distant store also lists a prefix at the same time, as one that is held lists all its folders with the first.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            if prefix is not None and self.reads_at_once > 1:
+                listing = pool.submit(next, self.store.list(prefix), None)
+            else:
+                listing = None
+            self._read.update(read_many(self.store, [key for key in keys if key not in self._read]))
+            if listing is not None:
+                listing.result()
 
     @property
     def uri(self) -> str:
