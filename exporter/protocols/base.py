@@ -1,8 +1,6 @@
-"""A protocol: what it gives, and what it says of itself. Everything else of the exporter knows protocols by this alone.
+"""A protocol: what it gives, and what it says of itself (docs/adding-a-protocol.md).
 
-A protocol is one package with one class, derived from `ProtocolModule`. It gets a `LedgerView` and knows nothing of
-HTTP, files or documents. `exporter.protocols.register` adds one from outside of this package
-(docs/adding-a-protocol.md).
+Everything else of the exporter knows protocols by this alone, and they know nothing of HTTP, files or documents.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.accrual import AccrualRule
-from exporter.protocols.curves import RateModel, curves
+from exporter.protocols.curves import RateModel
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,19 +33,12 @@ class Origin(StrEnum):
     """Where a candidate came from; the first that named it counts."""
 
     CONFIGURATION = "configuration"
-    """The operator named it: its absence is a failure."""
     DEPLOYMENT = "deployment"
-    """It is in the package's lists (`exporter.deployments`)."""
     REMEMBERED = "remembered"
-    """An earlier run into the same output found it."""
     EVENT = "event"
-    """A contract of the protocol published an event that names it."""
     LISTED = "listed"
-    """A contract of the protocol lists it, as read in this very run."""
     CENSUS = "census"
-    """A census found it (`exporter.job.census`)."""
     SNAPSHOT = "snapshot"
-    """It is in the ledger snapshot file and runs the code of a known market."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +56,15 @@ class Candidate:
 
     @property
     def demanded(self) -> bool:
-        """Whether the operator named it, so that its absence is a failure."""
+        """Whether its absence is a failure."""
         return self.origin is Origin.CONFIGURATION
 
 
 class Liquidation(NamedTuple):
     """An auction, bad debt or a claim in an event of a market: one of its tokens, or none if it names none.
 
-    ``amount`` is in shares of debt or of supply, or in base units of a backstop's or a reward's token, as it has it;
-    ``percent`` is that of the position put up, or of the auction filled.
+    ``amount`` is in shares of debt or of supply, or in base units of a backstop's or a reward's token; ``percent`` is
+    that of the position put up, or of the auction filled.
     """
 
     event: str
@@ -102,19 +93,16 @@ class Coverage:
 
     title: str
     structure: str
-    """The market and its pools, in this protocol's terms."""
     year_seconds: int
-    """The length of the year that the protocol's annual rates are of."""
     supply_yield: str
     """How ``supply_apy_bps`` follows from the annual rate, in words."""
     borrow_yield: str
     supply_compounding: str
-    """``simple`` where ``supply_apy_bps`` is the annual rate itself, or how many times a year that is compounded."""
+    """``simple``, or how many times a year the annual rate is compounded."""
     borrow_compounding: str
     rates: str
-    """Of which state the rates are: stored at the last action, or projected to the ledger's close time."""
+    """Of which state the rates are."""
     totals: str
-    """Of which state the totals are."""
     prices: str
     """Where the price comes from, and which prices the market itself refuses."""
     limits: str = ""
@@ -150,7 +138,7 @@ class WithoutPrice:
     """The operations that a market refuses without a valid price of a token.
 
     ``gates`` are the columns of what it refuses then (False), or refuses some and not others (None); ``note`` says to
-    whom. Whatever is not there needs no price.
+    whom.
     """
 
     gates: Mapping[str, bool | None] = field(default_factory=dict)
@@ -235,17 +223,14 @@ class ProtocolReading:
     """Everything one protocol gave.
 
     ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it but for
-    the close times; it always has market, pool, token_address, oracle (strings or None) and decimals. The rest is the
-    protocol's own.
-    ``price_limits`` are the ages in seconds, by market and pool, that the market itself takes a price up to; where it
-    has none, only the module's rule applies.
-    ``parameters`` are those of the rate models and limits, by market and pool; they are only shown. ``verified`` has
-    for a market the contract of the protocol whose record says that it is genuine; ``contracts`` those contracts of
-    deployments, by label and role, that only the chain names. Both are remembered for the next run. ``unknown_code``
-    are the markets whose code a notice says to be unknown. ``held`` is what a change of is reported, in addition to the
-    market's own code and oracle; ``pending`` is what is queued. ``reward_prices`` say what reward tokens are worth, by
-    market and token; ``tokens`` has these tokens too, and ``quotes`` the prices that they hang on. ``backstops`` are
-    rows of `exporter.tables.BACKSTOPS`, without what is null and without the value in US cents.
+    the close times; it always has those of `exporter.protocols.shared_columns.TEXTS`, and decimals.
+    ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.
+    ``parameters``, by market and pool, are only shown. ``verified`` has for a market the contract of the protocol whose
+    record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
+    names. Both are remembered for the next run. A change of what is ``held`` is reported; ``pending`` is queued.
+    ``reward_prices`` say what reward tokens are worth, by market and token; ``tokens`` has these tokens too, and
+    ``quotes`` the prices that they hang on. ``backstops`` are rows of `exporter.tables.BACKSTOPS`, without what is null
+    and without the value in US cents.
     """
 
     protocol: str
@@ -267,10 +252,7 @@ class ProtocolReading:
     backstops: list[dict[str, object]] = field(default_factory=list)
 
     def settle(self, close_time: int) -> None:
-        """Bring to a ledger's close time what depends on it without an entry changing, such as a pause that ends.
-
-        It may be asked again, and for another time.
-        """
+        """Bring to a ledger's close time what depends on it without an entry changing; it may be asked again."""
 
 
 Row = Mapping[str, Any]
@@ -319,10 +301,9 @@ class ProtocolViews:
             yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
-        """The fields of a result with the exporter's.
+        """The fields of a result with the exporter's; ``rows`` are the pools that were read, by id, as of ``time``.
 
-        ``rows`` are the pools of the market as of ``time`` (unix seconds), by id; a pool that is not among them could
-        not be read and is not compared. Raises `DecodeError` when the result is not what the view gives.
+        Raises `DecodeError` when the result is not what the view gives.
         """
         for pool in asked.pools:
             if pool in rows:
@@ -343,16 +324,7 @@ class ProtocolViews:
 
 
 class ProtocolModule(ABC):
-    """A protocol. What most protocols do without has a default here.
-
-    ``statuses`` says in a sentence what each status of its markets means, ``pool_statuses`` what those of single pools
-    do where the protocol has such. A price that is older than ``max_price_age``
-    seconds is refused, and one of after the ledger unless ``takes_future_prices``. ``accrual`` is how its accruals are
-    found in the ledger's changes and compared with its math. ``storage_rules`` say what its own contracts answer, from
-    entries alone. ``market_names`` are names (symbols) that the storage of
-    every market of the protocol has, and together no other contract's; by them a census finds markets whose code is
-    unknown. With ``needs_record`` a contract that nobody named is a market only if a factory has a record of it.
-    """
+    """A protocol; docs/adding-a-protocol.md describes each member. What most do without has a default here."""
 
     name: ClassVar[str]
     coverage: ClassVar[Coverage]
@@ -367,6 +339,7 @@ class ProtocolModule(ABC):
     market_names: ClassVar[frozenset[str]] = frozenset()
     needs_record: ClassVar[bool] = False
     rate_model: ClassVar[RateModel | None] = None
+    publishes_liquidations: ClassVar[bool] = False
 
     @abstractmethod
     async def read(
@@ -379,23 +352,10 @@ class ProtocolModule(ABC):
         """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`, and any of `TERMS` there.
 
         ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
-        many ledgers may be in one call. It may also have `exporter.tables.SPOKES`: the JSON of the spokes that
-        `exporter.tree.pools.AssetRisk` lists, or null. Raises `ExactError` with the positions of pools for which
-        the contract's math has no result.
+        many ledgers may be in one call. The result may also have `exporter.tables.SPOKES`: JSON of the spokes that
+        `exporter.tree.pools.AssetRisk` lists. Raises `ExactError` with the positions of pools for which the contract's
+        math has no result.
         """
-
-    def rate_curves(
-        self, pools: pl.DataFrame, parameters: Sequence[Sequence[Parameter]]
-    ) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """The borrow rate over the utilization, by the position of each of these pools whose curve is known.
-
-        ``pools`` are rows of the pools frame, all of this protocol; ``parameters`` are what was read of each. A curve
-        is its knots, between which it is straight: utilizations, in the pool's ``utilization_decimals``, with the rates
-        a year there, in its ``apr_decimals``.
-        """
-        if self.rate_model is None:
-            return {}
-        return curves(self.rate_model, pools, [{item.name: item.value for item in own} for own in parameters])
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         """The contract code of this protocol's markets, and the version each is; empty where no source has the hash."""
@@ -413,9 +373,6 @@ class ProtocolModule(ABC):
         """The market that an event names. Raises `DecodeError` where it does not have the expected form."""
         return ()
 
-    publishes_liquidations: ClassVar[bool] = False
-    """Whether `liquidations_in` understands the events of this protocol's markets."""
-
     def liquidations_in(self, event: ContractEvent) -> Sequence[Liquidation]:  # noqa: ARG002
         """The auctions and bad debt in a market's event. Raises `DecodeError`."""
         return ()
@@ -423,16 +380,12 @@ class ProtocolModule(ABC):
     async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:  # noqa: ARG002
         """The deployments with those contracts that publish events and that only the chain names. Raises `SourceError`.
 
-        It is asked before the events are, hence before the run's ledger is known. What it gives only says where to
-        look; the reading itself goes by what it reads.
+        It is asked before the run's ledger is known: what it gives only says where to look.
         """
         return deployments
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """Why a quote is not a valid price under the protocol's own rules at the close time; None when it is.
-
-        By default there must be a price above zero, not older than ``max_price_age``; one of exactly this age is good.
-        """
+        """Why a quote is not a valid price under the protocol's own rules at the close time; None when it is."""
         if quote.price is None or quote.timestamp is None:
             return quote.failure or "the oracle gave no price"
         if quote.price <= 0:

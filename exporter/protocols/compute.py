@@ -9,8 +9,6 @@ import polars as pl
 
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError
-from exporter.history.parquet import check_representable
-from exporter.history.schema import column_names
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Absent, Held, Parameter, Pending, ProtocolModule, ProtocolReading, Unread
@@ -56,7 +54,8 @@ _MOST = {
     ParquetType.DECIMAL: MAX_DECIMAL,
     ParquetType.TIMESTAMP: MAX_TIMESTAMP_SECONDS,
 }
-_EXACT = ("total_supplied", "total_borrowed", "oracle_price", "reward_price", "ledger_close_time")
+_TOTALS = ("total_supplied", "total_borrowed")
+_EXACT = (*_TOTALS, "oracle_price", "reward_price", "ledger_close_time")
 
 BOUNDS: dict[str, int] = {
     column.name: _MOST[column.type]
@@ -66,14 +65,13 @@ BOUNDS: dict[str, int] = {
     and not column.name.endswith("_usd_cents")
     and (column.type is not ParquetType.INT64 or column.by == "term" or column.name.endswith("_bps"))
 }
-"""The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals have no such
-bound: they are given exactly, or the pool is unread. Neither have price and value, which are null together where they
-cannot be given."""
+"""The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals are given
+exactly, or the pool is unread; price and value are null together where they cannot be given."""
 
 
 @dataclass(slots=True)
 class Tables:
-    """A run's numbers: the frames of `exporter.tables`, and everything that is not in them, by name."""
+    """A run's numbers: the frames of `exporter.tables`, and everything that is not in them."""
 
     ledger: int
     close_time: int
@@ -87,10 +85,9 @@ class Tables:
     notices: list[str] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
-    """Of markets that were read, by market, pool, kind and value."""
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     spokes: dict[tuple[str, str], str] = field(default_factory=dict)
-    """JSON, by market and pool: the terms of each spoke, where a protocol has such."""
+    """JSON, by market and pool: the terms of each spoke."""
     tokens: dict[str, Token] = field(default_factory=dict)
 
 
@@ -110,7 +107,9 @@ def compute(
             reading.settle(close_time)
             frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
         except Exception as error:
-            unread = [*reading.unread, *_all_unread(reading, described(error))]
+            places = zip(reading.columns["market"], reading.columns["pool"], strict=True)
+            all_pools = (Unread(str(m), str(p), reading.protocol, "undecodable", described(error)) for m, p in places)
+            unread = [*reading.unread, *all_pools]
         tables.unread += unread
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
@@ -137,8 +136,8 @@ def compute(
         for market, pool in tables.pools.filter(pl.col(name) >= bound).select("market", "pool").iter_rows()
     ]
     tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
-    reasons = tables.pools.filter(pl.col("price_reason") != VALID_PRICE).select("market", "pool", "price_reason")
-    tables.unpriced = [Unpriced(*row) for row in reasons.iter_rows()]
+    unpriced = tables.pools.filter(pl.col("price_reason") != VALID_PRICE)
+    tables.unpriced = [Unpriced(*row) for row in unpriced.select("market", "pool", "price_reason").iter_rows()]
     return tables
 
 
@@ -150,28 +149,22 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
     return found
 
 
-def _all_unread(reading: ProtocolReading, detail: str) -> list[Unread]:
-    pools = zip(reading.columns["market"], reading.columns["pool"], strict=True)
-    return [Unread(str(market), str(pool), reading.protocol, "undecodable", detail) for market, pool in pools]
-
-
 def _pools_of(
     reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
 ) -> pl.DataFrame:
     """One protocol's part of the pools frame; adds to ``unread_pools``."""
     if not reading.columns.get("market"):
         return tables.pools
-    rows = pl.DataFrame({"position": range(len(reading.columns["market"]))}, schema={"position": pl.Int64})
 
     def unread(position: int, reason: str, detail: str) -> None:
         market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
         unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
-    nameless = [position for position in rows["position"] if _symbol(reading, position) is None]
-    for position in nameless:
-        token = reading.tokens.get(str(reading.columns["token_address"][position]))
+    tokens = [reading.tokens.get(str(token)) for token in reading.columns["token_address"]]
+    named = [position for position, token in enumerate(tokens) if token is not None and token.symbol is not None]
+    for position in sorted({*range(len(tokens))} - {*named}):
+        token = tokens[position]
         unread(position, "undecodable", (token and token.failure) or "the token gives no symbol")
-    rows = rows.filter(~pl.col("position").is_in(nameless))
 
     def project(kept: pl.DataFrame) -> pl.DataFrame:
         positions = kept["position"].to_list()
@@ -181,9 +174,17 @@ def _pools_of(
         missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
         return projected.with_columns(*missing, kept["position"])
 
-    pools = _keep_exact(rows, project, unread)
+    rows = pl.DataFrame({"position": named}, schema={"position": pl.Int64})
+    pools, failures = exact.set_aside_failures(rows, _naming_rows(project))
+    for row, error in failures.items():
+        reason, detail = "overflow", f"the market's own math has no result: {str(error).rsplit(' in ', 1)[0]}"
+        if isinstance(error, _UnforeseenError):
+            reason, detail = "undecodable", str(error)
+        elif isinstance(error, ExactDivisionError):
+            reason = "inconsistent"
+        unread(named[row], reason, detail)
     pools = pools.with_columns(
-        pl.Series("symbol", [_symbol(reading, position) for position in pools["position"]], dtype=pl.String),
+        pl.Series("symbol", [getattr(tokens[at], "symbol", None) for at in pools["position"]], dtype=pl.String),
         pl.lit(tables.ledger).cast(pl.Int64).alias("observed_ledger"),
         pl.lit(tables.close_time).cast(pl.Int64).alias("ledger_close_time"),
     )
@@ -213,15 +214,15 @@ def _pools_of(
     )
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, known_prices)])
 
-    def representable(kept: pl.DataFrame) -> pl.DataFrame:
-        check_representable(kept)
-        return kept
-
     pools = pools.with_columns(
         exact.clamp(pools[name], 0 if name in TERMS else -bound, bound).cast(POOLS[name])
         for name, bound in BOUNDS.items()
     )
-    pools = _keep_exact(pools, representable, unread)
+    fits = pl.all_horizontal(pl.col(name).is_between(-MAX_DECIMAL, MAX_DECIMAL).fill_null(True) for name in _TOTALS)
+    for position, *totals in pools.filter(~fits).select("position", *_TOTALS).iter_rows():
+        long = (f"{name} is {total}" for name, total in zip(_TOTALS, totals, strict=True) if abs(total) > MAX_DECIMAL)
+        unread(position, "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
+    pools = pools.filter(fits)
     if SPOKES in pools.columns:
         listed = pools.filter(pl.col(SPOKES).is_not_null()).select("market", "pool", SPOKES)
         tables.spokes |= {(market, pool): spokes for market, pool, spokes in listed.iter_rows()}
@@ -243,68 +244,32 @@ def with_comparable_yields(pools: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).sort("position").with_columns(total.alias("total_supply_apy_bps"))
 
 
-def _symbol(reading: ProtocolReading, position: int) -> str | None:
-    token: Token | None = reading.tokens.get(str(reading.columns["token_address"][position]))
-    return None if token is None else token.symbol
-
-
-def _keep_exact(
-    rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame], unread: Callable[[int, str, str], None]
-) -> pl.DataFrame:
-    """Do a step for the rows that have an exact result; the others are unread, with the operation that has none.
-
-    Whatever else a step fails with, it costs the rows that it fails for alone; if none does, it costs all of them.
-    """
-
-    def foreseen(kept: pl.DataFrame) -> pl.DataFrame:
-        try:
-            return step(kept)
-        except ExactError:
-            raise
-        except Exception as error:
-            if not kept.height:
-                raise
-            raise _UnforeseenError(described(error), _rows_that_fail(kept, step) or range(kept.height)) from error
-
-    kept, failures = exact.set_aside_failures(rows, foreseen)
-    for row, error in failures.items():
-        if isinstance(error, _UnforeseenError):
-            unread(rows["position"][row], "undecodable", str(error))
-            continue
-        reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
-        unread(rows["position"][row], reason, _detail(error, rows.row(row, named=True)))
-    return kept
-
-
 class _UnforeseenError(ExactError):
     """A step failed for these rows with an error that says nothing of rows."""
 
 
-def _rows_that_fail(rows: pl.DataFrame, step: Callable[[pl.DataFrame], pl.DataFrame]) -> list[int]:
-    failing = []
-    for row in range(rows.height):
+def _naming_rows(step: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """The step, but an error that says nothing of rows is one of the rows that it fails for alone; if none, of all."""
+
+    def naming(rows: pl.DataFrame) -> pl.DataFrame:
         try:
-            step(rows[[row]])
+            return step(rows)
         except ExactError:
-            pass  # named when the rest is computed
-        except Exception:
-            failing.append(row)
-    return failing
+            raise
+        except Exception as error:
+            if not rows.height:
+                raise
+            failing = []
+            for row in range(rows.height):
+                try:
+                    step(rows[[row]])
+                except ExactError:
+                    pass  # named when the rest is computed
+                except Exception:
+                    failing.append(row)
+            raise _UnforeseenError(described(error), failing or range(rows.height)) from error
 
-
-def _detail(error: ExactError, row: Mapping[str, object]) -> str:
-    """The message of what has no exact result, without the row numbers and the other pools that the error itself
-    names.
-    """
-    times = column_names(ParquetType.TIMESTAMP)
-    unfit = [
-        f"{name} is {value}"
-        for name, value in row.items()
-        if isinstance(value, int) and abs(value) > (MAX_TIMESTAMP_SECONDS if name in times else MAX_DECIMAL)
-    ]
-    if unfit:
-        return f"numbers have at most 38 digits and times end with the year 9999, but {', '.join(unfit)}"
-    return f"the market's own math has no result: {str(error).rsplit(' in ', 1)[0]}"
+    return naming
 
 
 def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
@@ -312,15 +277,10 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
     priced = tables.pools.filter(pl.col("supplied_usd_cents").is_not_null())
     own = {market: rows for (market,), rows in priced.partition_by("market", as_dict=True).items()}
     markets = sorted((market for reading in readings for market in reading.markets), key=lambda market: market.address)
+    own_names = ("protocol", "version", "name", "status", "oracle", "config_hash", "wasm_hash")
     columns: dict[str, list[object]] = {
         "market": [market.address for market in markets],
-        "protocol": [market.protocol for market in markets],
-        "version": [market.version for market in markets],
-        "name": [market.name for market in markets],
-        "status": [market.status for market in markets],
-        "oracle": [market.oracle for market in markets],
-        "config_hash": [market.config_hash for market in markets],
-        "wasm_hash": [market.wasm_hash for market in markets],
+        **{name: [getattr(market, name) for market in markets] for name in own_names},
         "pool_count": [len(market.members) for market in markets],
         "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
         "observed_ledger": [tables.ledger] * len(markets),

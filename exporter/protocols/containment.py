@@ -34,78 +34,58 @@ async def read_contained(
     module: ProtocolModule, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
     """One protocol's reading. Raises `SourceError`, and nothing else: what goes wrong is unread, and named."""
-    try:
-        return await module.read(view, candidates, deployments)
-    except SourceError:
-        raise
-    except Exception as error:
-        return await _Search(module, view, candidates, deployments, error).result()
+    sealed: dict[bytes, str] = {}
+    asked: dict[bytes, None] = {}
+    attempts = 0
 
-
-class _Search:
-    """The search for the contracts that a reading fails over."""
-
-    def __init__(
-        self,
-        module: ProtocolModule,
-        view: LedgerView,
-        candidates: Sequence[Candidate],
-        deployments: Sequence[Deployment],
-        error: Exception,
-    ) -> None:
-        self.module, self.view, self.candidates, self.deployments = module, view, candidates, deployments
-        self.error = error
-        self.asked: dict[bytes, None] = {}
-        self.sealed: dict[bytes, str] = {}
-        self.attempts = 0
-
-    async def attempt(self, sealed: Mapping[bytes, str]) -> ProtocolReading | Exception:
-        """Read with these contracts sealed; gives what the reader raised where it fails."""
-        self.attempts += 1
+    async def attempt(view: LedgerView) -> ProtocolReading | Exception:
         try:
-            return await self.module.read(_SealedView(self.view, sealed, self.asked), self.candidates, self.deployments)
+            return await module.read(view, candidates, deployments)
         except SourceError:
             raise
         except Exception as error:
             return error
 
-    async def result(self) -> ProtocolReading:
-        """The reading without the markets and pools that it fails over, or without all where that does not help."""
-        await self.attempt({})  # notes whose instances are asked for
-        contracts = list(self.asked)
-        self.sealed = dict.fromkeys(contracts, described(self.error))
-        reading = await self.attempt(self.sealed)
-        if isinstance(reading, ProtocolReading):
-            await self.unseal(contracts)
-            reading = await self.attempt(self.sealed)
-        if isinstance(reading, ProtocolReading):
-            return reading
-        return self.nothing(reading)
-
-    async def unseal(self, contracts: Sequence[bytes]) -> None:
+    async def unseal(contracts: Sequence[bytes]) -> None:
         """Unseal all of these that the reading does not fail over, given what is unsealed already."""
-        if not contracts or self.attempts >= MAX_ATTEMPTS:
+        nonlocal attempts
+        if not contracts or attempts >= MAX_ATTEMPTS:
             return
-        group = set(contracts)
-        outcome = await self.attempt({key: reason for key, reason in self.sealed.items() if key not in group})
+        attempts += 1
+        kept = {key: sealed.pop(key) for key in contracts}
+        outcome = await attempt(_SealedView(view, sealed, asked))
         if isinstance(outcome, ProtocolReading):
-            for key in contracts:
-                del self.sealed[key]
-        elif len(contracts) == 1:
-            self.sealed[contracts[0]] = described(outcome)
+            return
+        sealed.update(kept)
+        if len(contracts) == 1:
+            sealed[contracts[0]] = described(outcome)
         else:  # those asked for first, markets, are unsealed before what they list
             half = len(contracts) // 2
-            await self.unseal(contracts[:half])
-            await self.unseal(contracts[half:])
+            await unseal(contracts[:half])
+            await unseal(contracts[half:])
 
-    def nothing(self, error: Exception) -> ProtocolReading:
-        """Every market that anything names is unread: what is wrong lies in none of them alone."""
-        name, detail = self.module.name, described(error)
-        markets = {candidate.address for candidate in self.candidates}
-        markets = markets or {contract.address for each in self.deployments for contract in each.contracts}
-        notice = f"nothing of {name} could be read: {detail}"
-        unread = [Unread(market, None, name, "undecodable", detail) for market in sorted(markets)]
-        return ProtocolReading(name, unread=unread, notices=[notice])
+    first = await attempt(view)
+    if isinstance(first, ProtocolReading):
+        return first
+    watched = _SealedView(view, sealed, asked)
+    await attempt(watched)  # notes whose instances are asked for
+    contracts = list(asked)
+    sealed.update(dict.fromkeys(contracts, described(first)))
+    reading = await attempt(watched)
+    if isinstance(reading, ProtocolReading):
+        await unseal(contracts)
+        reading = await attempt(watched)
+    if isinstance(reading, ProtocolReading):
+        return reading
+    # Every market that anything names is unread: what is wrong lies in none of them alone.
+    detail = described(reading)
+    markets = {candidate.address for candidate in candidates}
+    markets = markets or {contract.address for each in deployments for contract in each.contracts}
+    return ProtocolReading(
+        module.name,
+        unread=[Unread(market, None, module.name, "undecodable", detail) for market in sorted(markets)],
+        notices=[f"nothing of {module.name} could be read: {detail}"],
+    )
 
 
 class _SealedView(LedgerView):
@@ -113,17 +93,16 @@ class _SealedView(LedgerView):
 
     def __init__(self, view: LedgerView, sealed: Mapping[bytes, str], asked: dict[bytes, None]) -> None:
         self._view = view
-        self._sealed_instances = sealed
+        self._sealed = sealed
         self._asked = asked
 
     async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
         entries = dict(await self._view.read(keys, kept))
         for key, entry in entries.items():
-            if entry is None or not is_instance_key(key):
-                continue
-            self._asked[key] = None
-            if key in self._sealed_instances:
-                entries[key] = Entry(key, entry.raw, DecodeError(self._sealed_instances[key]))
+            if entry is not None and is_instance_key(key):
+                self._asked[key] = None
+                if key in self._sealed:
+                    entries[key] = Entry(key, entry.raw, DecodeError(self._sealed[key]))
         return entries
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:

@@ -28,10 +28,10 @@ class RateModel:
 def curves(
     model: RateModel, pools: pl.DataFrame, parameters: Sequence[Mapping[str, int]]
 ) -> dict[int, list[tuple[int, int]]]:
-    """The rates at the knots, at the utilization now, at none and at all, by the position of the pool.
+    """Utilizations with the rates there: at the knots, now, at none and at all; by the position of the pool.
 
-    A pool for which the contract's own math has no result at one of them, or whose parameters are not given, has no
-    curve.
+    ``pools`` are rows of the pools frame, in whose decimals the numbers are; ``parameters`` are what was read of each.
+    A pool for which the math has no result at one of them, or whose parameters are not given, has no curve.
     """
     rows = [
         (place, utilization, *more, *(own[name] for name in model.parameters))

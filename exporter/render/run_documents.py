@@ -24,6 +24,7 @@ from exporter.deployments import Deployment
 from exporter.errors import CheckError
 from exporter.protocols.base import Parameter, Pending, ProtocolModule
 from exporter.protocols.compute import Tables, pending_by_market
+from exporter.protocols.curves import curves
 from exporter.render.assets_pages import render_pages, snapshots
 from exporter.tables import BACKSTOPS, COLUMNS, document_fields, written
 from exporter.tree import documents
@@ -175,12 +176,12 @@ def render_details(
         periods: of each pool, in the order of the pools frame.
         first_seen: the lowest ledger of each pool in the history.
     """
-    curves, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
+    drawn, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
     rows = chain.from_iterable(
         some.select("app_url", *(written(column.name, column.kind) for column in COLUMNS)).iter_rows(named=True)
         for some in tables.pools.iter_slices(1_000)
     )
-    for row, own, curve in zip(rows, periods, curves, strict=True):
+    for row, own, curve in zip(rows, periods, drawn, strict=True):
         key = row["market"], row["pool"]
         spokes = decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
         row["first_seen_ledger"] = first_seen.get(key, tables.ledger)
@@ -198,9 +199,13 @@ def rate_curves(
     for part in pools.iter_slices(1_000):
         found: dict[int, list[RatePoint]] = {}
         for (protocol,), own in part.with_row_index("place").group_by("protocol", maintain_order=True):
+            model = modules[str(protocol)].rate_model
+            if model is None:
+                continue
             places = own.select("place", "utilization_decimals", "apr_decimals").rows()
-            given = [parameters.get(key, ()) for key in own.select("market", "pool").iter_rows()]
-            for position, points in modules[str(protocol)].rate_curves(own, given).items():
+            listed = (parameters.get(key, ()) for key in own.select("market", "pool").iter_rows())
+            given = [{item.name: item.value for item in each} for each in listed]
+            for position, points in curves(model, own, given).items():
                 place, *scales = places[position]
                 found[place] = [RatePoint(*map(basis_points, point, scales)) for point in points]
         yield from (found.get(place, []) for place in range(part.height))

@@ -10,6 +10,7 @@ from exporter import exact
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
+from exporter.protocols.curves import curves
 from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
 from tests.localnet.test_player import tables_of
@@ -27,16 +28,16 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
     """Each pool has one, from no utilization to all; halfway between knots the contract's math is on the line."""
     model = PROTOCOLS[protocol].rate_model
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
-    given = [tables.parameters[place] for place in pools.select("market", "pool").iter_rows()]
-    curves = PROTOCOLS[protocol].rate_curves(pools, given)
-
     assert model is not None
-    assert list(range(pools.height)) == list(curves)
+    listed = [tables.parameters[place] for place in pools.select("market", "pool").iter_rows()]
+    given = [{item.name: item.value for item in each} for each in listed]
+    drawn = curves(model, pools, given)
+
+    assert list(range(pools.height)) == list(drawn)
     for place, row in enumerate(pools.iter_rows(named=True)):
-        curve = curves[place]
+        curve, own = drawn[place], given[place]
         assert (row["accrued_utilization"], row["accrued_borrow_apr"]) in curve
         assert (0, model.full) == (curve[0][0], curve[-1][0])
-        own = {item.name: item.value for item in given[place]}
         more = model.more(pools)[place]
         for (start, low), (end, high) in pairwise(curve):
             middle = (start + end) // 2
