@@ -20,17 +20,16 @@ run, at this ledger or a later one, writes what is missing and goes on. Nothing 
 from __future__ import annotations
 
 import random
-import struct
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
-from types import TracebackType
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from exporter.errors import CheckError, LostRaceError, PublishedCheckError, StoreError
 from exporter.history.manifest import (
@@ -115,14 +114,26 @@ class SealedRun:
     records: tuple[RenderedFile, ...]
 
 
+class _Waiting(NamedTuple):
+    """A rendered document, compressed, until everything that it points to is in the store."""
+
+    key: str
+    replaces: tuple[str, ...]
+    size: int
+    packed: bytes
+
+    @property
+    def data(self) -> bytes:
+        data: bytes = pa.decompress(self.packed, self.size, codec="lz4", asbytes=True)
+        return data
+
+
 class Publication:
     """A run on its way into a store, made by `begin_publication`: `write`, `seal`, `complete`, in this order."""
 
     def __init__(
         self,
         store: Store,
-        documents: Spool,
-        listings: Spool,
         published: Published | None,
         observed_ledger: int,
         history: HistoryPart,
@@ -130,7 +141,8 @@ class Publication:
         now: Clock,
     ) -> None:
         self._store, self._published = store, published
-        self._documents, self._listings = documents, listings
+        self._documents: list[_Waiting] = []
+        self._listings: list[_Waiting] = []
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
         self._began = now()
         self._listed: list[ManifestFile] = []
@@ -211,8 +223,13 @@ class Publication:
         store.put(INTENT_KEY, msgspec.json.encode(intent))
         at_hand = {self._history.file.key: self._history.file.data}
         replace_history(store, self.history_manifest, self._withdrawn, moment, at_hand=at_hand)
-        replaced = store.put_many(self._documents) + store.put_many(self._listings)
-        store.put_many((key, data) for key, data in self._listings.answered() if store.has(key))
+        replaced = Written()
+        for waiting in (self._documents, self._listings):
+            replaced += store.put_many((file.key, file.data) for file in waiting)
+        left_out = (
+            (f"{file.key.rpartition('/')[0]}/{name}", file) for file in self._listings for name in file.replaces
+        )
+        store.put_many((key, file.data) for key, file in left_out if store.has(key))
         _move_pointer(store, pointer.data, self._published)
         return PublishResult(run.summary, run.pages, replaced + self._kept)
 
@@ -230,7 +247,9 @@ class Publication:
             if file.kind is FileKind.PAGE:
                 yield file.key, file.data
             else:
-                (self._listings if is_listing(file.key) else self._documents).add(file)
+                packed: bytes = pa.compress(file.data, codec="lz4", asbytes=True)
+                waiting = self._listings if is_listing(file.key) else self._documents
+                waiting.append(_Waiting(file.key, file.replaces, len(file.data), packed))
             self._list(file)
 
     def _list(self, file: RenderedFile) -> None:
@@ -313,12 +332,12 @@ def begin_publication(
         StoreError: the store refused an operation. The published run stays, unless reading it back is what failed.
         ImmutableKeyError: an immutable key holds other bytes than this run has for it.
     """
-    with store.exclusive(), Spool() as documents, Spool() as listings:
+    with store.exclusive():
         published = read_published(store, older=True)
         if replaced_ledger is not None:
             check_replaced(store, replaced_ledger)
         refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-        yield Publication(store, documents, listings, published, observed_ledger, history, replaced_ledger, now)
+        yield Publication(store, published, observed_ledger, history, replaced_ledger, now)
 
 
 def _extended_history_manifest(
@@ -433,72 +452,3 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
     except StoreError as error:
         raise PublishedCheckError(f"the published run cannot be read back: {error}") from error
     return len(by_key)
-
-
-class Spool:
-    """Rendered documents wait here until everything that they point to is in the store.
-
-    It is filled once and then read, in the same order. Use it as a context manager; leaving it discards what it
-    holds. They wait in an unnamed file in the folder for temporary files.
-
-    Raises:
-        StoreError: the folder for temporary files is full or cannot be written.
-    """
-
-    def __init__(self) -> None:
-        with _reported():
-            self._file = tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115 - closed by __exit__
-        self._count = 0
-
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def add(self, file: RenderedFile) -> None:
-        names = "\n".join((file.key, *file.replaces)).encode()
-        with _reported():
-            self._file.write(_LENGTHS.pack(len(names), len(file.data)) + names)
-            self._file.write(file.data)  # by itself, so that a large document is not copied
-        self._count += 1
-
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Give every file, in the order in which they were added."""
-        for key, data, _ in self._read():
-            yield key, data
-
-    def answered(self) -> Iterator[tuple[str, bytes]]:
-        """Give each key that a file is written under, with the file's bytes."""
-        for key, data, names in self._read():
-            folder = key.rpartition("/")[0]
-            for name in names:
-                yield f"{folder}/{name}", data
-
-    def _read(self) -> Iterator[tuple[str, bytes, list[str]]]:
-        with _reported():
-            self._file.seek(0)
-            for _ in range(self._count):
-                lengths = self._file.read(_LENGTHS.size)
-                names_length, length = _LENGTHS.unpack(lengths) if len(lengths) == _LENGTHS.size else (0, 0)
-                names, data = self._file.read(names_length), self._file.read(length)
-                if not names_length or (len(names), len(data)) != (names_length, length):
-                    raise StoreError("the temporary file that held the rendered documents was cut short; run again")
-                key, *answered = names.decode().split("\n")
-                yield key, data, answered
-
-
-_LENGTHS = struct.Struct("<QQ")
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"cannot keep the rendered documents in {tempfile.gettempdir()}: {error.strerror}; free space there, or "
-            "set TMPDIR to another folder"
-        ) from error

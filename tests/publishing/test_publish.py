@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,8 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.errors import (
     CheckError,
@@ -27,7 +24,7 @@ from exporter.errors import (
     SourceError,
     StoreError,
 )
-from exporter.publishing.publish import RunSummary, Spool, verify
+from exporter.publishing.publish import RunSummary, verify
 from exporter.publishing.published_state import LedgerNotNewerError, check_newer
 from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.stores.folder import FolderStore
@@ -534,49 +531,3 @@ def test_a_store_that_cannot_be_read() -> None:
         bucket.fail_at(position, StoreError("connection reset"), after=False)
         with pytest.raises(PublishedCheckError, match="connection reset"):
             verify(bucket, summary)
-
-
-# -- documents that wait ----------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.binary(max_size=40)))
-def test_what_goes_in_comes_out(contents: list[bytes]) -> None:
-    """Files come back in order and whole, any number of times."""
-    files = [(str(number), data) for number, data in enumerate(contents)]
-    with Spool() as spool:
-        for key, data in files:
-            spool.add(RenderedFile(key, data, FileKind.DOCUMENT))
-
-        assert [files, files] == [list(spool), list(spool)]
-
-
-def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the folder for temporary files cannot be written to, the error names it and says what to do."""
-    missing = tmp_path / "missing"
-    monkeypatch.setattr(tempfile, "tempdir", str(missing))
-    with pytest.raises(StoreError, match=r"missing: No such file or directory.*TMPDIR"):
-        Spool()
-
-
-@pytest.mark.parametrize("lost", [1, 5, 6, 15])
-def test_a_spool_that_was_cut_short(lost: int) -> None:
-    """A temporary file that lost bytes is noticed, not published."""
-    with Spool() as spool:
-        spool.add(RenderedFile("a", b"12345", FileKind.DOCUMENT))
-        spool._file.truncate(spool._file.tell() - lost)
-        with pytest.raises(StoreError, match="was cut short"):
-            list(spool)
-
-
-def test_what_a_file_replaces() -> None:
-    """Each key of a file comes with its bytes, and files without a key are passed over."""
-    files = [
-        RenderedFile("a/index.json", b"1", FileKind.DOCUMENT, replaces=("limit/2.json", "limit/5.json")),
-        RenderedFile("b/index.json", b"2", FileKind.DOCUMENT),
-        RenderedFile("c/index.json", b"3", FileKind.DOCUMENT, replaces=("limit/2.json",)),
-    ]
-    with Spool() as spool:
-        for file in files:
-            spool.add(file)
-
-        assert [("a/limit/2.json", b"1"), ("a/limit/5.json", b"1"), ("c/limit/2.json", b"3")] == [*spool.answered()]
