@@ -23,7 +23,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import resource
 import secrets
 import stat
 from collections import deque
@@ -68,8 +67,7 @@ _ADVICE = {
 FEW = 4
 """Up to this many paths are made durable one by one; above it the whole file system is synced."""
 
-OPEN_FOLDERS = min(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 64), BATCH_FILES)
-"""About how many folders are held open at once: a quarter of what the process may open, and all of a batch at most."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 def make_durable(files: Collection[str], folders: Collection[str]) -> None:
@@ -158,112 +156,45 @@ def reported(action: str, what: str) -> Iterator[None]:
         raise refused(action, what, error) from error
 
 
-class _Folders:
-    """Folders below a root, held open by their part of the key: what is reached through them is reached by no link.
+def open_folder(root: str, part: str, changed: set[str] | None = None) -> int:
+    """Open a folder by its part of the key, reached by no link below the root.
 
-    Leaving it as a context manager closes them.
+    Where ``changed`` is given, folders are made if need be, and those that have new names by that are added to it.
+
+    Raises:
+        FileNotFoundError: it is not there, and not to be made.
     """
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._open: dict[str, int] = {}
-        self.changed: set[str] = set()
-        """The paths of folders that have new names in them, which are not durable yet."""
-
-    def __enter__(self) -> _Folders:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def path(self, part: str) -> str:
-        return f"{self._root}/{part}" if part else self._root
-
-    def made(self, part: str) -> int:
-        """Open a folder, made if need be."""
-        if part in self._open:
-            return self._open[part]
-        if len(self._open) >= OPEN_FOLDERS:
-            self._close()
-        if not part:
-            return self._hold(part, self._made_root())
-        above, _, name = part.rpartition("/")
-        parent = self.made(above)
-        try:  # first, because most are there
-            return self._hold(part, _open_folder(name, parent))
-        except FileNotFoundError:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=parent)
-                self.changed.add(self.path(above))
-        return self._hold(part, _open_folder(name, parent))
-
-    def found(self, part: str) -> int | None:
-        """Open a folder; None where there is none."""
-        if part in self._open:
-            return self._open[part]
-        try:
-            if not part:
-                return self._hold(part, os.open(self._root, os.O_RDONLY | os.O_DIRECTORY))
-            above, _, name = part.rpartition("/")
-            parent = self.found(above)
-            return None if parent is None else self._hold(part, _open_folder(name, parent))
-        except FileNotFoundError:
-            return None
-        except NotADirectoryError:
-            if not part:  # the output itself is a file
-                raise
-            return None
-
-    def forget(self, part: str) -> None:
-        """Close a folder that may be gone, with those above it."""
-        while True:
-            held = self._open.pop(part, None)
-            if held is not None:
-                os.close(held)
-            if not part:
-                return
-            part = part.rpartition("/")[0]
-
-    def remove_if_empty(self, part: str) -> None:
-        """Remove a folder in which nothing is, and those above it that become empty by that; the root stays."""
-        while part:
-            above, _, name = part.rpartition("/")
-            parent = self.found(above)
-            if parent is None:
-                return
-            try:
-                os.rmdir(name, dir_fd=parent)
-            except OSError:
-                return
-            self.forget(part)
-            part = above
-
-    def _made_root(self) -> int:
-        try:
-            return os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            root = Path(self._root)
-            root.mkdir(parents=True)
-            self.changed.add(str(root.parent))
-            return os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-
-    def _hold(self, part: str, descriptor: int) -> int:
-        self._open[part] = descriptor
-        return descriptor
-
-    def _close(self) -> None:
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open.clear()
-
-
-def _open_folder(name: str, parent: int) -> int:
     try:
-        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    except NotADirectoryError:
-        if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
-        raise
+        folder = os.open(root, _FOLDER)
+    except FileNotFoundError:
+        if changed is None:
+            raise
+        Path(root).mkdir(parents=True)
+        changed.add(str(Path(root).parent))
+        folder = os.open(root, _FOLDER)
+    path = root
+    for name in filter(None, part.split("/")):
+        parent = folder
+        try:
+            try:
+                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+            except FileNotFoundError:
+                if changed is None:
+                    raise
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=parent)
+                    changed.add(path)
+                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        except NotADirectoryError:
+            if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+            if changed is None:  # nothing is below a file
+                raise FileNotFoundError from None
+            raise
+        finally:
+            os.close(parent)
+        path = f"{path}/{name}"
+    return folder
 
 
 class _Staged(NamedTuple):
@@ -305,9 +236,9 @@ class FolderStore:
 
     def get(self, key: str) -> StoredObject | None:
         part, _, name = check_key(key).rpartition("/")
-        with reported("read", key), _Folders(self._root) as folders:
-            folder = folders.found(part)
-            data = None if folder is None else read_file(name, folder)
+        data = None
+        with reported("read", key), suppress(FileNotFoundError), self._opened(part) as folder:
+            data = read_file(name, folder)
         return None if data is None else StoredObject(data, etag_of(data))
 
     def has(self, key: str) -> bool:
@@ -353,29 +284,26 @@ class FolderStore:
     def delete(self, keys: Iterable[str]) -> int:
         """Folders that become empty go too. A power cut may bring deleted files back."""
         removed = 0
-        with _Folders(self._root) as folders:
-            for key in keys:
-                part, _, name = check_key(key).rpartition("/")
-                with reported("delete", key), suppress(FileNotFoundError):
-                    folder = folders.found(part)
-                    if folder is not None:
-                        os.unlink(name, dir_fd=folder)
-                        removed += 1
-                        folders.remove_if_empty(part)
+        for key in keys:
+            part, _, name = check_key(key).rpartition("/")
+            with reported("delete", key), suppress(FileNotFoundError):
+                with self._opened(part) as folder:
+                    os.unlink(name, dir_fd=folder)
+                removed += 1
+                self._remove_if_empty(part)
         return removed
 
     def remove_leftovers(self, before: datetime) -> int:
         """These are the temporary files of runs that died."""
         removed = 0
-        with _Folders(self._root) as folders:
-            for key, entry in self._files_below(""):
-                if not entry.name.startswith(TEMPORARY_PREFIX):
-                    continue
-                with reported("delete", key), suppress(FileNotFoundError):
-                    if datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) < before:
-                        Path(entry.path).unlink()
-                        folders.remove_if_empty(key.rpartition("/")[0])
-                        removed += 1
+        for key, entry in self._files_below(""):
+            if not entry.name.startswith(TEMPORARY_PREFIX):
+                continue
+            with reported("delete", key), suppress(FileNotFoundError):
+                if datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) < before:
+                    Path(entry.path).unlink()
+                    self._remove_if_empty(key.rpartition("/")[0])
+                    removed += 1
         return removed
 
     def try_writing(self) -> None:
@@ -383,8 +311,7 @@ class FolderStore:
         made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         trial = f"{self._temporary_stem}trial"
         try:
-            with reported("write into", self.uri), _Folders(self._root) as folders:
-                root = folders.made("")
+            with reported("write into", self.uri), self._opened("", set()) as root:
                 try:
                     write_file(trial, b"trial", root)
                 finally:
@@ -428,77 +355,79 @@ class FolderStore:
         self.put(key, data)
         return etag_of(data)
 
+    @contextmanager
+    def _opened(self, part: str, changed: set[str] | None = None) -> Iterator[int]:
+        folder = open_folder(self._root, part, changed)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _path(self, part: str) -> str:
+        return f"{self._root}/{part}" if part else self._root
+
+    def _remove_if_empty(self, part: str) -> None:
+        """Remove a folder in which nothing is, and those above it that become empty by that; the root stays."""
+        with suppress(OSError):
+            while part:
+                part, _, name = part.rpartition("/")
+                with self._opened(part) as parent:
+                    os.rmdir(name, dir_fd=parent)
+
     def _write_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
         """Write a stream of files in batches, each durable before its files get their names."""
         total = Written()
         batch: deque[_Staged] = deque()
+        changed: set[str] = set()  # the paths of folders that have new names in them, which are not durable yet
         size = unchanged = 0
-        with _Folders(self._root) as folders:
-            try:
-                for key, data in files:
-                    part, _, name = check_key(key).rpartition("/")
-                    try:
-                        folder = folders.made(part)
-                        if _is_there(folder, name, key, data, immutable=immutable):
-                            unchanged += 1
-                            continue
-                        self._temporary_count += 1
-                        temporary = f"{self._temporary_stem}{self._temporary_count}"
-                        batch.append(_Staged(key, part, name, temporary, len(data)))  # before anything can go wrong
-                        try:
-                            write_file(temporary, data, folder)
-                        except FileNotFoundError:  # another process removed the empty folder since it was last seen
-                            folders.forget(part)
-                            write_file(temporary, data, folders.made(part))
-                    except OSError as error:
-                        raise refused("write", key, error) from error
-                    size += len(data)
-                    if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
-                        total += self._place_all(batch, folders, immutable=immutable)
-                        size = 0
-                total += self._place_all(batch, folders, immutable=immutable)
-            finally:
-                for staged in batch:
-                    with suppress(OSError):
-                        os.unlink(staged.temporary, dir_fd=folders.made(staged.part))
-            if self._durable and folders.changed:
-                with reported("make durable the names in", self.uri):
-                    make_durable((), folders.changed)
+        try:
+            for key, data in files:
+                part, _, name = check_key(key).rpartition("/")
+                with reported("write", key), self._opened(part, changed) as folder:
+                    if _is_there(folder, name, key, data, immutable=immutable):
+                        unchanged += 1
+                        continue
+                    self._temporary_count += 1
+                    temporary = f"{self._temporary_stem}{self._temporary_count}"
+                    batch.append(_Staged(key, part, name, temporary, len(data)))  # before anything can go wrong
+                    write_file(temporary, data, folder)
+                size += len(data)
+                if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+                    total += self._place_all(batch, changed, immutable=immutable)
+                    size = 0
+            total += self._place_all(batch, changed, immutable=immutable)
+        finally:
+            for staged in batch:
+                with suppress(OSError), self._opened(staged.part) as folder:
+                    os.unlink(staged.temporary, dir_fd=folder)
+        if self._durable and changed:
+            with reported("make durable the names in", self.uri):
+                make_durable((), changed)
         return total + Written(unchanged=unchanged)
 
-    def _place_all(self, batch: deque[_Staged], folders: _Folders, *, immutable: bool) -> Written:
+    def _place_all(self, batch: deque[_Staged], changed: set[str], *, immutable: bool) -> Written:
         """Give every staged file its name, and take it out of the batch."""
         if self._durable and batch:
             with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
-                make_durable([f"{folders.path(staged.part)}/{staged.temporary}" for staged in batch], folders.changed)
-            folders.changed.clear()
-        placed, unchanged, size = 0, 0, 0
+                make_durable([f"{self._path(staged.part)}/{staged.temporary}" for staged in batch], changed)
+            changed.clear()
+        total = Written()
         while batch:
             staged = batch[0]
-            try:
-                folder = folders.made(staged.part)
+            with reported("write", staged.key), self._opened(staged.part) as folder:
+                is_new = not immutable or _link(staged, folder)
                 if not immutable:
                     os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
-                    is_new = True
-                else:
-                    is_new = _link(staged, folder)
-            except OSError as error:
-                raise refused("write", staged.key, error) from error
             batch.popleft()
-            folders.changed.add(folders.path(staged.part))
-            if is_new:
-                placed += 1
-                size += staged.size
-            else:
-                unchanged += 1
-        return Written(placed, unchanged, size)
+            changed.add(self._path(staged.part))
+            total += Written(1, 0, staged.size) if is_new else Written(unchanged=1)
+        return total
 
     def _files_below(self, part: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Stream the regular files below a folder, with the keys they would have; links are skipped."""
-        with reported("list", part or self.uri), _Folders(self._root) as folders:
-            if folders.found(part) is None:
-                return
-            to_visit = [(f"{part}/" if part else "", folders.path(part))]
+        to_visit = []
+        with reported("list", part or self.uri), suppress(FileNotFoundError), self._opened(part):
+            to_visit.append((f"{part}/" if part else "", self._path(part)))
         while to_visit:
             stem, folder = to_visit.pop()
             with reported("list", stem or self.uri), suppress(FileNotFoundError), os.scandir(folder) as entries:

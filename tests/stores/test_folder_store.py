@@ -236,9 +236,8 @@ def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest
     assert set() == changed
 
 
-def test_folders_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_closed(tmp_path: Path) -> None:
     """However many folders are written to, few are open at once, and none when a method has returned."""
-    monkeypatch.setattr(exporter.stores.folder, "OPEN_FOLDERS", 4)
     before, most = len(list(Path("/proc/self/fd").iterdir())), 0
 
     def files() -> Iterator[tuple[str, bytes]]:
