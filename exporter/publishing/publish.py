@@ -53,7 +53,7 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import clock_problem, note_run
 from exporter.stores.read_once import ReadOnce
-from exporter.stores.store import Clock, Store, Written, etag_of, list_many, read_many, utc_now
+from exporter.stores.store import Clock, Store, Written, etag_of, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
     FAMILIES,
@@ -110,7 +110,6 @@ class SealedRun:
     """
 
     summary: RunSummary
-    pages: Written
     records: tuple[RenderedFile, ...]
 
 
@@ -203,7 +202,7 @@ class Publication:
             RunListing.of(self._listed), self._observed_ledger, self._published, self._now(), self._site_published_at
         )
         records.append(render_document(self.history_manifest))
-        return SealedRun(summary, self._pages, tuple(records))
+        return SealedRun(summary, tuple(records))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
         """Put the run in the place of the one before it, with its status document last.
@@ -216,7 +215,7 @@ class Publication:
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
             store.put(key, records[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
-        alone = not run.pages.unchanged and clock_problem(self._began, closed) is None
+        alone = not self._pages.unchanged and clock_problem(self._began, closed) is None
         note_run(store, run.summary.manifest_key, self._began if alone else None)
         moment = run.summary.published_at
         intent = Intent(run.summary.run_id, run.summary.observed_ledger, started_at=_time(moment))
@@ -231,7 +230,7 @@ class Publication:
         )
         store.put_many((key, file.data) for key, file in left_out if store.has(key))
         _move_pointer(store, pointer.data, self._published)
-        return PublishResult(run.summary, run.pages, replaced + self._kept)
+        return PublishResult(run.summary, self._pages, replaced + self._kept)
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
         """List every file of the stream, pass the pages on, and let the documents wait."""
@@ -294,12 +293,12 @@ def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -
         listing = None
     if listing is None:
         return KeptHistories()
-    folder = pl.col("key").str.extract(r"^(\w+/\w+/)")
-    folders = set(listing.frame.filter(_LENGTH.is_not_null()).select(folder).to_series())
-    infos = list_many(store, sorted(folders))
+    histories = listing.frame.filter(_LENGTH.is_not_null())
+    folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
+    infos = (info for folder in sorted(folders) for info in store.list(folder))
     unchanged = {f"{info.size} {info.key}" for info in infos if "/history/" in info.key}
     whole, lost = set[str](), set[str]()
-    found = listing.frame.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in"))
+    found = histories.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in"))
     for key, size, length in found.iter_rows():
         (whole if f"{size} {key}" in unchanged else lost).add(length)
     return KeptHistories(frozenset(whole - lost), listing)

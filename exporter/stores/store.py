@@ -193,17 +193,6 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
     yield from in_parallel(keys, lambda key: (key, store.get(key)), workers=store.reads_at_once, stop=Event())
 
 
-def list_many(store: Store, prefixes: Iterable[str]) -> Iterator[ObjectInfo]:
-    """Stream what is listed of several prefixes, in any order; together, where each listing takes a journey."""
-    if store.reads_at_once == 1:
-        yield from (info for prefix in prefixes for info in store.list(prefix))
-        return
-    for infos in in_parallel(
-        prefixes, lambda prefix: list(store.list(prefix)), workers=store.reads_at_once, stop=Event()
-    ):
-        yield from infos
-
-
 def in_parallel(
     items: Iterable[_T],
     work: Callable[[_T], _R],
