@@ -30,7 +30,7 @@ import polars as pl
 from exporter import FORMAT, tables
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LATER, LONGEST, SOURCES, aggregate, observations_of
-from exporter.history.closed_buckets import POOLS, TOTALS, Frames, Place
+from exporter.history.closed_buckets import POOLS, TOTALS, Histories, Place
 from exporter.history.manifest import data_of
 from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
@@ -44,7 +44,7 @@ STATE_KEY = "state/history-buckets.bin"
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """The version that renders documents: another one renders all of them again."""
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
 
 BATCH_ROWS = 100_000
@@ -66,8 +66,8 @@ class Series:
     through_time: int = 0
     row_count: int = 0
     settled: int = 0
-    pools: Frames = field(default_factory=lambda: Frames(POOLS))
-    totals: Frames = field(default_factory=lambda: Frames(TOTALS))
+    pools: Histories = field(default_factory=lambda: Histories(POOLS))
+    totals: Histories = field(default_factory=lambda: Histories(TOTALS))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Take in later observations; gives the pages that are complete by now, oldest first.
@@ -119,13 +119,13 @@ class Series:
         frame = pl.DataFrame([(*place, ledger) for place, ledger in sorted(places.items())], schema, orient="row")
         yield from self._heads(self.totals, frame, unchanged)
 
-    def _heads(self, frames: Frames, begun: pl.DataFrame, unchanged: Collection[str]) -> Iterator[RenderedFile]:
+    def _heads(self, histories: Histories, begun: pl.DataFrame, unchanged: Collection[str]) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.settled)
-        wanted = [bucket for bucket in frames.form.buckets if bucket.name not in unchanged or new.height]
+        wanted = [bucket for bucket in histories.form.buckets if bucket.name not in unchanged or new.height]
         rendered = [
-            frames.closed_buckets(bucket).heads_of(new)
+            histories.empty_heads(bucket, new)
             if bucket.name in unchanged
-            else frames.closed_buckets(bucket).heads(begun, self.through_time)
+            else histories.heads(bucket, begun, self.through_time)
             for bucket in wanted
         ]
         # All lengths of a place together: its documents share a folder, which a store then opens once.
@@ -135,9 +135,7 @@ class Series:
     def priced_since(self, time: int) -> set[Place]:
         """The pools that had a price at an observation since a time, or in the hour that it is in."""
         start, found = HOUR.start(time), set[Place]()
-        closed = self.pools.closed_buckets(HOUR).closed.filter(
-            (pl.col("start") >= start) & (pl.col("priced_count") > 0)
-        )
+        closed = self.pools.closed(HOUR).filter((pl.col("start") >= start) & (pl.col("priced_count") > 0))
         newest = self.pools.observed(start, self.through_time + 1).filter(pl.col("oracle_price").is_not_null())
         for frame in (closed, newest):
             found.update(frame.select("market", "pool").unique().iter_rows())
@@ -192,7 +190,7 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
     if not fits:
         return Series()
     settled = state.through_ledger if state.rendered_by == RENDERED_BY else 0
-    frames = Frames(POOLS, state.pools), Frames(TOTALS, state.totals)
+    frames = Histories(POOLS, state.pools), Histories(TOTALS, state.totals)
     return Series(state.through_ledger, state.through_time, state.row_count, settled, *frames)
 
 

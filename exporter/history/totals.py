@@ -7,7 +7,8 @@ is not, and the counts say so: nothing is carried on from an earlier bucket. Sum
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -23,20 +24,22 @@ TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys(
 NETWORK = "network"
 """The scope of everything, and its only id."""
 
-_COLUMNS = (
-    "start",
-    "market",
-    "token_address",
-    "protocol",
-    "supply_apy_bps",
-    "borrow_apy_bps",
-    "supplied_usd_cents",
-    "borrowed_usd_cents",
-    "tvl_usd_cents",
-    "active",
-    "first_ledger",
-    "last_ledger",
-)
+
+class _Pool(NamedTuple):
+    """The columns of a pool's bucket that totals are made of."""
+
+    start: int
+    market: str
+    token_address: str
+    protocol: str
+    supply_apy_bps: int
+    borrow_apy_bps: int
+    supplied_usd_cents: Any  # an integer, or None without a price, as the next two
+    borrowed_usd_cents: Any
+    tvl_usd_cents: Any
+    active: bool
+    first_ledger: int
+    last_ledger: int
 
 
 def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], ...]:
@@ -44,56 +47,36 @@ def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], 
     return ("market", market), ("token", token), ("protocol", protocol), (NETWORK, NETWORK)
 
 
-@dataclass(slots=True)
-class _Sum:
-    first: int
-    last: int
-    markets: set[str] = field(default_factory=set)
-    pools: int = 0
-    priced: int = 0
-    supplied: int = 0
-    borrowed: int = 0
-    value: int = 0
-    earned: int = 0  # basis points times cents, of suppliers
-    paid: int = 0
-    best_supply: int | None = None
-    best_borrow: int | None = None
-
-    def row(self) -> tuple[object, ...]:
-        sums = (str(value) if self.priced else None for value in (self.supplied, self.borrowed, self.value))
-        means = (
-            parts // whole if whole else None
-            for parts, whole in ((self.earned, self.supplied), (self.paid, self.borrowed))
-        )
-        counts = len(self.markets), self.pools, self.priced
-        return (*sums, *means, self.best_supply, self.best_borrow, *counts, self.first, self.last)
-
-
 def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
     """The totals of rows of `exporter.history.buckets.aggregate`: `TOTALS_FRAME`, sorted."""
-    sums: dict[tuple[str, str, int], _Sum] = {}
-    for start, market, token, protocol, *numbers in pools.select(_COLUMNS).iter_rows():
-        supply, borrow, supplied, borrowed, value, active, first, last = numbers
-        priced = None not in (supplied, borrowed, value)
-        counts = priced and active and value >= LEAST_VALUE
-        for place in places_of(market, token, protocol):
-            own = sums.get((*place, start))
-            if own is None:
-                own = sums[(*place, start)] = _Sum(first, last)
-            own.first, own.last = min(own.first, first), max(own.last, last)
-            own.markets.add(market)
-            own.pools += 1
-            if not priced:
-                continue
-            own.priced += 1
-            own.supplied += supplied
-            own.borrowed += borrowed
-            own.value += value
-            own.earned += supply * supplied
-            own.paid += borrow * borrowed
-            if counts:
-                own.best_supply = supply if own.best_supply is None else max(own.best_supply, supply)
-            if counts and borrowed < supplied:
-                own.best_borrow = borrow if own.best_borrow is None else min(own.best_borrow, borrow)
-    rows = [(*place, *sums[place].row()) for place in sorted(sums)]
+    groups: dict[tuple[str, str, int], list[_Pool]] = {}
+    for pool in map(_Pool._make, pools.select(_Pool._fields).iter_rows()):
+        for place in places_of(pool.market, pool.token_address, pool.protocol):
+            groups.setdefault((*place, pool.start), []).append(pool)
+    rows = [(*place, *_total(groups[place])) for place in sorted(groups)]
     return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")
+
+
+def _total(pools: Sequence[_Pool]) -> tuple[object, ...]:
+    priced = [
+        pool for pool in pools if None not in (pool.supplied_usd_cents, pool.borrowed_usd_cents, pool.tvl_usd_cents)
+    ]
+    supplied = sum(pool.supplied_usd_cents for pool in priced)
+    borrowed = sum(pool.borrowed_usd_cents for pool in priced)
+    earned = sum(pool.supply_apy_bps * pool.supplied_usd_cents for pool in priced)
+    paid = sum(pool.borrow_apy_bps * pool.borrowed_usd_cents for pool in priced)
+    value = sum(pool.tvl_usd_cents for pool in priced)
+    lending = [pool for pool in priced if pool.active and pool.tvl_usd_cents >= LEAST_VALUE]
+    lendable = [pool.borrow_apy_bps for pool in lending if pool.borrowed_usd_cents < pool.supplied_usd_cents]
+    return (
+        *(str(amount) if priced else None for amount in (supplied, borrowed, value)),
+        earned // supplied if supplied else None,
+        paid // borrowed if borrowed else None,
+        max((pool.supply_apy_bps for pool in lending), default=None),
+        min(lendable, default=None),
+        len({pool.market for pool in pools}),
+        len(pools),
+        len(priced),
+        min(pool.first_ledger for pool in pools),
+        max(pool.last_ledger for pool in pools),
+    )

@@ -14,7 +14,7 @@ import polars as pl
 from markupsafe import Markup
 
 from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
-from exporter.history.closed_buckets import ClosedBuckets, Frames, Place
+from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
@@ -97,7 +97,7 @@ class Trends:
             group = next(place for place in places_of(market, token, protocol) if place[0] == scope)
             members.setdefault(group, []).append((market, pool))
         shown = {group: places[:LINES] for group, places in members.items()}
-        totals = _trends(self._series.totals.closed_buckets(DAY), self._totals_now, _OF_MANY, set(members))
+        totals = _trends(self._series.totals, DAY, self._totals_now, _OF_MANY, set(members))
         pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
         return {
             group[1]: replace(trend, greatest=tuple((place, pools[place]) for place in shown[group]))
@@ -105,35 +105,38 @@ class Trends:
         }
 
     def _pool_trends(self, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
-        return _trends(self._series.pools.closed_buckets(bucket), self._now, _OF_POOL, chosen) if chosen else {}
+        return _trends(self._series.pools, bucket, self._now, _OF_POOL, chosen) if chosen else {}
 
 
-def _lengths(frames: Frames, places: Sequence[Place]) -> dict[Place, Bucket]:
+def _lengths(histories: Histories, places: Sequence[Place]) -> dict[Place, Bucket]:
     """The shortest bucket of which every one of a place is at hand, and not too many."""
-    *shorter, longest = frames.form.buckets
+    *shorter, longest = histories.form.buckets
     left, lengths = set(places), dict.fromkeys(places, longest)
     for bucket in shorter:
-        buckets = frames.closed_buckets(bucket)
-        counts = buckets.closed.group_by(buckets.form.keys).len().iter_rows()
+        counts = histories.closed(bucket).group_by(histories.form.keys).len().iter_rows()
         many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
-        suited = left - many - buckets.cursors.keys()
+        suited = left - many - histories.cursors(bucket).keys()
         lengths.update(dict.fromkeys(suited, bucket))
         left -= suited
     return lengths
 
 
 def _trends(
-    buckets: ClosedBuckets, now: pl.DataFrame, columns: Sequence[tuple[str, object, str]], places: set[Place]
+    histories: Histories,
+    bucket: Bucket,
+    now: pl.DataFrame,
+    columns: Sequence[tuple[str, object, str]],
+    places: set[Place],
 ) -> dict[Place, Trend]:
     """The columns of each place: its closed buckets, and what is observed now."""
-    keys, names = buckets.form.keys, [name for _, _, name in columns]
+    keys, names = histories.form.keys, [name for _, _, name in columns]
     wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
-    rows = pl.concat([part.select(*keys, "start", *names) for part in (buckets.closed, now)])
+    rows = pl.concat([part.select(*keys, "start", *names) for part in (histories.closed(bucket), now)])
     rows = rows.join(wanted, on=keys, how="semi").sort(*keys, "start")
     sums = {name for name in names if rows.schema[name] == pl.String}  # beyond 128 bits
     return {
         (one, other): Trend(
-            buckets.bucket.name,
+            bucket.name,
             starts,
             {name: _integers(own) if name in sums else own for name, own in zip(names, values, strict=True)},
         )
