@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -278,27 +278,15 @@ def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRol
 
 def _groups(kind: Kind, base: _Base | None, new: Iterator[pa.Table]) -> Iterator[Group]:
     """The groups of a file, ascending: those of the base as they are, and with the new rows those that get some."""
-    waiting: list[pa.Table] = []
-    current = None
-    affected = None if base is None else base.ends // kind.group_seconds * kind.group_seconds
-    if base is not None:
-        for number in range(base.file.num_row_groups):
-            table = base.file.read_row_group(number)
-            start = _group_of(kind, table)
-            if start == affected:
-                waiting.append(table)
-                current = start
-            else:
-                yield start, table
-    for table in new:
-        for start, part in _by_group(kind, table):
-            if current not in (None, start):
-                yield from _sorted(current or 0, waiting)
-                waiting = []
-            current = start
-            waiting.append(part)
-    if current is not None:
-        yield from _sorted(current, waiting)
+    file, ends = (None, 0) if base is None else (base.file, base.ends)
+    tables = () if file is None else map(file.read_row_group, range(file.num_row_groups))
+    old = ((_group_of(kind, table), table) for table in tables)
+    added = (group for table in new for group in _by_group(kind, table))
+    for start, parts in groupby(chain(old, added), itemgetter(0)):
+        if start < ends // kind.group_seconds * kind.group_seconds:
+            yield from parts
+        else:
+            yield from _sorted(start, [table for _, table in parts])
 
 
 def _sorted(start: int, parts: list[pa.Table]) -> Iterator[Group]:
@@ -371,27 +359,19 @@ class _Runs:
                 yield pa.concat_tables(parts).combine_chunks()
 
     def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
-        """The ledgers of these runs by file, found from the end backwards."""
+        """The ledgers of these runs by file, found from the end backwards; the bucket from ``begin`` on has one."""
         found: dict[str, list[int]] = {}
-        limit, high = end, len(self._files)
-        while limit > begin:
-            high = bisect_left(self._files, limit, hi=high, key=lambda file: self._begins(file, limit))
-            if high == 0:
+        limit = end
+        for file in reversed(self._files):
+            if limit <= begin:
                 break
-            file = self._files[high - 1]
-            time, ledger = max(run for run in self.times(file) if run[0] < limit)
-            if time < begin:
-                break
-            found.setdefault(file.key, []).append(ledger)
-            limit = time // seconds * seconds
+            if _span(folder_of(file.key))[0] >= limit:
+                continue
+            for time, ledger in reversed(self.times(file)):
+                if begin <= time < limit:
+                    found.setdefault(file.key, []).append(ledger)
+                    limit = time // seconds * seconds
         return found
-
-    def _begins(self, file: HistoryFile, limit: int) -> int:
-        """When the first run of a file was; the beginning of its folder's time where that is on the same side."""
-        start, end = _span(folder_of(file.key))
-        if limit <= start or end <= limit:
-            return start
-        return self.times(file)[0][0]
 
     def _open(self, file: HistoryFile) -> pq.ParquetFile:
         if self._held is None or self._held[0] != file.key:
