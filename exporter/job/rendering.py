@@ -18,16 +18,16 @@ from exporter.protocols.compute import Tables
 from exporter.publishing.publish import RunSummary
 from exporter.render.data_package import render_tables
 from exporter.render.feeds import render_feeds
+from exporter.render.lists import listed_pools, render_assets, render_pool_lists, render_token_list
 from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document
-from exporter.render.pool_lists import listed_pools, render_pool_lists, render_token_list
 from exporter.render.run_documents import (
     protocol_list,
+    protocol_summary,
     render_details,
-    render_errors,
-    render_overview,
-    render_tree,
+    render_markets,
+    token_documents,
     unpriced_bps,
     unpriced_markets,
 )
@@ -37,6 +37,7 @@ from exporter.render.yields import render_yields
 from exporter.tree import documents
 from exporter.tree.documents import ChangeList, HistoryManifest
 from exporter.tree.files import RenderedFile
+from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
 
 
@@ -61,14 +62,15 @@ def render(
         kept: the lengths of bucket whose newest documents are already published.
     """
     network, output = network_of(settings.passphrase), settings.output
-    sizes = output.page_sizes, output.default_page_size, output.market_pools_cap
-    yield from render_tree(tables.pools, tables.markets, *sizes, tables.backstops, tables.pending)
+    yield from render_assets(tables.pools, tables.markets, output.page_sizes, output.default_page_size)
+    yield from render_markets(tables, output.market_pools_cap)
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads(kept)
     periods = list(periods_of(series.pools, tables.close_time, tables.pools))
     tables = replace(tables, pools=listed_pools(tables.pools, periods, network.name))
     yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
-    yield from render_overview(tables, series.first_seen)
+    yield file_of(protocol_summary(tables))
+    yield from map(file_of, token_documents(tables, series.first_seen))
     yield from render_pool_lists(tables.pools, PROTOCOLS)
     yield render_token_list(tables, series.first_seen)
     yield from render_yields(tables.pools, Symbols(network.passphrase).native)
@@ -82,7 +84,7 @@ def render(
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
     yield file_of(covered)
     yield file_of(openapi_document())
-    yield from render_errors()
+    yield from map(file_of, GENERIC_PROBLEMS)
     yield from render_site(tables, network.passphrase, covered, series, history)
 
 

@@ -13,11 +13,12 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 import polars as pl
+from msgspec.structs import asdict
 
 from exporter.best import LEAST_VALUE
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables
-from exporter.render.run_documents import effect_time
+from exporter.render.run_documents import pending_change
 from exporter.tables import ACTIVE
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -102,9 +103,7 @@ def change_list(
         markets=markets,
         pools=watched_pools(tables),
         unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
-        pending=[
-            WatchedPending(item.pool, item.kind, item.value, effect_time(item), item.market) for item in tables.pending
-        ],
+        pending=[WatchedPending(**asdict(pending_change(item)), market=item.market) for item in tables.pending],
     )
     if previous is None:
         return now

@@ -19,9 +19,11 @@ from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
 from exporter.tree.families import FAMILIES, Operation
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
+    METHOD_NOT_ALLOWED,
     MUTUALLY_EXCLUSIVE,
     UNKNOWN_BUCKET_PAGE,
     UNKNOWN_CURSOR,
+    URL_TOO_LONG,
     Problem,
     invalid_parameter,
     not_a_parameter,
@@ -146,8 +148,8 @@ PROBLEMS: Mapping[str, Problem] = {
     "unknown_pool": unknown_pool(MARKET, POOL),
     "unknown_token": unknown_token(POOL),
     "not_found": not_found(),
-    "method_not_allowed": problem(405, "This is a read-only API; the methods are GET, HEAD, OPTIONS."),
-    "url_too_long": problem(414, "A URL may have 8192 bytes at most."),
+    "method_not_allowed": METHOD_NOT_ALLOWED,
+    "url_too_long": URL_TOO_LONG,
     "range_not_satisfiable": problem(416, "The file has 2448 bytes; no byte of the range is among them."),
     "nothing_published": problem(503, "No run is published here: v1/system/status.json is missing."),
 }

@@ -99,7 +99,7 @@ def render_yields(pools: pl.DataFrame, native: str | None) -> Iterator[RenderedF
     """Both files.
 
     Args:
-        pools: as `exporter.render.pool_lists.listed_pools` gives them.
+        pools: as `exporter.render.lists.listed_pools` gives them.
         native: the native asset's contract, None where any may be it.
     """
     is_native = pl.col("symbol") == "native"

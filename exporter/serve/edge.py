@@ -19,7 +19,6 @@ import msgspec
 from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
-from exporter.render import run_documents
 from exporter.render.site.templates import template_folder
 from exporter.stores import scheme_of
 from exporter.tree import families, headers, problems, routes
@@ -190,7 +189,7 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
     return {
         "sizes": sizes,
         "max_limit": routes.MAX_LIMIT,
-        "max_url": run_documents.MAX_URL_LENGTH,
+        "max_url": problems.MAX_URL_LENGTH,
         "empty_page": families.EMPTY_PAGE_KEY,
         "bucket_names": BUCKET_NAMES,
         "default_bucket": DEFAULT_BUCKET,
@@ -198,15 +197,15 @@ def _common(sizes: tuple[int, ...]) -> dict[str, Any]:
         "types": headers.CONTENT_TYPES,
         "every_answer": headers.EVERY_ANSWER,
         "preflight": headers.PREFLIGHT,
-        "methods": headers.METHODS,
+        "methods": problems.METHODS,
         "error_cache": headers.ERROR_CACHE_CONTROL,
         "uncached": headers.UNCACHED,
         "cached": {kind.value: headers.cache_control(kind) for kind in FileKind},
         "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
         "pointer": families.POINTER_KEY,
         "errors_folder": headers.ERRORS_FOLDER,
-        "generic": {document.status: document for document in run_documents.generic_problems()},
-        "titles": {document.status: document.title for document in run_documents.generic_problems()},
+        "generic": {document.status: document for document in problems.GENERIC_PROBLEMS},
+        "titles": {document.status: document.title for document in problems.GENERIC_PROBLEMS},
         "shown": problems.SHOWN_CHARACTERS,
         "missing_page": problems.MISSING_PAGE,
         "unsupported": routes.UNSUPPORTED_FILTERS,
@@ -304,8 +303,8 @@ def _details() -> dict[str, str]:
         "together": problems.MUTUALLY_EXCLUSIVE.detail,
         "protocol": routes.PROTOCOL_ACCEPTED,
         "open": routes.OPEN_ACCEPTED,
-        "method": run_documents.METHOD_NOT_ALLOWED.detail,
-        "long": run_documents.URL_TOO_LONG.detail,
+        "method": problems.METHOD_NOT_ALLOWED.detail,
+        "long": problems.URL_TOO_LONG.detail,
         "strkey": routes.STRKEY_ACCEPTED,
         "pool_id": routes.POOL_ACCEPTED,
         "bucket": routes.BUCKET_ACCEPTED,
@@ -341,7 +340,7 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...]) -> dict
         code_missing=files["missing.js"],
         allowed=allowed["access-control-allow-headers"].split(", "),
         exposed=exposed["access-control-expose-headers"].split(", "),
-        methods=headers.METHODS.split(", "),
+        methods=problems.METHODS.split(", "),
         remembered=int(allowed["access-control-max-age"]),
         api_errors=[_error_response(*each) for each in _ANSWERS.items()],
         missing_errors=[_error_response(code, 200) for code in (403, 404)],
@@ -382,5 +381,5 @@ def _cloudflare(environment: jinja2.Environment, sizes: tuple[int, ...], origin:
             raise ConfigError("--origin: the URL must hold no user or password; the rule would publish them")
         origin = origin.rstrip("/")
     values = _common(sizes) | {"details": _details() | {"range": "no byte of the range is among them."}}
-    values |= {"origin": origin, "unavailable": run_documents.UNAVAILABLE.detail}
+    values |= {"origin": origin, "unavailable": problems.UNAVAILABLE.detail}
     return {"worker.js": environment.get_template("worker.js.j2").render(values)}

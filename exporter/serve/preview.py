@@ -27,7 +27,6 @@ from starlette.types import Receive, Scope, Send
 
 from exporter.console import own_command
 from exporter.errors import ConfigError, FormatError
-from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.tree import problems
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import POINTER_KEY, kind_of
@@ -35,13 +34,13 @@ from exporter.tree.headers import (
     CONTENT_TYPES,
     ERROR_CACHE_CONTROL,
     EVERY_ANSWER,
-    METHODS,
     PREFLIGHT,
     PROBLEM_CONTENT_TYPE,
     UNCACHED,
     cache_control,
     content_type,
 )
+from exporter.tree.problems import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, METHODS, URL_TOO_LONG
 from exporter.tree.routes import Served, checked_page_sizes, route
 
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from exporter.tree.families import ERROR
 from exporter.tree.files import FileKind
+from exporter.tree.problems import METHODS
 
 CONTENT_TYPES = {
     "atom": "application/atom+xml; charset=utf-8",
@@ -27,9 +28,6 @@ PROBLEM_CONTENT_TYPE = "application/problem+json"
 
 ERRORS_FOLDER = ERROR.prefix
 """Where the problem documents are that platforms answer errors with."""
-
-METHODS = "GET, HEAD, OPTIONS"
-"""The methods that are answered."""
 
 EVERY_ANSWER = {
     "access-control-allow-origin": "*",

@@ -66,6 +66,30 @@ def not_found(detail: str = "There is nothing at this path. The documents begin 
     return problem(404, detail)
 
 
+METHODS = "GET, HEAD, OPTIONS"
+"""The methods that are answered."""
+
+MAX_URL_LENGTH = 8192
+"""Bytes of path and query together; CloudFront's bound."""
+
+METHOD_NOT_ALLOWED = problem(405, f"This is a read-only API; the methods are {METHODS}.")
+URL_TOO_LONG = problem(414, f"A URL may have {MAX_URL_LENGTH} bytes at most.")
+UNAVAILABLE = problem(503, "The files cannot be reached at the moment. Try again in a minute.")
+
+GENERIC_PROBLEMS = (
+    problem(400, "A parameter or a name in the path has a value that is not accepted."),
+    not_found(),
+    METHOD_NOT_ALLOWED,
+    URL_TOO_LONG,
+    problem(416, "No byte of the range is in the file."),
+    problem(500, "The request could not be answered."),
+    UNAVAILABLE,
+)
+"""Files of the tree, for platforms that answer an error with a file of the host: one for each status, ascending.
+
+They say what is true of every request with that status: a platform cannot put a client's own value into a file.
+"""
+
 UNKNOWN_CURSOR = not_found(
     "No page has this cursor: it never existed, or the run it belongs to is past its retention time. "
     "Begin again without a cursor."

@@ -20,7 +20,7 @@ from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, 
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
 from exporter.protocols.compute import Bounded, compute
 from exporter.protocols.prices import ABSURD_PRICE
-from exporter.render.assets_pages import check_pools
+from exporter.render.lists import check_pools
 from exporter.render.run_documents import check_markets
 from exporter.tables import GATES, PROTOCOL_COLUMNS, TERMS
 from tests.localnet.recorded import BLEND_V1, BLEND_V2

@@ -12,7 +12,9 @@ import polars as pl
 from starlette.applications import Starlette
 
 from exporter import FORMAT
-from exporter.render.run_documents import render_tree
+from exporter.protocols.compute import Tables
+from exporter.render.lists import render_assets
+from exporter.render.run_documents import render_markets
 from exporter.tables import MARKETS
 from exporter.tree.documents import SystemStatus
 from exporter.tree.files import RenderedFile
@@ -69,6 +71,9 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
             {
                 "market": market,
                 "protocol": "blend",
+                "version": "v2",
+                "name": "Fixed",
+                "status": "active",
                 "config_hash": "00112233aabbccdd",
                 "pool_count": members.height + unread.get(market, 0),
                 "unread_count": unread.get(market, 0),
@@ -125,7 +130,8 @@ def write(root: Path, files: Iterable[RenderedFile]) -> None:
 
 def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     """Render a whole run into a folder, pointer and all."""
-    write(root, render_tree(pools, markets, SIZES, 50))
+    write(root, render_assets(pools, markets, SIZES, 50))
+    write(root, render_markets(Tables(LEDGER, 0, pools, markets), 200))
     write(root, [render_document(system_status())])
 
 

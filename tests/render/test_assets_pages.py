@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import CheckError, ConfigError
-from exporter.render.assets_pages import render_pages, snapshots
+from exporter.render.lists import render_assets, snapshots
 from exporter.tree.documents import encode, page_token
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
@@ -76,7 +76,7 @@ def page(rows: Iterable[str], next_cursor: str | None = None) -> bytes:
 
 def rendered(pools: pl.DataFrame, sizes: Iterable[int] = (1, 2), default_size: int = 2) -> dict[str, bytes]:
     """All pages and documents by key; no key may come twice."""
-    files = list(render_pages(pools, markets_frame(pools), list(sizes), default_size))
+    files = list(render_assets(pools, markets_frame(pools), list(sizes), default_size))
     tree = {file.key: file.data for file in files}
     assert len(files) == len(tree)
     return tree
@@ -129,7 +129,7 @@ def test_empty_frame_has_its_pages() -> None:
 def test_an_index_names_what_it_replaces() -> None:
     """A listing's first page without a limit names exactly the limits that are left out."""
     pools = pools_frame([pool(A, contract(number)) for number in range(20, 80)])
-    files = {file.key: file for file in render_pages(pools, markets_frame(pools), SIZES, 50)}
+    files = {file.key: file for file in render_assets(pools, markets_frame(pools), SIZES, 50)}
     both = f"v1/assets/market/{A}/token/{contract(20)}"
 
     assert ("limit/50.json",) == files[f"v1/assets/market/{A}/index.json"].replaces
@@ -141,7 +141,7 @@ def test_an_index_names_what_it_replaces() -> None:
 def test_market_without_readable_pools_has_empty_documents() -> None:
     """A market of which no pool could be read still has its listing, empty."""
     pools = pools_frame([pool(A, X)])
-    tree = {file.key: file.data for file in render_pages(pools, markets_frame(pools, {B: 1}), SIZES, 50)}
+    tree = {file.key: file.data for file in render_assets(pools, markets_frame(pools, {B: 1}), SIZES, 50)}
 
     assert page([]) == tree[f"v1/assets/market/{B}/index.json"]
     assert f"v1/assets/market/{B}/limit/0.json" not in tree
@@ -150,7 +150,7 @@ def test_market_without_readable_pools_has_empty_documents() -> None:
 def test_pages_of_a_listing_come_before_its_documents() -> None:
     """The order is the same each time, whatever the order of the sizes, and a document is never before its pages."""
     pools = golden_pools()
-    files = list(render_pages(pools, markets_frame(pools), SIZES, 50))
+    files = list(render_assets(pools, markets_frame(pools), SIZES, 50))
     written: set[str] = set()
     for file in files:
         cursor = json.loads(file.data)["next_cursor"]
@@ -159,7 +159,7 @@ def test_pages_of_a_listing_come_before_its_documents() -> None:
             written.add(page_token(file.data))
             assert file.key.startswith("v1/pages/")
 
-    assert files == list(render_pages(pools, markets_frame(pools), SIZES[::-1], 50))
+    assert files == list(render_assets(pools, markets_frame(pools), SIZES[::-1], 50))
 
 
 @st.composite
@@ -245,21 +245,21 @@ def test_sizes_that_cannot_serve_every_limit_are_refused(sizes: list[int], defau
     pools = golden_pools()
 
     with pytest.raises(ConfigError, match=message):
-        next(render_pages(pools, markets_frame(pools), sizes, default_size))
+        next(render_assets(pools, markets_frame(pools), sizes, default_size))
 
 
 @pytest.mark.parametrize("pools", [golden_pools().reverse(), pl.concat([golden_pools()[:1]] * 2)])
 def test_frames_out_of_order_are_refused(pools: pl.DataFrame) -> None:
     """A frame out of order, or with a pool twice, renders nothing."""
     with pytest.raises(CheckError, match="must ascend by market and pool"):
-        next(render_pages(pools, markets_frame(pools), SIZES, 50))
+        next(render_assets(pools, markets_frame(pools), SIZES, 50))
 
 
 def test_values_off_the_wire_format_are_refused() -> None:
     """A value that the API does not allow stops the run when its page is read back, whoever let it into the frame."""
     pools = pools_frame([pool(A, X, total_supplied=-1)])
 
-    files = list(render_pages(pools, markets_frame(pools), SIZES, 50))
+    files = list(render_assets(pools, markets_frame(pools), SIZES, 50))
 
     with pytest.raises(CheckError, match=r"v1/pages/.*\$\.data\[0\]\.total_supplied"):
         parse_back(files[1].key, files[1].data)

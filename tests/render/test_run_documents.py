@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import date
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -20,13 +21,14 @@ from exporter.ledger.tokens import Token
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Absent, Parameter, Unread
 from exporter.protocols.compute import Tables, Unpriced
-from exporter.render.pool_lists import listed_pools
+from exporter.render.lists import listed_pools
 from exporter.render.run_documents import (
     excluded_on,
     protocol_list,
+    protocol_summary,
     render_details,
-    render_overview,
-    render_tree,
+    render_markets,
+    token_documents,
 )
 from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS, written
 from exporter.tree.pools import (
@@ -42,7 +44,7 @@ from exporter.tree.pools import (
 from exporter.tree.read_back import read_back, render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
-from tests.render.rendering import SIZES, contract, markets_frame
+from tests.render.rendering import contract, markets_frame
 from tests.render.site.made import unpriced
 
 A, B, C, D, X, Y = (contract(number) for number in (1, 2, 3, 4, 11, 12))
@@ -81,32 +83,8 @@ def overview(
         pl.DataFrame(markets, schema=MARKETS),
         tokens=tokens or {},
     )
-    return {file.key: json.loads(file.data) for file in map(read_back, render_overview(tables, first_seen or {}))}
-
-
-def test_the_list_of_markets() -> None:
-    """Every market is listed with its counts and value, null where no pool has a price."""
-    document = overview([market(A), market(B, tvl=None, pools=0)])["v1/markets.json"]
-
-    assert LEDGER == document["observed_ledger"]
-    assert [
-        {
-            "market": A,
-            "protocol": "blend",
-            "version": "v2",
-            "name": "Fixed",
-            "status": "active",
-            "observed_ledger": LEDGER,
-            "pool_count": 1,
-            "tvl_usd_cents": "5",
-            "supplied_usd_cents": None,
-            "borrowed_usd_cents": None,
-            "mean_supply_apy_bps": None,
-            "mean_total_supply_apy_bps": None,
-            "mean_borrow_apy_bps": None,
-        },
-        {"market": B, "pool_count": 0, "tvl_usd_cents": None},
-    ] == [document["data"][0], {name: document["data"][1][name] for name in ("market", "pool_count", "tvl_usd_cents")}]
+    documents = chain([protocol_summary(tables)], token_documents(tables, first_seen or {}))
+    return {file.key: json.loads(file.data) for file in map(render_document, documents)}
 
 
 def test_the_summary_adds_up() -> None:
@@ -159,7 +137,7 @@ def test_tokens() -> None:
 
 def market_documents(pools: pl.DataFrame, markets: pl.DataFrame, cap: int = 200) -> dict[str, bytes]:
     """The market documents of a tree, by market."""
-    files = render_tree(pools, markets, SIZES, 50, cap)
+    files = map(read_back, render_markets(Tables(LEDGER, 0, pools, markets), cap))
     return {file.key[11:-5]: file.data for file in files if file.key.startswith("v1/markets/")}
 
 
@@ -213,7 +191,7 @@ def test_frames_that_contradict_each_other_are_refused(changes: dict[str, Any], 
     markets = pl.DataFrame([markets.row(0, named=True) | changes], schema=markets.schema)
 
     with pytest.raises(CheckError, match=message):
-        list(map(read_back, render_tree(pools, markets, SIZES, 50)))
+        market_documents(pools, markets)
 
 
 MARKET, POOL, ORACLE = contract(1), contract(2), contract(3)
@@ -410,4 +388,4 @@ def test_what_is_left_out() -> None:
     assert "NEAR" in excluded["Templar"]
     assert all(excluded.values())
     assert [] == coverage(tables_of(), network="local")["excluded"]
-    assert () == excluded_on("nowhere")
+    assert [] == excluded_on("nowhere")

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from exporter.errors import CheckError
-from exporter.render.assets_pages import snapshots
+from exporter.render.lists import snapshots
 from exporter.tree.documents import (
     AssetHistory,
     AssetsPage,

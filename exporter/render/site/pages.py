@@ -52,7 +52,7 @@ def render_site(
     """Render the site.
 
     Args:
-        tables: of the run; its pools with the columns of `exporter.render.pool_lists.listed_pools`.
+        tables: of the run; its pools with the columns of `exporter.render.lists.listed_pools`.
         passphrase: of the network.
         coverage: what is said of each protocol.
         series: the histories, the run's own observations included.

@@ -16,7 +16,7 @@ from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Unread
 from exporter.protocols.compute import Tables, Unpriced
-from exporter.render.pool_lists import listed_pools
+from exporter.render.lists import listed_pools
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY

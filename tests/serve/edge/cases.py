@@ -11,10 +11,16 @@ from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
-from exporter.render.run_documents import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, URL_TOO_LONG
 from exporter.tree.families import EMPTY_PAGE_KEY, kind_of
 from exporter.tree.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type
-from exporter.tree.problems import MISSING_PAGE, Problem, is_for_people
+from exporter.tree.problems import (
+    MAX_URL_LENGTH,
+    METHOD_NOT_ALLOWED,
+    MISSING_PAGE,
+    URL_TOO_LONG,
+    Problem,
+    is_for_people,
+)
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES
 from tests.serve import test_preview as test_serve

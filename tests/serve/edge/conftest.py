@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from exporter.config import Settings
-from exporter.render.run_documents import render_errors
 from exporter.serve.preview import bind, make_server
 from exporter.tree.families import ASSET, HISTORY, TOKEN, totals_key
+from exporter.tree.problems import GENERIC_PROBLEMS
+from exporter.tree.read_back import file_of
 from tests.render.rendering import write
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_rule
 from tests.serve.edge.targets import HttpTarget, NodeProcess
@@ -24,7 +25,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("edge") / "public"
     write_served_tree(folder)
     (folder / "v1" / "out.json").unlink()
-    write(folder, render_errors())
+    write(folder, map(file_of, GENERIC_PROBLEMS))
     for key in (
         ASSET.key(market=BIG, pool=COMMON),
         TOKEN.key(address=COMMON),

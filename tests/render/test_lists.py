@@ -16,7 +16,7 @@ import pytest
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.render import pool_lists, yields
+from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from tests.jobs import run, settings_for
@@ -35,7 +35,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network.close(without_oracle(network, BLEND_V1))
     network.close(with_status(network, BLEND_V1, 4))  # frozen
     with pytest.MonkeyPatch.context() as patch, running(create_app(network)) as url:
-        patch.setattr(pool_lists, "PAGE_ROWS", 20)
+        patch.setattr(lists, "PAGE_ROWS", 20)
         assert 0 == run(settings_for(folder, url, output__page_sizes=[1, 50]))[0]
     return folder
 

@@ -1,0 +1,231 @@
+"""Lists of pools in pages, ``/v1/assets`` and ``/v1/pools``, and every token with its best rates, ``/v1/tokens``.
+
+The rows of a filter (a market, a token, both, ...) are cut into a chain of pages, each holding the token of the next. A
+token names a page by the hash of its bytes, so a chain is rendered from its last page to its first. The first pages are
+documents that every run replaces; the later ones, and the first one of an assets list at the default size (where
+``limit=0`` points to), are immutable page files. Whoever holds a cursor therefore stays on the run, the filter and the
+size he began with. A first page that has the bytes of the list's ``index.json`` is left out, which then answers for it.
+
+That the pages keep to their model is seen when they are read back (`exporter.check.checker`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from exporter.best import SIDES, Side, best, with_ranks
+from exporter.deployments import app_url
+from exporter.errors import CheckError
+from exporter.protocols.compute import Tables
+from exporter.render.run_documents import token_documents, total
+from exporter.tables import document_fields
+from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
+from exporter.tree.families import EMPTY_PAGE_KEY, PAGE, POOLS_PAGE, assets_folder, pools_key, pools_of_key
+from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot
+from exporter.tree.read_back import file_of
+from exporter.tree.routes import checked_page_sizes
+
+PAGE_ROWS = 500
+"""Rows of a page of ``/v1/pools``."""
+
+
+class Page(NamedTuple):
+    """A page of a chain: where in the list it begins, its bytes, and its token."""
+
+    start: int
+    data: bytes
+    token: str
+    sha256: str
+
+
+def chain(rows: Sequence[bytes], size: int) -> Iterator[Page]:
+    """The pages of rows in one size, from the last to the first. A list without rows has a page, too."""
+    token = None
+    for start in reversed(range(0, max(len(rows), 1), size)):
+        data = page_bytes(b",".join(rows[start : start + size]), token)
+        digest = hashlib.sha256(data)
+        token = token_of(digest.digest())
+        yield Page(start, data, token, digest.hexdigest())
+
+
+def page_bytes(rows: bytes, next_cursor: str | None) -> bytes:
+    """The JSON of a page of rows that are rendered and joined already."""
+    cursor = b"null" if next_cursor is None else b'"%b"' % next_cursor.encode("ascii")
+    return b'{"data":[%b],"next_cursor":%b}' % (rows, cursor)
+
+
+def render_assets(
+    pools: pl.DataFrame, markets: pl.DataFrame, sizes: Sequence[int], default_size: int
+) -> Iterator[RenderedFile]:
+    """Render ``/v1/assets``: of each filter the immutable pages, then the documents that point to them.
+
+    `pools` is the pools frame (one row a pool, sorted by market and then pool, all of one ledger) and `markets` the
+    markets frame, of which every market gets its documents even when none of its pools could be read. Files are
+    yielded one by one in an order that depends on the input alone; a page that several filters share is yielded once.
+
+    Raises ConfigError for sizes that cannot serve every limit and CheckError for a frame out of order.
+    """
+    ordered_sizes = checked_page_sizes(sizes, default_size)
+    check_pools(pools)
+    rows = [encode(row) for row in snapshots(pools)]
+    yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None), FileKind.DOCUMENT)
+    written: set[str] = set()
+    for market, token, places in _filters(pools, markets):
+        for file in _assets_list(market, token, [rows[place] for place in places], ordered_sizes, default_size):
+            if file.key not in written:
+                yield file
+            if file.kind is FileKind.PAGE:
+                written.add(file.key)
+
+
+def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
+    """The rows of the pools frame as documents have them."""
+    return [PoolSnapshot(*row) for row in pools.select(document_fields(PoolSnapshot)).iter_rows()]
+
+
+def check_pools(pools: pl.DataFrame) -> None:
+    """Refuse a pools frame of which the rows do not ascend by market and pool, each once, with CheckError."""
+    previous = ("", "")
+    for row in pools.select("market", "pool").iter_rows():
+        if row <= previous:
+            raise CheckError(f"pools: {row} comes after {previous}; rows must ascend by market and pool, each once")
+        previous = row
+
+
+def _filters(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[tuple[str | None, str | None, Sequence[int]]]:
+    """The market and the token of each filter, and the places of its rows in the frame."""
+    yield None, None, range(pools.height)
+    own = dict(_places(pools, "market"))
+    for market in sorted({*markets["market"], *own}):
+        yield market, None, own.get(market, ())
+    for token, places in _places(pools, "token_address"):
+        yield None, token, places
+    for market, token, places in _places(pools, "market", "token_address"):
+        yield market, token, places
+
+
+def _places(pools: pl.DataFrame, *names: str) -> Iterator[Any]:
+    """The places of the rows of each market, token, or both, ascending by these."""
+    rows = pools.select(names).with_row_index("place")
+    return rows.group_by(names, maintain_order=True).agg("place").sort(names).iter_rows()
+
+
+def _assets_list(
+    market: str | None, token: str | None, rows: Sequence[bytes], sizes: Sequence[int], default_size: int
+) -> Iterator[RenderedFile]:
+    """Yield the immutable pages of a list, and then its documents, the first pages in every size."""
+    folder = assets_folder(market, token)
+    # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.
+    narrow = market is not None and token is not None
+    heads: dict[int, Page] = {}
+    for size in sizes:
+        for page in chain(rows, size):
+            if page.start == 0:
+                heads[size] = page
+            if page.start or (size == default_size and rows and not narrow):
+                yield RenderedFile(PAGE.key(cursor=page.token), page.data, FileKind.PAGE, page.sha256)
+    index = heads[default_size]
+    left_out: list[str] = []
+    if narrow or not rows:
+        left_out.append("limit/0.json")
+    else:
+        yield RenderedFile(f"{folder}/limit/0.json", page_bytes(b"", index.token), FileKind.DOCUMENT)
+    for size, page in heads.items():
+        if page.data == index.data:
+            left_out.append(f"limit/{size}.json")
+        else:
+            yield RenderedFile(f"{folder}/limit/{size}.json", page.data, FileKind.DOCUMENT, page.sha256)
+    yield RenderedFile(f"{folder}/index.json", index.data, FileKind.DOCUMENT, index.sha256, tuple(left_out))
+
+
+_MEANS = {
+    f"mean_{side}_apy_bps_{name}": (at, f"mean_{side}_apy_bps")
+    for name, at in (("7d", 1), ("30d", 2))
+    for side in SIDES
+}
+"""The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
+
+
+def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], network: str) -> pl.DataFrame:
+    """The pools frame with what lists show in addition: the address of each pool in its app, and its means.
+
+    Args:
+        pools: the frame.
+        periods: of each of its pools.
+        network: the name of the network.
+    """
+    apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
+    means = (
+        pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64()) for name, (at, mean) in _MEANS.items()
+    )
+    return pools.with_columns(pl.Series("app_url", apps, pl.String()), *means)
+
+
+def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
+    """The lists of all pools and of each protocol, whole and of open pools alone, and of each market and token.
+
+    A protocol may have no pools; a market or token without any has no list. ``pools`` are `listed_pools`.
+    """
+    given: set[str] = set()  # lists can end alike
+    rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
+    for first, places in _flat_lists(pools, protocols):
+        for page in chain([rows[place] for place in places], PAGE_ROWS):
+            kind = FileKind.PAGE if page.start else FileKind.DOCUMENT
+            key = POOLS_PAGE.key(cursor=page.token) if page.start else first
+            if key not in given:
+                given.add(key)
+                yield RenderedFile(key, page.data, kind, page.sha256)
+
+
+def _flat_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[str, Iterable[int]]]:
+    """The key of each list's first page, and the places of its rows."""
+    places = pools.select("protocol", "can_supply").with_row_index("place")
+    for protocol in (None, *protocols):
+        own = places if protocol is None else places.filter(pl.col("protocol") == protocol)
+        yield pools_key(protocol, only_open=False), own["place"]
+        yield pools_key(protocol, only_open=True), own.filter("can_supply")["place"]
+    for market, shown in _places(pools, "market"):
+        yield pools_of_key(market, None), shown
+    for token, shown in _places(pools, "token_address"):
+        yield pools_of_key(None, token), shown
+
+
+def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> RenderedFile:
+    """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
+    ranked = with_ranks(tables.pools).sort("token_address", maintain_order=True)
+    groups = groupby(ranked.iter_rows(named=True), key=itemgetter("token_address"))
+    entries = []
+    for token, (_, group) in zip(token_documents(tables, first_seen), groups, strict=True):
+        own = list(group)
+        entries.append(
+            TokenEntry(
+                token.address,
+                token.symbol,
+                token.decimals,
+                len(own),
+                sum(row["can_supply"] is True for row in own),
+                total(row["supplied_usd_cents"] for row in own),
+                total(row["borrowed_usd_cents"] for row in own),
+                _best_rate(own, "supply"),
+                _best_rate(own, "borrow"),
+                token.issuer,
+                token.name,
+            )
+        )
+    return file_of(TokenList(tables.ledger, entries))
+
+
+def _best_rate(rows: list[dict[str, Any]], side: Side) -> BestRate | None:
+    row = best(rows, side)
+    if row is None:
+        return None
+    of_side = ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps")
+    names = ("market", "pool", "protocol", "market_name", *(name.format(side) for name in of_side))
+    return BestRate(*(row[name] for name in names))
