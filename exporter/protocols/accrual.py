@@ -47,10 +47,8 @@ class Transition:
 class AccrualRule:
     """How a protocol's accruals are known and computed.
 
-    ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows,
-    and raises `UntriedError`.
-    ``compute`` gives for a frame of the numbers before the fields compared, under their names. ``texts`` are the
-    columns of that frame that are no numbers.
+    ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows, and
+    raises `UntriedError`. ``compute`` gives for a frame of the numbers before (and of ``texts``) the fields compared.
     """
 
     owns: Callable[[bytes], bool]

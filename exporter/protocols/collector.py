@@ -71,8 +71,7 @@ def live(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
 def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Parameter]:
     """The fields of a struct that are numbers, in the order of ``decimals``, which has the scale of each.
 
-    One that is missing or no number is left out: nothing is computed from these, they are only shown. The largest
-    number that there is of its kind limits nothing.
+    One that is missing or not a number is left out: they are only shown. The largest number of its kind limits nothing.
     """
     for name, scale in decimals.items():
         value = fields.get(name)
@@ -167,11 +166,11 @@ class Collector:
     def market_is_usable(self, market: str, instance: Entry | None, pool_list: Entry | None, list_name: str) -> bool:
         """Whether a market is there and live; if not, it is noted as absent, or unread. A list may be missing."""
         if instance is None:
+            reason = "the ledger has no contract at this address"
             if market in self._demanded:
-                self.unread(market, None, "absent", "the ledger has no contract at this address; check [[markets]]")
+                self.unread(market, None, "absent", f"{reason}; check [[markets]]")
             else:
-                absent = Absent(market, self.protocol, "the ledger has no contract at this address")
-                self.reading.absent.append(absent)
+                self.reading.absent.append(Absent(market, self.protocol, reason))
             return False
         for entry, what in ((instance, "instance"), (pool_list, list_name)):
             if entry is not None and entry.archived:
@@ -180,20 +179,12 @@ class Collector:
         return True
 
     def list_is_its_own(self, market: str, listed: Sequence[str], lacking: Sequence[str]) -> bool:
-        """Whether a market's list of pools can be its own; if not, the market is noted as unread.
-
-        ``lacking`` are the listed pools without an entry. Of another's list, some or all have none, and then the
-        market's own pools are unknown.
-        """
+        """Whether a market's list of pools can be its own, of which ``lacking`` have no entry; if not, it is unread."""
         if not lacking:
             return True
         if len(lacking) == len(listed):
-            self.unread(
-                market,
-                None,
-                "inconsistent",
-                f"none of the {pluralize(len(listed), 'pool')} that its list names has an entry",
-            )
+            detail = f"none of the {pluralize(len(listed), 'pool')} that its list names has an entry"
+            self.unread(market, None, "inconsistent", detail)
             return False
         self.notice(
             f"market {market} lists {pluralize(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}); "
@@ -237,10 +228,7 @@ class Collector:
             )
 
     def take_admins(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """Note who decides over a market: ``roles`` are the names of what its instance has, with what people call them.
-
-        A value that is not an address is left out.
-        """
+        """Note who decides over a market: ``roles`` are names in its instance, with what people call them."""
         if instance is None:
             return
         storage = named(instance_of(instance.contract_data()).storage)
@@ -248,12 +236,6 @@ class Collector:
             kind, value = storage.get(name, (scval.ADDRESS, NOBODY))
             if kind == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, value))
-
-    def take_admin(self, market: str, role: str, entry: Entry | None) -> None:
-        """Note who decides over a market, as an entry of its own says; one of another form is left out."""
-        with suppress(DecodeError):
-            if entry is not None and entry.value[0] == scval.ADDRESS:
-                self.reading.held.append(Held(market, "admin", role, entry.value[1]))
 
     def take_proposed(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
         """Note who has to accept to be an admin: ``roles`` are names of the instance's storage, and what people say."""
@@ -297,7 +279,7 @@ class Collector:
         self.append(shared | dict(row))
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Append one pool to the columns; what is not a column of the reading is left out."""
+        """Append one pool to the columns."""
         for name, values in self.reading.columns.items():
             values.append(row[name])
 

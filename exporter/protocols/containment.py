@@ -81,11 +81,9 @@ async def read_contained(
     detail = described(reading)
     markets = {candidate.address for candidate in candidates}
     markets = markets or {contract.address for each in deployments for contract in each.contracts}
-    return ProtocolReading(
-        module.name,
-        unread=[Unread(market, None, module.name, "undecodable", detail) for market in sorted(markets)],
-        notices=[f"nothing of {module.name} could be read: {detail}"],
-    )
+    notice = f"nothing of {module.name} could be read: {detail}"
+    unread = [Unread(market, None, module.name, "undecodable", detail) for market in sorted(markets)]
+    return ProtocolReading(module.name, unread=unread, notices=[notice])
 
 
 class _SealedView(LedgerView):

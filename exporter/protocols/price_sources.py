@@ -1,14 +1,13 @@
 """Who is behind the prices of markets: the code of their oracles, which contracts these ask, and the code of those.
 
-What an oracle asks follows from its entries, where their form is known (docs/oracles.md). The readers ask for these
-entries along with their own, so that only the instances of what they name cost a batch.
+The readers ask for the entries of oracles along with their own, so that only the instances of what they name cost a
+batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeGuard
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -43,18 +42,15 @@ async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) ->
     An oracle of another form is watched by its address and code alone.
     """
     asked: dict[str, dict[str, None]] = {}
-    used: list[tuple[ProtocolReading, dict[str, dict[str, None]]]] = []
+    used: list[tuple[ProtocolReading, dict[str, set[str]]]] = []
     for reading in readings:
-        own: dict[str, dict[str, None]] = {
-            market.address: {market.oracle: None} for market in reading.markets if _is_contract(market.oracle)
-        }
-        for oracles in own.values():
-            asked |= {oracle: asked.get(oracle, {}) for oracle in oracles}
+        own: dict[str, set[str]] = {}
         columns = (reading.columns.get(name, []) for name in ("market", "oracle", "token_address"))
-        for market, oracle, token in zip(*columns, strict=True):
-            if _is_contract(oracle):
-                own.setdefault(str(market), {})[oracle] = None
-                asked.setdefault(oracle, {})[str(token)] = None
+        places: list[tuple[object, ...]] = [(market.address, market.oracle, None) for market in reading.markets]
+        for market, oracle, token in [*places, *zip(*columns, strict=True)]:
+            if isinstance(oracle, str) and oracle.startswith("C"):
+                own.setdefault(str(market), set()).add(oracle)
+                asked.setdefault(oracle, {}).update({} if token is None else {str(token): None})
         used.append((reading, own))
     entries = dict(await view.read(map(instance_key, asked)))
     storages = {oracle: _storage(entries[instance_key(oracle)]) for oracle in asked}
@@ -74,10 +70,6 @@ async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) ->
     for reading, own in used:
         for market, oracles in own.items():
             reading.held += _held(market, sorted(oracles), known, entries)
-
-
-def _is_contract(address: object) -> TypeGuard[str]:
-    return isinstance(address, str) and address.startswith("C")
 
 
 def _held(market: str, oracles: Sequence[str], known: Mapping[str, Sequence[str]], entries: Entries) -> Iterator[Held]:

@@ -40,10 +40,10 @@ ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its mark
 def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | None]) -> pl.DataFrame:
     """One row for each quote: the valid price, or nulls and ``price_reason``, why there is none.
 
-    ``failure_of`` is the protocol's own rule at the ledger's close time. A price or time that the history cannot
-    hold is not a price either, so that it does not cost the pool its row. Columns: `PRICE_SCHEMA`.
+    ``failure_of`` is the protocol's own rule. A price or time that the history cannot hold is not a price either, so
+    that it does not cost the pool its row. Columns: `PRICE_SCHEMA`.
     """
-    columns: dict[str, list[object]] = {name: [] for name in PRICE_SCHEMA}
+    rows: list[dict[str, object]] = []
     for quote in quotes:
         is_known = quote.is_known
         try:
@@ -65,23 +65,18 @@ def price_frame(quotes: Iterable[Quote], failure_of: Callable[[Quote], str | Non
             }
         else:
             row["price_reason"] = failure or "the oracle gave no price"
-        for name, values in columns.items():
-            values.append(row.get(name))
-    return exact.frame(columns, PRICE_SCHEMA)
+        rows.append(row)
+    return exact.frame({name: [row.get(name) for row in rows] for name in PRICE_SCHEMA}, PRICE_SCHEMA)
 
 
 def refuse_older(pools: pl.DataFrame, limits: Mapping[tuple[str, str], int], close_time: int) -> pl.DataFrame:
     """Take away the prices that are older than their market's own limit, in seconds by market and pool."""
     reasons: list[str | None] = []
     for market, pool, timestamp in pools.select("market", "pool", "price_timestamp").iter_rows():
-        limit = limits.get((market, pool))
-        age = 0 if timestamp is None else close_time - timestamp
-        refused = limit is not None and age > limit
-        reasons.append(
-            f"the price is {lasting(age)} old, more than the market's own limit of {lasting(limit)}"
-            if refused and limit is not None
-            else None
-        )
+        limit, age, reason = limits.get((market, pool)), 0 if timestamp is None else close_time - timestamp, None
+        if limit is not None and age > limit:
+            reason = f"the price is {lasting(age)} old, more than the market's own limit of {lasting(limit)}"
+        reasons.append(reason)
     why = pl.Series("price_reason", reasons, dtype=pl.String)
     return pools.with_columns(
         *(pl.when(why.is_null()).then(pl.col(name)).alias(name) for name in _PRICE),
@@ -102,13 +97,10 @@ def close_unpriced(pools: pl.DataFrame, without_price: WithoutPrice) -> pl.DataF
     if not changed.any():
         return pools
     note = f"; {without_price.note}" if without_price.note else ""
-    reason = pl.format(
-        "{}{}{}",
+    reason = (
         pl.when(refused)
-        .then(pl.lit("the market has no valid price of the token: "))
-        .otherwise(pl.lit("whether the market has a price of the token is not known: ")),
-        "price_reason",
-        pl.when(refused).then(pl.lit(note)).otherwise(pl.lit("")),
+        .then(pl.format("the market has no valid price of the token: {}{}", "price_reason", pl.lit(note)))
+        .otherwise(pl.format("whether the market has a price of the token is not known: {}", "price_reason"))
     )
     pools = pools.with_columns(
         *(
@@ -126,10 +118,9 @@ def close_unpriced(pools: pl.DataFrame, without_price: WithoutPrice) -> pl.DataF
     )
     if SPOKES not in pools.columns:
         return pools
-    shown = zip(pools[SPOKES], missing, pools["price_is_known"], strict=True)
     spokes = [
         _closed_spokes(spokes, without_price.gates, is_known) if spokes and is_missing else spokes
-        for spokes, is_missing, is_known in shown
+        for spokes, is_missing, is_known in zip(pools[SPOKES], missing, pools["price_is_known"], strict=True)
     ]
     return pools.with_columns(pl.Series(SPOKES, spokes, dtype=pl.String))
 
@@ -146,6 +137,19 @@ def _closed_spokes(shown: str, gates: Mapping[str, bool | None], is_known: bool)
     return msgspec.json.encode(spokes).decode()
 
 
+VALUES = {
+    "tvl_usd_cents": ("total_supplied", "total_collateral"),
+    "supplied_usd_cents": ("total_supplied",),
+    "borrowed_usd_cents": ("total_borrowed",),
+    "available_usd_cents": ("available_to_withdraw",),
+    "available_to_supply_usd_cents": ("available_to_supply",),
+    "available_to_borrow_usd_cents": ("available_to_borrow",),
+    "supply_cap_usd_cents": ("supply_cap",),
+    "borrow_cap_usd_cents": ("borrow_cap",),
+}
+"""The amounts whose sum each value is of."""
+
+
 def with_values(pools: pl.DataFrame) -> pl.DataFrame:
     """Add the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
 
@@ -159,8 +163,13 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
         place for place, values in enumerate(worth) if max(map(abs, filter(None, values)), default=0) > MAX_DECIMAL
     }
     absurd.update(large.arg_true())
-    tvl = {place: values[0] for place, values in enumerate(worth) if values[0] is not None and place not in absurd}
-    absurd |= _beyond_sums(tvl, pools["market"])
+    by_market: dict[str, dict[int, int]] = {}
+    for place, (market, (tvl, *_)) in enumerate(zip(pools["market"], worth, strict=True)):
+        if tvl is not None and place not in absurd:
+            by_market.setdefault(market, {})[place] = tvl
+    for inside in by_market.values():
+        if sum(inside.values()) > MAX_DECIMAL:  # then one is above an n-th of it, and without all of those it is not
+            absurd |= {place for place, tvl in inside.items() if tvl > MAX_DECIMAL // len(inside)}
     pools = pools.with_columns(
         exact.column([None if place in absurd else values[index] for place, values in enumerate(worth)], name)
         for index, name in enumerate(VALUES)
@@ -174,40 +183,6 @@ def with_values(pools: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.col("price_reason"))
         .alias("price_reason"),
     )
-
-
-def _beyond_sums(values: Mapping[int, int], markets: pl.Series) -> set[int]:
-    """The positions of values that must go so that the sum over each market has at most 38 digits.
-
-    In a market of n values whose sum has more, at least one is above an n-th of what fits, and once all of those are
-    gone the rest fits.
-    """
-    if sum(values.values()) <= MAX_DECIMAL:
-        return set()
-    names = markets.to_list()
-    by_market: dict[str, dict[int, int]] = {}
-    for position, value in values.items():
-        by_market.setdefault(names[position], {})[position] = value
-    return {
-        position
-        for inside in by_market.values()
-        if sum(inside.values()) > MAX_DECIMAL
-        for position, value in inside.items()
-        if value > MAX_DECIMAL // len(inside)
-    }
-
-
-VALUES = {
-    "tvl_usd_cents": ("total_supplied", "total_collateral"),
-    "supplied_usd_cents": ("total_supplied",),
-    "borrowed_usd_cents": ("total_borrowed",),
-    "available_usd_cents": ("available_to_withdraw",),
-    "available_to_supply_usd_cents": ("available_to_supply",),
-    "available_to_borrow_usd_cents": ("available_to_borrow",),
-    "supply_cap_usd_cents": ("supply_cap",),
-    "borrow_cap_usd_cents": ("borrow_cap",),
-}
-"""The amounts whose sum each value is of."""
 
 
 def _values(row: Mapping[str, Any]) -> list[int | None]:

@@ -36,19 +36,6 @@ _COMPUTED = (
     *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_year", "apr_bps", "reason")),
 )
 
-_NEEDED = (
-    "market",
-    "oracle",
-    "decimals",
-    "oracle_price",
-    "oracle_decimals",
-    "reward_token",
-    "reward_decimals",
-    "total_supplied",
-    "total_borrowed",
-    *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_second", "reason")),
-)
-
 
 def prices_in(prices: pl.DataFrame) -> Prices:
     """The valid prices of a price frame, by oracle and token."""
@@ -58,8 +45,8 @@ def prices_in(prices: pl.DataFrame) -> Prices:
 
 
 def with_rewards(pools: pl.DataFrame, reading: ProtocolReading, prices: Prices) -> pl.DataFrame:
-    """Add amounts a year, yields and the price of the reward token to what each pool's protocol said of its rewards."""
-    computed = [_reward_of(row, reading, prices) for row in pools.select(_NEEDED).iter_rows(named=True)]
+    """Add amounts a year, yields and the price of the reward token to what the protocol said of each pool's rewards."""
+    computed = [_reward_of(row, reading, prices) for row in pools.iter_rows(named=True)]
     columns = {name: [row.get(name) for row in computed] for name in _COMPUTED}
     return pools.with_columns(exact.frame(columns, {name: POOLS[name] for name in _COMPUTED}))
 
@@ -113,15 +100,14 @@ def backstop_frame(reading: ProtocolReading, prices: Prices) -> pl.DataFrame:
     A number that does not fit into 128 bits is null: the contract has no such number either.
     """
     oracles = {market.address: market.oracle for market in reading.markets}
-    columns: dict[str, list[Any]] = {name: [] for name in BACKSTOPS}
+    rows: list[dict[str, object]] = []
     for row in reading.backstops:
-        market, tokens, each = row["market"], row.get("lp_tokens"), row.get("lp_price_usdc")
-        worth = reading.reward_prices.get((str(market), str(row.get("emission_token"))))
-        usdc = None if worth is None else prices.get((str(oracles.get(str(market))), worth.priced_in))
+        market, tokens, each = str(row["market"]), row.get("lp_tokens"), row.get("lp_price_usdc")
+        worth = reading.reward_prices.get((market, str(row.get("emission_token"))))
+        usdc = None if worth is None else prices.get((str(oracles.get(market)), worth.priced_in))
         value = None
         if isinstance(tokens, int) and isinstance(each, int) and usdc is not None:
             value = tokens * each * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
-        for name, values in columns.items():
-            number = value if name == "value_usd_cents" else row.get(name)
-            values.append(None if isinstance(number, int) and number > exact.INT128_MAX else number)
-    return exact.frame(columns, BACKSTOPS)
+        numbers = row | {"value_usd_cents": value}
+        rows.append({k: None if isinstance(v, int) and v > exact.INT128_MAX else v for k, v in numbers.items()})
+    return exact.frame({name: [row.get(name) for row in rows] for name in BACKSTOPS}, BACKSTOPS)

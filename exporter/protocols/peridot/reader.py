@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from exporter.deployments import Deployment
@@ -17,7 +18,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Held, Market, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
 from exporter.protocols.peridot import layout, queued
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
@@ -89,10 +90,17 @@ class _Reader(Collector):
                     f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution; "
                     f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
                 )
-            self.take_admin(market, "admin", entries.get(variant_key(market, queued.ADMIN)))
+            self.take_admin(market, "admin", market, entries)
             queued.take(self, (market, None), market, queued.OF_CONTROLLER, entries)
             self.reading.controllers[market] = controller
             self.members[market] = sorted({*listed, *(controller.supported or ())})
+
+    def take_admin(self, market: str, role: str, contract: str, entries: layout.Entries) -> None:
+        """Note who decides over a contract of a market; an entry of another form is left out."""
+        with suppress(DecodeError):
+            entry = entries.get(variant_key(contract, queued.ADMIN))
+            if entry is not None and entry.value[0] == scval.ADDRESS:
+                self.reading.held.append(Held(market, "admin", role, entry.value[1]))
 
     def take_vaults(self, market: str, entries: layout.Entries) -> None:
         """Decode a market's vaults; one that cannot be read does not cost the others."""
@@ -109,7 +117,7 @@ class _Reader(Collector):
             if not supported:
                 self.notice(f"market {market} does not list the known vault {vault} (any more); it was read anyway")
             self.take_code(market, f"vault {vault}", entries[instance_key(vault)])
-            self.take_admin(market, f"admin of vault {vault}", entries.get(variant_key(vault, queued.ADMIN)))
+            self.take_admin(market, f"admin of vault {vault}", vault, entries)
             queued.take(self, (market, vault), vault, queued.OF_VAULT, entries)
             queued.take(self, (market, vault), market, queued.OF_VAULT_AT_CONTROLLER, entries, vault)
             with self.noting(market, vault):
