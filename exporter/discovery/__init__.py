@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
 from exporter.discovery.candidates import candidates
-from exporter.discovery.event_streams import FoundByEvents, follow_events
+from exporter.discovery.event_streams import follow_events
 from exporter.discovery.known_markets import KnownMarket, MarketPlace, Memory
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
@@ -57,7 +57,7 @@ async def discover_context(
 ) -> DiscoveryContext:
     """The markets that earlier runs and events name. It never raises: a failure is a notice.
 
-    The memory gets what the events named, and how far they were read; it is for the caller to keep it.
+    What is new is in the memory, which is for the caller to keep.
     """
     notices = list(memory.notices)
     deployments = _with_learned(network.deployments, memory)
@@ -69,21 +69,8 @@ async def discover_context(
             notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
             continue
         deployments = [*(item for item in deployments if item.protocol != name), *completed]
-    events: FoundByEvents = await follow_events(source, modules, deployments, memory.streams)
-    for candidate, ledger in events.candidates.items():
-        memory.learn(
-            KnownMarket(
-                protocol=candidate.protocol,
-                address=candidate.address,
-                pool=candidate.pool,
-                origin=candidate.origin,
-                first_seen_ledger=ledger,
-                confirmed=False,
-                voucher=candidate.voucher,
-            )
-        )
-    memory.streams.update(events.streams)
-    return DiscoveryContext(deployments, [*memory.candidates(), *events.candidates], [*notices, *events.notices])
+    notices += await follow_events(source, modules, deployments, memory)
+    return DiscoveryContext(deployments, list(memory.candidates()), notices)
 
 
 def learn(

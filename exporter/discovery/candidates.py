@@ -90,9 +90,8 @@ class Drift(NamedTuple):
 async def check_lists(view: LedgerView, deployments: Sequence[Deployment], *, whole: bool = True) -> list[Drift]:
     """Contracts of the lists that are not there, or have other code than they had, each once. Raises `SourceError`.
 
-    Their instances are asked for in the same batch as the protocols ask for their markets, so this costs no request
-    of its own. Of markets only those are looked at whose code is known, since their readers report absent ones.
-    Where the ledger is not ``whole``, as in a file of some contracts, it means nothing that a contract is absent.
+    Of markets only those are looked at whose code is known, since their readers report absent ones. Where the ledger
+    is not ``whole``, as in a file of some contracts, it means nothing that a contract is absent.
     """
     looked_at = [
         (deployment, contract)

@@ -1,20 +1,19 @@
 """Following the events that name new markets, from where the last run stopped to the newest ledger.
 
-Nothing here can fail a run: whatever goes wrong is a notice, and the run goes on with what is known. How far each
-stream of events was read is only moved on over ledgers that were really looked at, or that no endpoint keeps.
+How far each stream of events was read is only moved on over ledgers that were really looked at, or that no endpoint
+keeps.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from exporter.deployments import Deployment
-from exporter.discovery.known_markets import StreamPlace
+from exporter.discovery.known_markets import KnownMarket, Memory, StreamPlace
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, EventSource, EventsPage
-from exporter.protocols.base import Candidate, ProtocolModule
+from exporter.protocols.base import ProtocolModule
 
 MAX_PAGES = 300
 """Requests of one run. A page looks at 10,000 ledgers at most, so this is 3 million of them."""
@@ -23,51 +22,41 @@ MAX_EVENTS = 50_000
 """Events that are looked at in one run, those that nobody asked for included."""
 
 MAX_CANDIDATES = 10_000
-"""Candidates that one run takes from events."""
+"""Markets and pools that one run learns of from events."""
 
 MAX_SECONDS = 60.0
 _MAX_RESTARTS = 3
 _FIRST_LEDGER = 1  # no endpoint keeps it, so each says from where on it keeps events
 
 
-@dataclass(slots=True)
-class FoundByEvents:
-    """The result of reading events: candidates with the ledger of their event, how far was read, and notices."""
-
-    candidates: dict[Candidate, int] = field(default_factory=dict)
-    streams: dict[StreamPlace, int] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
-    pages: int = 0
-    events: int = 0
-
-
 async def follow_events(
     source: object,
     modules: Mapping[str, ProtocolModule],
     deployments: Sequence[Deployment],
-    known: Mapping[StreamPlace, int],
+    memory: Memory,
     max_seconds: float = MAX_SECONDS,
-) -> FoundByEvents:
-    """Read what the modules ask for; ``known`` has the ledger each stream is to be read from. Never raises."""
-    found = FoundByEvents()
+) -> list[str]:
+    """Read what the modules ask for; gives notices and never raises.
+
+    The memory gets what the events named, and how far each stream was read.
+    """
     if not isinstance(source, EventSource):
-        return found
-    follower = _Follower(source, modules, found)
+        return []
+    follower = _Follower(source, modules, memory)
     try:
         async with asyncio.timeout(max_seconds):
-            for start, filters, streams in _requests(modules, deployments, known):
+            for start, filters, streams in _requests(modules, deployments, memory.streams):
                 await follower.follow(filters, streams, start)
     except TimeoutError:
-        found.notices.append(f"reading events took longer than {max_seconds:g} s; the next run continues there")
+        follower.notices.append(f"reading events took longer than {max_seconds:g} s; the next run continues there")
     follower.summarize()
-    return found
+    return follower.notices
 
 
 def _requests(
     modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
 ) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
-    """A plan of questions: from which ledger (None: the oldest that is kept), the filters, and the streams they are
-    for.
+    """From which ledger (None: the oldest that is kept) to read, the filters, and the streams that they are for.
 
     Streams that are read from the same ledger share requests, of 5 filters of 5 contracts with the same topics.
     """
@@ -97,49 +86,47 @@ def _requests(
 class _Follower:
     """Reads streams page by page, within bounds that all of them share."""
 
-    def __init__(self, source: EventSource, modules: Mapping[str, ProtocolModule], found: FoundByEvents) -> None:
+    def __init__(self, source: EventSource, modules: Mapping[str, ProtocolModule], memory: Memory) -> None:
+        self.notices: list[str] = []
         self._source = source
         self._modules = modules
-        self._found = found
-        self._foreign = 0
+        self._memory = memory
+        self._pages = self._events = self._learned = self._foreign = 0
         self._wrong: list[str] = []
 
     async def follow(self, filters: list[EventFilter], streams: list[StreamPlace], start: int | None) -> None:
         """Read streams from a ledger, or from the oldest that is kept, to the newest."""
-        found = self._found
         position: int | str = _FIRST_LEDGER if start is None else start
         restarts, certain = 0, True
         try:
             while True:
-                if found.pages >= MAX_PAGES or found.events >= MAX_EVENTS:
-                    found.notices.append(
+                if self._pages >= MAX_PAGES or self._events >= MAX_EVENTS:
+                    self.notices.append(
                         f"events were read up to the limit of a run ({MAX_PAGES} pages, {MAX_EVENTS} events); the next "
                         "run continues there"
                     )
                     return
-                found.pages += 1
+                self._pages += 1
                 page = await self._source.read_events(filters, position)
                 if isinstance(page, EventsPage):
                     self._take(page, streams)
                     if certain and page.through >= (start or 0):
-                        found.streams.update(dict.fromkeys(streams, page.through + 1))
+                        self._memory.streams.update(dict.fromkeys(streams, page.through + 1))
                     if page.cursor is None:
                         return
                     position = page.cursor
                     continue
                 if isinstance(position, int) and position > page.latest:  # nothing has closed since
-                    if start is not None:
-                        found.streams.update(dict.fromkeys(streams, start))
                     return
                 if restarts >= _MAX_RESTARTS:
-                    found.notices.append(
+                    self.notices.append(
                         "events could not be read: the RPC drops old ledgers faster than they are asked for"
                     )
                     return
                 if start is not None and restarts == 0:
                     last = page.oldest - 1
                     gone = f"of ledger {start}" if start == last else f"from ledger {start} to {last}"
-                    found.notices.append(
+                    self.notices.append(
                         f"events {gone} are gone"
                         + ("" if page.certain else " from the endpoints that answer")
                         + "; name a market that only they named in [[markets]]"
@@ -148,11 +135,10 @@ class _Follower:
                 position = page.oldest + restarts  # which may go while it is asked for
                 restarts += 1
         except SourceError as error:
-            found.notices.append(f"events that name new markets could not be read, a later run tries again: {error}")
+            self.notices.append(f"events that name new markets could not be read, a later run tries again: {error}")
 
     def _take(self, page: EventsPage, streams: Sequence[StreamPlace]) -> None:
-        found = self._found
-        found.events += len(page.events) + page.undecodable
+        self._events += len(page.events) + page.undecodable
         if page.undecodable:
             self._wrong.append(f"{page.undecodable} events of ledgers up to {page.latest} cannot be decoded")
         for event in page.events:
@@ -172,15 +158,23 @@ class _Follower:
             )
             return
         for candidate in named:
-            if len(self._found.candidates) < MAX_CANDIDATES:
-                self._found.candidates.setdefault(candidate, event.ledger)
+            if self._learned < MAX_CANDIDATES:
+                self._learned += self._memory.learn(
+                    KnownMarket(
+                        protocol=candidate.protocol,
+                        address=candidate.address,
+                        pool=candidate.pool,
+                        origin=candidate.origin,
+                        first_seen_ledger=event.ledger,
+                        confirmed=False,
+                        voucher=candidate.voucher,
+                    )
+                )
 
     def summarize(self) -> None:
         """Say once what was ignored."""
         if self._foreign:
-            self._found.notices.append(
-                f"the RPC returned {self._foreign} events that were not asked for; they were ignored"
-            )
+            self.notices.append(f"the RPC returned {self._foreign} events that were not asked for; they were ignored")
         if self._wrong:
             more = f", and {len(self._wrong) - 1} more" if len(self._wrong) > 1 else ""
-            self._found.notices.append(f"events were ignored: {self._wrong[0]}{more}")
+            self.notices.append(f"events were ignored: {self._wrong[0]}{more}")

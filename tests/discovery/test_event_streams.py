@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from exporter.discovery.event_streams import FoundByEvents, follow_events
-from exporter.discovery.known_markets import StreamPlace
+from exporter.discovery.event_streams import follow_events
+from exporter.discovery.known_markets import Memory, StreamPlace
 from exporter.errors import SourceError
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
@@ -62,17 +62,20 @@ def follow(
     known: Mapping[StreamPlace, int] | None = None,
     modules: Mapping[str, Any] | None = None,
     **options: Any,
-) -> FoundByEvents:
-    return asyncio.run(follow_events(source, modules or {"one": Module()}, (), known or {}, **options))
+) -> Memory:
+    """The memory after reading from where ``known`` says; its notices are those of the reading."""
+    memory = Memory("0" * 64, streams=dict(known or {}))
+    memory.notices = asyncio.run(follow_events(source, modules or {"one": Module()}, (), memory, **options))
+    return memory
 
 
-def pools_in(found: FoundByEvents) -> set[str]:
-    return {candidate.address for candidate in found.candidates}
+def pools_in(memory: Memory) -> set[str]:
+    return {market.address for market in memory.markets.values()}
 
 
 def test_source_without_events() -> None:
     """A snapshot file has no events, which is nothing to speak of."""
-    assert FoundByEvents() == follow(object())
+    assert Memory("0" * 64) == follow(object())
 
 
 def test_from_the_oldest() -> None:
@@ -118,7 +121,7 @@ def test_gap_that_another_endpoint_may_fill() -> None:
     """While an endpoint that may keep the ledgers cannot be asked, the stream is not moved on over them."""
     found = follow(Scripted(OutOfRange(700, 1_000, False), end(event("A", 800))), {STREAM: 600})
 
-    assert ({contract("A")}, {}) == (pools_in(found), found.streams)
+    assert ({contract("A")}, {STREAM: 600}) == (pools_in(found), found.streams)
     assert "from the endpoints that answer" in found.notices[0]
 
 
@@ -155,7 +158,7 @@ def test_candidates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of events makes only this many candidates."""
     monkeypatch.setattr("exporter.discovery.event_streams.MAX_CANDIDATES", 2)
 
-    assert 2 == len(follow(Scripted(end(*(event(f"{number}") for number in range(9)))), {STREAM: 600}).candidates)
+    assert 2 == len(follow(Scripted(end(*(event(f"{number}") for number in range(9)))), {STREAM: 600}).markets)
 
 
 def test_time() -> None:
