@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from exporter.deployments.networks import network_id
-from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.ledger.codec import strkey
+from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
@@ -16,6 +18,8 @@ from exporter.past.lake.boundaries import ledger_at
 from exporter.past.lake.objects import Lake
 
 SOROBAN_PROTOCOL = 20
+MAX_ENTRIES = 5_000_000
+"""Of one checkpoint, that are kept in memory."""
 
 Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]]
 """Gives all entries of some contracts (ids), and single ones by LedgerKey, with the true end of their lives."""
@@ -74,6 +78,7 @@ def archive_start(
     from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
     from exporter.past.archive.checkpoint import HistoryArchive
     from exporter.past.archive.checkpoint_proof import make_proof
+    from exporter.past.archive.state_index import StateIndex
     from exporter.past.archive.trusted_organisations import trust_of
 
     trusted = trust_of(passphrase, trust)
@@ -91,9 +96,14 @@ def archive_start(
         checkpoint = make_proof(Archives([archive]), checkpoint_ledger, trusted)[0]
 
         def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
-            archive = opened()  # each reading has its own time
-            named = [strkey.encode_contract(contract) for contract in sorted(contracts)]
-            return archive.entries(checkpoint, named, sorted(keys)).entries
+            archives = Archives([opened()])  # each reading has its own time
+            with TemporaryDirectory() as folder:
+                index = StateIndex(archives, checkpoint, Path(folder), partial(is_wanted, contracts, keys))
+                found = dict(islice(index.items(), MAX_ENTRIES + 1))
+                index.close()
+            if len(found) > MAX_ENTRIES:
+                raise ArchiveError(f"more than {MAX_ENTRIES} entries were asked for; name fewer contracts")
+            return found
 
         header = checkpoint.header
         return StartState(
@@ -111,6 +121,11 @@ def archive_start(
             f"--archive: the first checkpoint is of ledger 63, after ledger {ledger}, the first of --from"
         )
     return at(before)
+
+
+def is_wanted(contracts: Collection[bytes], keys: Collection[bytes], key: bytes) -> bool:
+    """Whether a LedgerKey is one of the keys, or of data of one of the contracts (ids)."""
+    return (key[:8] == b"\0\0\0\x06\0\0\0\1" and key[8:40] in contracts) or key in keys
 
 
 def empty_start(lake: Lake) -> StartState:

@@ -10,7 +10,7 @@ from exporter.backfill.lake_job import LakeJob, LakePlan
 from exporter.backfill.start_state import archive_start, empty_start
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import u32
@@ -23,7 +23,7 @@ from exporter.stores.memory import MemoryStore
 from tests.backfill.histories import in_line, rows_of
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 from tests.past.archive.simulated_archive import PASSPHRASE, live, time_to_live
-from tests.past.archive.test_checkpoint import ONE
+from tests.past.archive.test_checkpoint import CONTRACT, ONE, TWO
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 TESTNET = NETWORKS["testnet"].passphrase
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
         archive_start(str(folder), 62, TESTNET)
 
 
-def test_a_start_that_nobody_signed(tmp_path: Path) -> None:
+def test_a_start_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive whose files agree with each other is not a start unless the organisations signed its checkpoint."""
     organisations = validators(4)
     made = SignedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], organisations)
@@ -91,7 +91,10 @@ def test_a_start_that_nobody_signed(tmp_path: Path) -> None:
     start = archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
     made.sign(dict(list(organisations.items())[:2]))
 
-    assert (127, [ONE]) == (start.ledger, list(start.entries([], [ONE])))
+    assert (127, [ONE], {}) == (start.ledger, list(start.entries([], [ONE])), start.entries([], [TWO]))
+    monkeypatch.setattr("exporter.backfill.start_state.MAX_ENTRIES", 0)
+    with pytest.raises(ArchiveError, match="more than 0 entries were asked for; name fewer contracts"):
+        start.entries([strkey.decode(CONTRACT)[1]], [])
     with pytest.raises(NotProvableError, match="2 of 4 organisations signed ledger 128, 3 must"):
         archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
     with pytest.raises(ConfigError, match="no organisations are known to trust"):

@@ -26,12 +26,12 @@ from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
 from exporter.ledger.source import RawEntry
-from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
+from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.entries import decode_data_key
 from tests.host.blend_judge import Sample
 from tests.host.machine import LedgerInfo, Machine, Outcome
-from tests.past.archive.archive_snapshot import snapshot_of
+from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of, state_at
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10047
@@ -65,14 +65,14 @@ class Step:
 
 def real_state(archive: HistoryArchive) -> CheckpointState:
     """Everything that contracts are at the archive's last checkpoint, and the network's settings."""
-    return archive.entries(archive.checkpoint(CHECKPOINT), None, SETTINGS)
+    return state_at(archive, CHECKPOINT, others=SETTINGS)
 
 
 def start_machine(machine: Machine, state: CheckpointState) -> None:
     """Give a host the whole state of a checkpoint, and put it at that ledger."""
     snapshot = snapshot_of(state)
     machine.put(snapshot.entries)
-    machine.put_others(state.others.values())
+    machine.put_others(state.others)
     machine.at(LedgerInfo(snapshot.ledger, snapshot.close_time, snapshot.network_id, snapshot.protocol_version))
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from exporter.past.archive.archive_files import FolderFiles
-from exporter.past.archive.checkpoint import CheckpointState, HistoryArchive
+from exporter.past.archive.checkpoint import HistoryArchive
 from tests.host.blend_world import World, real_state, start_machine
 from tests.host.machine import Machine
+from tests.past.archive.archive_snapshot import CheckpointState
 
 _PROGRAM = os.environ.get("CONTRACT_HOST")
 _STATES = int(os.environ.get("CONTRACT_HOST_STATES") or 2_000)

@@ -26,7 +26,6 @@ from typing import Any
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval
 from exporter.ledger.source import RawEntry
-from exporter.past.archive.bucket_entries import BucketEntry
 
 SETTINGS = {
     "base_reserve": 5_000_000,
@@ -127,9 +126,9 @@ class Machine:
             for key, entry in entries.items()
         )
 
-    def put_others(self, entries: Iterable[BucketEntry]) -> None:
+    def put_others(self, entries: Mapping[bytes, bytes]) -> None:
         """Set entries of kinds that do not expire: accounts, trustlines, config settings."""
-        self._put((key, entry, None) for key, entry in entries)
+        self._put((key, entry, None) for key, entry in entries.items())
 
     def _put(self, entries: Iterable[tuple[bytes, bytes | None, int | None]]) -> None:
         self.ask(

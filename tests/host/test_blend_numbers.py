@@ -10,7 +10,6 @@ from exporter.ledger.codec.entries import decode_contract_data, instance_key
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols.blend.layout import (
     decode_instance,
     reserve_config_key,
@@ -19,6 +18,7 @@ from exporter.protocols.blend.layout import (
 from tests.host.blend_judge import Sample, compare
 from tests.host.blend_world import POOL
 from tests.host.machine import Machine
+from tests.past.archive.archive_snapshot import CheckpointState
 
 HOUR = 3_600
 

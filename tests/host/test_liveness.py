@@ -26,13 +26,12 @@ from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
-from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols import storage_answers
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.host.blend_world import POOL
 from tests.host.host_network import simulated
 from tests.host.machine import Machine
-from tests.past.archive.archive_snapshot import snapshot_of
+from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 from tests.snapshot_files import write_snapshot
 
 PASSPHRASE = NETWORKS["testnet"].passphrase

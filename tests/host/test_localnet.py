@@ -27,13 +27,12 @@ from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import LocalNetwork, snapshot_network
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.past.archive.checkpoint import CheckpointState
 from exporter.stores import open_store
 from tests.host.blend_world import POOL, World
 from tests.host.host_network import MovingNetwork, simulated, still_network
 from tests.host.machine import Machine
 from tests.jobs import on_chain
-from tests.past.archive.archive_snapshot import snapshot_of
+from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 
 PASSPHRASE = NETWORKS["testnet"].passphrase
 NOBODY = strkey.encode(strkey.CONTRACT, bytes(32))

@@ -9,13 +9,13 @@ from types import ModuleType
 
 import pytest
 
-from exporter.past.archive.checkpoint import CheckpointState
 from exporter.protocols.blend import math
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.host.blend_judge import Project, Sample, compare
 from tests.host.blend_world import POOL, World
 from tests.host.test_blend_numbers import made_up
 from tests.host.test_blend_sequences import play
+from tests.past.archive.archive_snapshot import CheckpointState
 
 MUTATIONS = (
     ("total_supply", "multiply_divide_floor", "multiply_divide_ceil"),

@@ -12,7 +12,7 @@ from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
-from exporter.past.archive.bucket_entries import LIVE
+from exporter.past.archive.state_index import LIVE
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 from tests.snapshot_files import write_snapshot
 

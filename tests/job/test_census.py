@@ -38,8 +38,8 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.past.archive.archive_places import Archives, Deadline
-from exporter.past.archive.bucket_entries import DEAD
 from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.state_index import DEAD
 from exporter.past.archive.stellar_proof import check_proof
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.stores import open_store

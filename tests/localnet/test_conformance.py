@@ -21,6 +21,7 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.localnet.conformance import LATEST, OLDEST, TESTNET, answer_differences, recorded_questions, request_of
 from tests.localnet.rpc_client import LocalRpc
+from tests.past.archive.archive_snapshot import state_at
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 OLDEST_CLOSED, LATEST_CLOSED = 1_750_317_294, 1_795_468_284
@@ -52,7 +53,7 @@ def rpc(real_data: Path, questions: dict[str, dict[str, Any]]) -> LocalRpc:
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
     archive = HistoryArchive(FolderFiles(folder))
-    state = archive.entries(archive.checkpoint(OLDEST)).entries
+    state = state_at(archive, OLDEST).entries
     chain = Chain(state, start_ledger=OLDEST, start_time=OLDEST_CLOSED)
     while chain.latest < LATEST:
         chain.close(close_time=LATEST_CLOSED - (LATEST - 1 - chain.latest))

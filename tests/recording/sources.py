@@ -33,6 +33,7 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from tests.past.archive.archive_snapshot import state_at
 from tests.protocols.contract_states import CANDIDATES, Answered, State, states
 from tests.protocols.made_ledger import Written, balance_at, entry, instance
 
@@ -135,9 +136,8 @@ def _factory(factory: str, backstop: str) -> Iterator[Written]:
 def testnet(folder: Path) -> Part:
     """Testnet's Blend v2 pool of June 2025, from the buckets of the history archive's checkpoint 10,047."""
     archive = HistoryArchive(FolderFiles(folder / "real" / "archive-testnet"))
-    checkpoint = archive.checkpoint(CHECKPOINT)
-    state = archive.entries(checkpoint, None, ())
-    close_time = checkpoint.header.close_time
+    state = state_at(archive, CHECKPOINT)
+    close_time = state.checkpoint.header.close_time
     storage = {str(key[1]): value for key, value in _storage(state.entries, TESTNET_POOL)}
     config = {str(key[1]): value[1] for key, value in storage["Config"][1]}
     backstop = str(storage["Backstop"][1])

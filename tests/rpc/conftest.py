@@ -23,6 +23,7 @@ from stellar_sdk import xdr
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.localnet.conformance import OLDEST, TESTNET
+from tests.past.archive.archive_snapshot import state_at
 from tests.rpc.core import State, save
 
 PROGRAM = "STELLAR_RPC"
@@ -72,12 +73,12 @@ def protocol_of(program: str) -> int:
 def archive_state(folder: Path) -> State:
     """Contract data, code and the network's settings at an archive's checkpoint."""
     archive = HistoryArchive(FolderFiles(folder))
-    found = archive.entries(archive.checkpoint(OLDEST), keys=CONFIG_SETTINGS)
+    found = state_at(archive, OLDEST, others=CONFIG_SETTINGS)
     expiring = {
         key: (entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4), entry.live_until)
         for key, entry in found.entries.items()
     }
-    settings = {key: (entry.entry, None) for key, entry in found.others.items()}
+    settings = {key: (entry, None) for key, entry in found.others.items()}
     return State(found.checkpoint.header.content, TESTNET, expiring | _later_setting() | settings)
 
 

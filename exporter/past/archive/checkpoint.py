@@ -7,15 +7,16 @@ said by the archive itself; pin its hash (`Checkpoint.header`) to what you know,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, Literal, TypeAlias
 
-from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import ARCHIVED, CONTRACT_CODE, CONTRACT_DATA, ttl_key
+import msgspec
+from msgspec import Meta, Struct
+
+from exporter.errors import ArchiveError
 from exporter.ledger.codec.ledger_header import LedgerHeader
-from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import (
     NEWEST_STATE,
     ArchiveFiles,
@@ -28,7 +29,6 @@ from exporter.past.archive.archive_files import (
     state_name,
     unpacked,
 )
-from exporter.past.archive.bucket_entries import DEAD, BucketEntry, contract_of, key_of, kind_of
 from exporter.past.archive.checkpoint_records import (
     ScpRecord,
     checked_chain,
@@ -36,16 +36,76 @@ from exporter.past.archive.checkpoint_records import (
     decode_scp_record,
     decode_transactions_record,
 )
-from exporter.past.archive.history_state import MAX_STATE_BYTES, BucketList, HistoryState, decode_history_state
 
 MAX_BUCKET_BYTES = 1 << 35
 """The most that one bucket may unpack to; mainnet's whole list has 10 GB."""
 MAX_RECORDS_FILE_BYTES = 1 << 30
-MAX_ENTRIES = 5_000_000
 
-_DATA: Final = CONTRACT_DATA.to_bytes(4, "big")
-_DATA_OF_CONTRACT: Final = _DATA + b"\0\0\0\1"
-_EXPIRING: Final = (_DATA, CONTRACT_CODE.to_bytes(4, "big"))
+LEVELS: Final = 11
+EMPTY_BUCKET: Final = bytes(32)
+"""The digest of a bucket without entries; it has no file."""
+
+MAX_STATE_BYTES: Final = 1 << 20
+HOT_ARCHIVE_PROTOCOL: Final = 23
+"""From this protocol on the bucket list's hash in a header covers the hot archive too."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketList:
+    """The buckets of a list, from the newest to the oldest: ``curr`` and ``snap`` of each of the eleven levels."""
+
+    digests: tuple[bytes, ...]
+
+    def hash(self) -> bytes:
+        """SHA-256 over the levels' hashes, each the SHA-256 of its two digests."""
+        levels = (self.digests[at] + self.digests[at + 1] for at in range(0, 2 * LEVELS, 2))
+        return hashlib.sha256(b"".join(hashlib.sha256(level).digest() for level in levels)).digest()
+
+    def newest_first(self) -> tuple[bytes, ...]:
+        """The digests of the buckets that are not empty."""
+        return tuple(digest for digest in self.digests if digest != EMPTY_BUCKET)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryState:
+    """A checkpoint's state file. ``hot`` is the list of archived entries, which version 2 of the file has.
+
+    ``passphrase`` is None in files of before 2018 or so, which do not name their network.
+    """
+
+    ledger: int
+    live: BucketList
+    hot: BucketList | None
+    passphrase: str | None
+
+    def bucket_list_hash(self, protocol_version: int) -> bytes:
+        """The hash that a header of ``protocol_version`` must hold for this state."""
+        if protocol_version < HOT_ARCHIVE_PROTOCOL:
+            return self.live.hash()
+        if self.hot is None:
+            raise ArchiveError(
+                f"the state file of checkpoint {self.ledger} names no hot archive, "
+                f"which ledgers of protocol {protocol_version} have"
+            )
+        return hashlib.sha256(self.live.hash() + self.hot.hash()).digest()
+
+
+class _Level(Struct):
+    """A level of a bucket list; its "next" is a merge under way, and no part of the state."""
+
+    curr: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    snap: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+_Levels: TypeAlias = Annotated[list[_Level], Meta(min_length=LEVELS, max_length=LEVELS)]
+
+
+class _StateFile(Struct, rename="camel"):
+    version: Literal[1, 2]
+    current_ledger: Annotated[int, Meta(ge=1, le=2**32 - 1)]
+    current_buckets: _Levels
+    hot_archive_buckets: _Levels | None = None
+    network_passphrase: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +114,6 @@ class Checkpoint:
 
     state: HistoryState
     header: LedgerHeader
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointState:
-    """The wanted entries that are in the state of a checkpoint.
-
-    ``entries`` has contract data and contract code by LedgerKey XDR, with the true last ledger of their life;
-    `exporter.ledger.codec.entries.ARCHIVED` where an entry was evicted. ``others`` has the entries of other kinds that
-    were asked for by key (accounts, trustlines, config settings): whole LedgerEntry XDR.
-    """
-
-    checkpoint: Checkpoint
-    entries: dict[bytes, RawEntry]
-    others: dict[bytes, BucketEntry]
 
 
 class HistoryArchive:
@@ -135,74 +181,23 @@ class HistoryArchive:
         what = f"{self._files.label}: {name}"
         return records(hashed(unpacked(self._files, name, self._max_bucket_bytes), digest, what), what)
 
-    def entries(
-        self, checkpoint: Checkpoint, contracts: Collection[str] | None = None, keys: Collection[bytes] = ()
-    ) -> CheckpointState:
-        """The state at a checkpoint: the data of ``contracts`` (strkeys), and single ``keys`` (LedgerKey XDR).
-
-        With None as contracts it is the data and the code of all. The buckets are streamed twice, since an entry's time
-        to live may be in a newer bucket than the entry. The second pass ends where everything was found.
-        """
-        lists = checkpoint.state
-        ids = None if contracts is None else frozenset(map(strkey.decode_contract, contracts))
-        found = self._first_mentions(lists.live, ids, frozenset(keys))
-        # The hot archive's word counts only where the live list has none; an entry cannot be in both.
-        evicted = self._first_mentions(lists.hot, ids, frozenset(keys))
-        lives = frozenset(ttl_key(key) for key in found if key[:4] in _EXPIRING)
-        ttls = self._first_mentions(lists.live, frozenset(), lives)
-        entries: dict[bytes, RawEntry] = {}
-        others: dict[bytes, BucketEntry] = {}
-        for key, entry in found.items():
-            if key[:4] not in _EXPIRING:
-                others[key] = entry
-                continue
-            ttl = ttls.get(ttl_key(key))
-            if ttl is None:
-                raise ArchiveError(f"{self._files.label}: an entry has no time to live: {key.hex()[:120]}")
-            entries[key] = RawEntry(entry.data, entry.last_modified, int.from_bytes(ttl.data[36:40], "big"))
-        for key, entry in evicted.items():
-            entries.setdefault(key, RawEntry(entry.data, entry.last_modified, ARCHIVED))
-        return CheckpointState(checkpoint, entries, others)
-
-    def _first_mentions(
-        self, buckets: BucketList | None, contracts: frozenset[bytes] | None, keys: frozenset[bytes]
-    ) -> dict[bytes, BucketEntry]:
-        """The newest word of a list on the data of contracts (their ids; None: all data and code) and on single keys.
-
-        Records whose key holds what a newer protocol added are passed over: nobody can ask for them.
-        """
-        mentioned: dict[bytes, BucketEntry | None] = {}
-        if buckets is None or (contracts is not None and not contracts and not keys):
-            return {}
-        kinds = {int.from_bytes(key[:4], "big") for key in keys}
-        if contracts is None:
-            kinds |= {CONTRACT_DATA, CONTRACT_CODE}
-        owners = {key[8:40] for key in keys} | (contracts or frozenset())
-
-        def is_worth_a_look(record: bytes) -> bool:  # seen from a few bytes of it
-            contract = contract_of(record)
-            return kind_of(record) in kinds if contract is None else contracts is None or contract in owners
-
-        def is_wanted(key: bytes) -> bool:
-            if key in keys:
-                return True
-            if contracts is None:
-                return key[:4] in _EXPIRING
-            return key[:8] == _DATA_OF_CONTRACT and key[8:40] in contracts
-
-        for digest in buckets.newest_first():
-            for record in filter(is_worth_a_look, self.bucket(digest)):
-                try:
-                    key = key_of(record)
-                except DecodeError:
-                    continue
-                if key not in mentioned and is_wanted(key):
-                    mentioned[key] = None if record[:4] == DEAD else BucketEntry(key, record[4:])
-                    if len(mentioned) > MAX_ENTRIES:
-                        raise ArchiveError(f"more than {MAX_ENTRIES} entries were asked for; name fewer contracts")
-            if contracts is not None and not contracts and len(mentioned) == len(keys):
-                break  # no older bucket can say anything new
-        return {key: entry for key, entry in mentioned.items() if entry is not None}
-
     def _history_state(self, name: str) -> HistoryState:
         return decode_history_state(read_whole(self._files, name, MAX_STATE_BYTES), f"{self._files.label}: {name}")
+
+
+def decode_history_state(content: bytes, what: str) -> HistoryState:
+    """Take a state file apart, version 1 or 2. Raises `ArchiveError` that begins with ``what``."""
+    try:
+        found = msgspec.json.decode(content, type=_StateFile)
+    except (ValueError, RecursionError) as error:
+        raise ArchiveError(f"{what}: {str(error)[:200]}") from None
+    hot = None
+    if found.version == 2:
+        if found.hot_archive_buckets is None:
+            raise ArchiveError(f"{what}: hotArchiveBuckets is missing")
+        hot = _bucket_list(found.hot_archive_buckets)
+    return HistoryState(found.current_ledger, _bucket_list(found.current_buckets), hot, found.network_passphrase)
+
+
+def _bucket_list(levels: list[_Level]) -> BucketList:
+    return BucketList(tuple(bytes.fromhex(digest) for level in levels for digest in (level.curr, level.snap)))

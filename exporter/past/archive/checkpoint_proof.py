@@ -16,9 +16,8 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
+from exporter.past.archive.checkpoint import HOT_ARCHIVE_PROTOCOL, Checkpoint, HistoryArchive
 from exporter.past.archive.checkpoint_records import Externalized, empty_set, nodes_of
-from exporter.past.archive.history_state import HOT_ARCHIVE_PROTOCOL
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
 
 MAX_NEWEST_TRIED = 8

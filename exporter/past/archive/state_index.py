@@ -1,13 +1,15 @@
-"""The whole contract state at a checkpoint, by key, made in one pass over its buckets.
+"""The contract state at a checkpoint, by key, made in one pass over its buckets.
 
 It is kept in a file, since mainnet's has gigabytes, and a pass that was broken off is continued behind its last bucket.
+Records are distinguished by a few bytes at fixed places, so that the millions of other kinds are never parsed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -17,25 +19,34 @@ from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.bucket_entries import DEAD, key_of, kind_of
 from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
 
 _ENTRY, _EVICTED, _LIFE, _INSTANCE, _BUCKET = b"E", b"H", b"T", b"I", b"B"
 """How the rows' names begin; then follows the SHA-256 of a LedgerKey, or the digest of a bucket that is in."""
 
-_DATA_OF_THIS_FORM: Final = entries.CONTRACT_DATA.to_bytes(4, "big") + bytes(4)
-_KINDS: Final = (entries.CONTRACT_DATA, entries.CONTRACT_CODE)
+LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted
+DEAD: Final = b"\0\0\0\1"  # in a bucket of the hot archive: the key of an entry that came back
+INIT: Final = b"\0\0\0\2"
+
+_DATA, _CODE, _TTL = (kind.to_bytes(4, "big") for kind in (entries.CONTRACT_DATA, entries.CONTRACT_CODE, entries.TTL))
 
 
 class StateIndex(Mapping[bytes, RawEntry]):
     """Contract data and code by LedgerKey XDR, with the true end of its life (`ARCHIVED` where it was evicted)."""
 
-    def __init__(self, archives: Archives, checkpoint: Checkpoint, folder: Path) -> None:
-        """Make it, or go on with it, in a folder.
+    def __init__(
+        self,
+        archives: Archives,
+        checkpoint: Checkpoint,
+        folder: Path,
+        wanted: Callable[[bytes], bool] = lambda _key: True,
+    ) -> None:
+        """Make it, or go on with it, in a folder; of the keys that are ``wanted``.
 
         Raises:
             ArchiveError: a bucket cannot be had, or does not have its digest, in any archive.
         """
+        self._wanted = wanted
         self._path = folder / f"state-{checkpoint.header.hash.hex()[:32]}.sqlite"
         self._rows = sqlite3.connect(self._path)
         try:
@@ -76,7 +87,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
     def contract_data(self) -> Iterator[tuple[int, bytes]]:
         """All contract data, archived entries too, in any order: the last change and the LedgerEntryData XDR."""
         for value in self._current():
-            if value[4:12] == _DATA_OF_THIS_FORM:
+            if value[4:12] == _DATA + bytes(4):
                 yield int.from_bytes(value[:4], "big"), value[4:]
 
     def _current(self) -> Iterator[bytes]:
@@ -98,7 +109,9 @@ class StateIndex(Mapping[bytes, RawEntry]):
 
     def _take(self, archive: HistoryArchive, prefix: bytes, digest: bytes) -> None:
         with self._rows:  # one transaction: nothing stays of a bucket that is not what its name says
-            self._rows.executemany("INSERT OR IGNORE INTO row VALUES (?, ?)", _rows(archive.bucket(digest), prefix))
+            self._rows.executemany(
+                "INSERT OR IGNORE INTO row VALUES (?, ?)", self._rows_of(archive.bucket(digest), prefix)
+            )
             self._rows.execute("INSERT INTO row VALUES (?, ?)", (_BUCKET + prefix + digest, b""))
 
     def _get(self, name: bytes) -> bytes | None:
@@ -110,24 +123,43 @@ class StateIndex(Mapping[bytes, RawEntry]):
         after = bytes([prefix[0] + 1])
         yield from self._rows.execute("SELECT name, value FROM row WHERE name >= ? AND name < ?", (prefix, after))
 
+    def _rows_of(self, records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+        """A bucket's records, by name; what newer buckets said stays, since it is there already."""
+        for record in records:
+            is_dead = record[:4] == DEAD
+            kind = record[4:8] if is_dead else record[8:12]
+            if kind == _TTL:
+                yield (_LIFE + record[8:40], None) if is_dead else (_LIFE + record[12:44], record[44:48])
+            elif kind in (_DATA, _CODE):
+                try:
+                    key = key_of(record)
+                except DecodeError:  # nobody can ask for it
+                    continue
+                if not self._wanted(key):
+                    continue
+                name = hashlib.sha256(key).digest()
+                if is_dead:
+                    yield prefix + name, None
+                    continue
+                if record[-4:] != bytes(4):
+                    raise ArchiveError(f"the entry under {key.hex()[:120]} has an unknown extension")
+                yield prefix + name, record[4:-4]
+                if entries.is_instance_key(key):
+                    yield _INSTANCE + name, b""
 
-def _rows(records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """A bucket's records, by name; what newer buckets said stays, since it is there already."""
-    for record in records:
-        kind, is_dead = kind_of(record), record[:4] == DEAD
-        if kind == entries.TTL:
-            yield (_LIFE + record[8:40], None) if is_dead else (_LIFE + record[12:44], record[44:48])
-        elif kind in _KINDS:
-            try:
-                key = key_of(record)
-            except DecodeError:  # nobody can ask for it
-                continue
-            name = hashlib.sha256(key).digest()
-            if is_dead:
-                yield prefix + name, None
-                continue
-            if record[-4:] != bytes(4):
-                raise ArchiveError(f"the entry under {key.hex()[:120]} has an unknown extension")
-            yield prefix + name, record[4:-4]
-            if entries.is_instance_key(key):
-                yield _INSTANCE + name, b""
+
+def key_of(record: bytes) -> bytes:
+    """The LedgerKey XDR that a record of contract data or code is about.
+
+    Raises `DecodeError` where the key holds what a newer protocol may have added.
+    """
+    if record[:4] == DEAD:
+        return record[4:]
+    if record[:4] not in (LIVE, INIT):
+        raise DecodeError(f"a bucket's record is of the unknown kind {record[:4].hex()}")
+    if int.from_bytes(record[12:16], "big") > (record[8:12] == _CODE):
+        raise DecodeError("unknown extension of an entry of contract data or code")
+    try:
+        return entries.key_of_entry(record[4:])
+    except struct.error:
+        raise DecodeError("the bytes end inside a key") from None

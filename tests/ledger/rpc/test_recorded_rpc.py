@@ -18,6 +18,7 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.jobs import on_chain, run, settings_for
 from tests.ledger.rpc.recorded_rpc import RecordedRpc
+from tests.past.archive.archive_snapshot import state_at
 
 MARKET = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 RECORDED = datetime(2026, 11, 23, 21, 13, tzinfo=UTC)
@@ -29,8 +30,7 @@ def state(real_data: Path) -> Mapping[bytes, RawEntry]:
     folder = real_data / "archive-testnet"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
-    archive = HistoryArchive(FolderFiles(folder))
-    return archive.entries(archive.checkpoint(10_047)).entries
+    return state_at(HistoryArchive(FolderFiles(folder)), 10_047).entries
 
 
 def recording(real_data: Path, name: str, state: Mapping[bytes, RawEntry]) -> RecordedRpc:

@@ -13,7 +13,7 @@ from typing import Any
 from exporter.ledger.codec.entries import ContractData, encode_contract_data, ttl_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.past.archive.archive_files import bucket_name, records_name, state_name
-from exporter.past.archive.bucket_entries import DEAD, LIVE
+from exporter.past.archive.state_index import DEAD, LIVE
 from tests.entries import decode_data_key
 
 PASSPHRASE = "a simulated network"

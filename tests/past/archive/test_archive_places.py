@@ -23,10 +23,12 @@ from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.archive_places import Archives, Deadline, KeptBuckets, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
-from tests.past.archive.simulated_archive import MadeArchive, live, time_to_live
-from tests.past.archive.test_checkpoint import CONTRACT, ONE
+from tests.past.archive.simulated_archive import META, MadeArchive, live, time_to_live
+from tests.past.archive.test_checkpoint import ONE
 from tests.s3.bucket_objects import BUCKET, Stored
 from tests.s3.wire_bucket import WireBucket
+
+CONTENT = [META, live(ONE, u32(1)), time_to_live(ONE, 900)]
 
 
 @dataclass
@@ -51,7 +53,13 @@ class Breaking:
 
 @pytest.fixture
 def made(tmp_path: Path) -> MadeArchive:
-    return MadeArchive(tmp_path / "archive", [[live(ONE, u32(1)), time_to_live(ONE, 900)]])
+    return MadeArchive(tmp_path / "archive", [CONTENT[1:]])
+
+
+def content_of(archive: HistoryArchive) -> list[bytes]:
+    """The records of all buckets of the checkpoint, verified."""
+    digests = archive.checkpoint(127).state.live.newest_first()
+    return [record for digest in digests for record in archive.bucket(digest)]
 
 
 def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(made: MadeArchive, tmp_path: Path) -> None:
@@ -86,10 +94,9 @@ def test_a_copy_with_another_content_is_not_kept(made: MadeArchive, tmp_path: Pa
         kept.mkdir(exist_ok=True)
         archives = Archives([HistoryArchive(KeptBuckets(FolderFiles(each.folder), kept)) for each in (other, made)])
         with pytest.raises(ArchiveError, match=said):
-            archives.each[0].entries(archives.each[0].checkpoint(127), [CONTRACT])
+            content_of(archives.each[0])
         assert [] == list(kept.iterdir())
-        found = archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT]))
-        assert {ONE} == set(found.entries)
+        assert CONTENT == archives.first(content_of)
         for path in kept.iterdir():
             path.unlink()
     small = KeptBuckets(FolderFiles(made.folder), tmp_path / "kept", 9)
@@ -135,8 +142,7 @@ def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, m
             monkeypatch.setenv(name, value)
         archives = Archives.open([f"s3://{BUCKET}/test-archive"], tmp_path / "kept")
 
-        found = archives.first(lambda archive: archive.entries(archive.checkpoint(127), [CONTRACT]))
-        assert {ONE} == set(found.entries)
+        assert CONTENT == archives.first(content_of)
         with pytest.raises(ArchiveFileMissingError, match=r"has no file history/00/00/00/history-000000bf\.json"):
             archives.first(lambda archive: archive.checkpoint(191))
 
@@ -168,7 +174,7 @@ def test_an_archive_is_read_over_http(made: MadeArchive, tmp_path: Path) -> None
         archive = Archives.open([address], tmp_path / "kept").each[0]
         files, name = RemoteFiles(address), bucket_name(made.digests[0])
 
-        assert {ONE} == set(archive.entries(archive.checkpoint(127), [CONTRACT]).entries)
+        assert CONTENT == content_of(archive)
         assert (made.folder / name).read_bytes()[20:] == b"".join(files.chunks(name, 20))
         with pytest.raises(ArchiveFileMissingError, match=r"the history archive at 127\.0\.0\.1 has no file nothing"):
             b"".join(files.chunks("nothing"))

@@ -1,10 +1,9 @@
-"""Tests of reading a checkpoint's entries: made archives, and two real ones."""
+"""Tests of reading a checkpoint: made archives, and two real ones."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import struct
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,15 +11,14 @@ import pytest
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key, decode_contract_data
+from exporter.ledger.codec.entries import data_key, decode_contract_data
 from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval_encode import encode_opaque, symbol, u32
-from exporter.past.archive import checkpoint
+from exporter.ledger.codec.scval_encode import symbol, u32
 from exporter.past.archive.archive_files import FolderFiles, bucket_name
-from exporter.past.archive.bucket_entries import INIT
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_data_key
-from tests.past.archive.simulated_archive import MadeArchive, dead, levels, live, marked, time_to_live
+from tests.past.archive.archive_snapshot import state_at
+from tests.past.archive.simulated_archive import MadeArchive, levels, live, marked, time_to_live
 
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
 OTHER = strkey.encode(strkey.CONTRACT, bytes(32))
@@ -33,85 +31,19 @@ def read(made: MadeArchive) -> HistoryArchive:
     return HistoryArchive(FolderFiles(made.folder))
 
 
-def values(
-    made: MadeArchive, *contracts: str, keys: list[bytes] | None = None
-) -> dict[bytes, tuple[object, int | None]]:
-    archive = read(made)
-    state = archive.entries(archive.checkpoint(made.checkpoint), contracts, keys or [])
-    return {key: (decode_contract_data(entry.data).value[1], entry.live_until) for key, entry in state.entries.items()}
-
-
-def test_the_first_mention_of_a_key_wins(tmp_path: Path) -> None:
-    """What a newer bucket says of a key hides what older ones say, and a key said to be gone is absent."""
-    made = MadeArchive(
-        tmp_path,
-        [
-            [live(ONE, u32(3)), dead(TWO), time_to_live(THREE, 900)],
-            [],
-            [live(ONE, u32(2)), live(TWO, u32(2)), live(THREE, u32(30), kind=INIT), time_to_live(ONE, 800)],
-            [live(ONE, u32(1), kind=INIT), live(FOREIGN, u32(9)), time_to_live(ONE, 1), time_to_live(FOREIGN, 5)],
-        ],
-    )
-
-    assert {ONE: (3, 800), THREE: (30, 900)} == values(made, CONTRACT)
-    assert {FOREIGN: (9, 5)} == values(made, keys=[FOREIGN, TWO])
-    assert {ONE: (3, 800), THREE: (30, 900), FOREIGN: (9, 5)} == values(made, CONTRACT, OTHER)
-
-
-def test_all_contracts_come_with_their_code(tmp_path: Path) -> None:
-    """Where no contracts are named, all data and code is given, of whatever bucket; else data alone."""
-    wasm_hash = bytes([7] * 32)
-    code = b"\0\0\0\x07" + bytes(4) + wasm_hash + encode_opaque(b"\0asm")
-    record = INIT + struct.pack(">I", 5) + code + bytes(4)
-    key = code_key(wasm_hash)
-    made = MadeArchive(tmp_path, [[record, time_to_live(key, 70)], [live(ONE, u32(1)), time_to_live(ONE, 6)]])
-    archive = read(made)
-    checkpoint = archive.checkpoint(127)
-    found = archive.entries(checkpoint).entries
-
-    assert {ONE, key} == set(found)
-    assert (code, 5, 70) == (found[key].data, found[key].last_modified, found[key].live_until)
-    assert {ONE} == set(archive.entries(checkpoint, [CONTRACT]).entries)
-    assert {key} == set(archive.entries(checkpoint, (), [key]).entries)
-
-
-def test_evicted_entries_are_archived(tmp_path: Path) -> None:
-    """An entry of the hot archive is given as archived unless it was restored, or the live list has it again."""
-    hot = [[live(ONE, u32(1)), dead(TWO), live(THREE, u32(3))], [live(TWO, u32(2))]]
-    made = MadeArchive(tmp_path, [[live(THREE, u32(33)), time_to_live(THREE, 500)]], hot, version=23)
-
-    assert {ONE: (1, ARCHIVED), THREE: (33, 500)} == values(made, CONTRACT)
-
-
 def test_a_ledger_of_protocol_23_needs_the_hot_archive(tmp_path: Path) -> None:
     """A state file without hot archive is refused for a ledger whose header covers one."""
     with pytest.raises(ArchiveError, match="names no hot archive, which ledgers of protocol 23 have"):
         read(MadeArchive(tmp_path, [[live(ONE, u32(1))]], version=23)).checkpoint(127)
 
 
-def test_an_entry_without_time_to_live_is_an_error(tmp_path: Path) -> None:
-    """An archive that lacks the end of an entry's life is not read as if the entry lived for ever."""
-    with pytest.raises(ArchiveError, match="an entry has no time to live"):
-        values(MadeArchive(tmp_path, [[live(ONE, u32(1))]]), CONTRACT)
-
-
-def test_a_key_of_a_newer_protocol_is_passed_over(tmp_path: Path) -> None:
-    """A record whose key holds an unknown kind of value costs that record, which nobody can ask for."""
-    unknown = live(TWO, u32(2)).replace(struct.pack(">I", 15) + encode_opaque(b"Two"), struct.pack(">I", 99))
-
-    assert {ONE: (1, 9)} == values(
-        MadeArchive(tmp_path, [[live(ONE, u32(1)), unknown, time_to_live(ONE, 9)]]), CONTRACT
-    )
-
-
 def test_a_bucket_with_another_digest_is_refused(tmp_path: Path) -> None:
     """A bucket whose content is not what its name says gives no entry."""
-    made = MadeArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
-    forged = marked([live(ONE, u32(1_000_000)), time_to_live(ONE, 9)])
-    made.put(bucket_name(made.digests[0]), gzip.compress(forged))
+    made = MadeArchive(tmp_path, [[live(ONE, u32(1))]])
+    made.put(bucket_name(made.digests[0]), gzip.compress(marked([live(ONE, u32(1_000_000))])))
 
     with pytest.raises(ArchiveError, match=r"bucket-[0-9a-f]{64}\.xdr\.gz: its content has the SHA-256 [0-9a-f]{64}"):
-        values(made, CONTRACT)
+        list(read(made).bucket(made.digests[0]))
 
 
 def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: Path) -> None:
@@ -121,15 +53,6 @@ def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: P
 
     with pytest.raises(ArchiveError, match="not those that the ledger's header commits to"):
         read(made).checkpoint(127)
-
-
-def test_more_entries_than_the_bound_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of entries kept in memory has a bound, and the error says what to do."""
-    monkeypatch.setattr(checkpoint, "MAX_ENTRIES", 1)
-    archive = read(MadeArchive(tmp_path, [[live(ONE, u32(1)), live(TWO, u32(1))]]))
-
-    with pytest.raises(ArchiveError, match="more than 1 entries were asked for; name fewer contracts"):
-        archive.entries(archive.checkpoint(127), [CONTRACT])
 
 
 def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
@@ -157,15 +80,6 @@ def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data:
         assert all(after.previous_hash == before.hash for before, after in pairwise(headers))
 
 
-def test_the_real_testnet_state_is_read_whole(real_data: Path) -> None:
-    """The newest state of the testnet archive has as many entries as were counted when it was collected."""
-    archive = archive_in(real_data, "archive-testnet")
-    state = archive.entries(archive.checkpoint(10047))
-
-    assert (4103, 99) == tuple(sum(key[:4] == bytes([0, 0, 0, kind]) for key in state.entries) for kind in (6, 7))
-    assert {} == state.others
-
-
 def test_every_bucket_of_the_old_mainnet_state_is_whole(real_data: Path) -> None:
     """Buckets from before protocol 11, without META and INIT records, are read to their ends."""
     archive = archive_in(real_data, "archive-pubnet")
@@ -182,8 +96,7 @@ def test_the_real_pool_is_at_each_checkpoint_what_was_found_there(real_data: Pat
     archive = archive_in(real_data, "archive-testnet")
     for transition in transitions:
         key = reserve_data_key(POOL, transition["asset"])
-        checkpoint = archive.checkpoint(transition["to_ledger"] | 63)
-        entry = archive.entries(checkpoint, (), [key]).entries[key]
+        entry = state_at(archive, transition["to_ledger"] | 63, [POOL]).entries[key]
         found = Fields.of(decode_contract_data(entry.data).value, "ResData")
 
         assert transition["to_ledger"] == entry.last_modified

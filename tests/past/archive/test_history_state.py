@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from exporter.errors import ArchiveError
-from exporter.past.archive.history_state import decode_history_state
+from exporter.past.archive.checkpoint import decode_history_state
 from tests.past.archive.simulated_archive import levels
 
 GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": levels([b"a" * 32, bytes(32), b"c" * 32])}

@@ -28,6 +28,7 @@ from exporter.protocols.peridot import math as peridot
 from exporter.protocols.peridot.math import accrue as accrue_peridot
 from exporter.protocols.xoxno import math as xoxno
 from exporter.protocols.xoxno.math import accrue as accrue_xoxno
+from tests.past.archive.archive_snapshot import state_at
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 V2_CODE = "a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"
@@ -205,7 +206,7 @@ def changes_between_checkpoints(archive: HistoryArchive, times: dict[int, int]) 
     """The pool's entries as three checkpoints have them, each at the ledger of its last change."""
     known: dict[bytes, RawEntry] = {}
     for at in (575, 895, 959):
-        found = archive.entries(archive.checkpoint(at), [POOL]).entries
+        found = state_at(archive, at, [POOL]).entries
         fresh = [
             (entry.last_modified, key, entry)
             for key, entry in found.items()
