@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from exporter.cli.common import FILE, config_option, configuration_of, ending, log_format_option, network_option
+from exporter.cli.common import FILE, config_option, configuration_of, network_option, reporting
 from exporter.console import Console
 
 
@@ -31,16 +31,9 @@ from exporter.console import Console
 @click.option("--out", help="The tree: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
 @click.option("--workers", type=click.IntRange(1, 256), help="Local processes.  [default: the cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster, for example tcp://10.0.0.1:8786.")
-@log_format_option
+@reporting
 def backfill(
-    config: Path | None,
-    network: str | None,
-    out: str | None,
-    workers: int | None,
-    scheduler: str | None,
-    log_format: str,
-    lake: str,
-    **lake_options: Any,
+    console: Console, config: Path | None, network: str | None, out: str | None, lake: str, **lake_options: Any
 ) -> None:
     """Add the past to a history from a ledger lake.
 
@@ -51,9 +44,7 @@ def backfill(
     Exit code 0: all are added; 3: some could not be read, the others are added; 7: all are added, but some pool or
     market could not be read.
     """
-    console = Console(log_format)
-    with ending(console):
-        from exporter.backfill.lake_command import run_lake_backfill
+    from exporter.backfill.lake_command import run_lake_backfill
 
-        settings = configuration_of(config, network, out=out).settings
-        sys.exit(run_lake_backfill(settings, lake, workers, scheduler, console, **lake_options))
+    settings = configuration_of(config, network, out=out).settings
+    sys.exit(run_lake_backfill(settings, lake, console=console, **lake_options))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import answers_to, configuration_of, ending, log_format_option, source_options, spare_memory
+from exporter.cli.common import answers_next_to, configuration_of, reporting, source_options, spare_memory
 from exporter.console import Console
 from exporter.errors import EXIT_CHECK, EXIT_DONE, EXIT_SOURCE, ConfigError, pluralize
 
@@ -26,17 +26,9 @@ SHOWN_WITHOUT = 20
 @click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' views.")
 @source_options
 @click.option("--out", help="With --on-chain: a tree whose remembered markets are compared, too.")
-@log_format_option
+@reporting
 def check(
-    uri: str | None,
-    sample: int | None,
-    on_chain: bool,
-    config: Path | None,
-    network: str | None,
-    rpc_urls: tuple[str, ...],
-    snapshot: Path | None,
-    out: str | None,
-    log_format: str,
+    console: Console, uri: str | None, sample: int | None, on_chain: bool, snapshot: Path | None, **configured: Any
 ) -> None:
     """Check a published tree, or the exporter's own numbers.
 
@@ -50,43 +42,41 @@ def check(
     Exit code 0: no fault; 3: it cannot be read; 4: standard output names the faults.
     """
     spare_memory()
-    console, answers = Console(log_format), answers_to(log_format)
-    with ending(console):
-        if on_chain is (uri is not None):
-            raise ConfigError(
-                "name the tree to check (a folder, s3://BUCKET/PREFIX or a URL), or give --on-chain and no URI"
-            )
-        if uri is not None:
-            sys.exit(_report_tree(uri, sample, console, answers))
-        import asyncio
+    if on_chain is (uri is not None):
+        raise ConfigError(
+            "name the tree to check (a folder, s3://BUCKET/PREFIX or a URL), or give --on-chain and no URI"
+        )
+    if uri is not None:
+        sys.exit(_report_tree(uri, sample, console))
+    import asyncio
 
-        from exporter.job.on_chain import check_chain
-        from exporter.job.sources import RpcEndpoints, StoredLedger
+    from exporter.job.on_chain import check_chain
+    from exporter.job.sources import RpcEndpoints, StoredLedger
 
-        settings = configuration_of(config, network, rpc_urls, out).settings
-        source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
-        sys.exit(_report_chain(asyncio.run(check_chain(settings, source)), console, answers))
+    source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
+    sys.exit(_report_chain(asyncio.run(check_chain(configuration_of(**configured).settings, source)), console))
 
 
-def _report_tree(uri: str, sample: int | None, console: Console, answers: Console) -> int:
+def _report_tree(uri: str, sample: int | None, console: Console) -> int:
     import exporter
     from exporter.check.summary import SHOWN_FAULTS
 
+    answers = answers_next_to(console)
     try:
         with console.progress("files") as progress:
-            looked = exporter.check_tree(uri, sample, progress.advance)
+            summary = exporter.check_tree(uri, sample, progress.advance)
     except exporter.TreeFaultsError as failed:
         for fault in failed.faults[:SHOWN_FAULTS]:
             answers.event("fault", str(fault), key=fault.key, fault=fault.text)
         shown = f", of which {SHOWN_FAULTS} are shown" if len(failed.faults) > SHOWN_FAULTS else ""
         console.error(f"the tree fails its checks: {pluralize(len(failed.faults), 'fault')}{shown}", EXIT_CHECK)
         return EXIT_CHECK
-    answers.event("checked", "\n".join(("the tree passes its checks", *looked.lines())), **looked.as_dict())
+    answers.event("checked", "\n".join(("the tree passes its checks", *summary.lines())), **summary.as_dict())
     return EXIT_DONE
 
 
-def _report_chain(check: ChainCheck, console: Console, answers: Console) -> int:
-
+def _report_chain(check: ChainCheck, console: Console) -> int:
+    answers = answers_next_to(console)
     for notice in check.notices:
         console.warning(notice)
     for item in check.differences[:SHOWN_DIFFERENCES]:
@@ -125,12 +115,7 @@ def _report_chain(check: ChainCheck, console: Console, answers: Console) -> int:
 
 @click.command()
 @click.argument("uri")
-@click.option(
-    "--max-age",
-    type=click.IntRange(1, 31_536_000),
-    metavar="SECONDS",
-    help="Stale when older than this.",
-)
+@click.option("--max-age", type=click.IntRange(1, 31_536_000), metavar="SECONDS", help="Stale when older than this.")
 @click.option(
     "--grace",
     type=click.IntRange(0, 31_536_000),
@@ -145,8 +130,8 @@ def _report_chain(check: ChainCheck, console: Console, answers: Console) -> int:
     show_default=True,
     help="How old the ledger may be when published.",
 )
-@log_format_option
-def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_format: str) -> None:
+@reporting
+def status(console: Console, uri: str, max_age: int | None, grace: int | None, max_lag: int) -> None:
     """Report how fresh a tree is; fail when it is stale.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. A run is stale after
@@ -154,18 +139,16 @@ def status(uri: str, max_age: int | None, grace: int | None, max_lag: int, log_f
 
     Exit code 0: fresh; 3: stale, of a ledger that was old when published, missing, or unreadable.
     """
-    console, answers = Console(log_format), answers_to(log_format)
-    with ending(console):
-        import asyncio
+    import asyncio
 
-        import msgspec
+    import msgspec
 
-        from exporter.check.freshness import describe, judge, read_status
+    from exporter.check.freshness import describe, judge, read_status
 
-        found, now = asyncio.run(read_status(uri)), datetime.now(UTC)
-        problems = judge(found, now, max_lag, max_age, grace)
-        facts = {"fresh": not problems, "age_seconds": found.age(now), "problems": problems}
-        answers.event("status", describe(found, now), **facts, **msgspec.to_builtins(found))
-        for problem in problems:
-            console.error(problem, EXIT_SOURCE)
-        sys.exit(EXIT_SOURCE if problems else EXIT_DONE)
+    found, now = asyncio.run(read_status(uri)), datetime.now(UTC)
+    problems = judge(found, now, max_lag, max_age, grace)
+    facts = {"fresh": not problems, "age_seconds": found.age(now), "problems": problems}
+    answers_next_to(console).event("status", describe(found, now), **facts, **msgspec.to_builtins(found))
+    for problem in problems:
+        console.error(problem, EXIT_SOURCE)
+    sys.exit(EXIT_SOURCE if problems else EXIT_DONE)

@@ -35,8 +35,7 @@ _LARGE_BYTES = 1 << 20
 def spare_memory() -> None:
     """Have what is free given back to the system soon. Call it before Polars and Arrow are imported.
 
-    By their defaults Polars and Arrow keep some of it to the end, and glibc raises its bounds with each large block
-    that is freed, such that the next ones leave holes in its heap.
+    By default Polars and Arrow keep some of it to the end, and glibc leaves holes in its heap.
     """
     for name, value in _ALLOCATORS.items():
         os.environ.setdefault(name, value)
@@ -130,13 +129,8 @@ def configuration_of(
     """The configuration of a file, the environment and options; an option that was not given changes nothing."""
     from exporter.config import load
 
-    flags = {
-        "network.name": network,
-        "network.rpc_urls": list(rpc_urls) or None,
-        "output.uri": out,
-        "output.report": report,
-    }
-    return load(config, flags)
+    urls = list(rpc_urls) or None
+    return load(config, {"network.name": network, "network.rpc_urls": urls, "output.uri": out, "output.report": report})
 
 
 def archive_of(
@@ -152,9 +146,22 @@ def archive_of(
     return FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
 
 
-def answers_to(log_format: str) -> Console:
+def answers_next_to(console: Console) -> Console:
     """Standard output, for what a command is asked: JSON lines where progress is in these, else text."""
-    return Console("json" if log_format == "json" else "text", sys.stdout)
+    return Console("json" if console.is_json else "text", sys.stdout)
+
+
+def reporting(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --log-format to a command, give it the ``console`` of that format, and end it as `ending` does."""
+
+    @log_format_option
+    @functools.wraps(command)
+    def run(*, log_format: str, **given: Any) -> None:
+        console = Console(log_format)
+        with ending(console):
+            command(console=console, **given)
+
+    return run
 
 
 @contextmanager

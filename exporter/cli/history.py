@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import FILE, answers_to, ending, log_format_option, options
+from exporter.cli.common import FILE, answers_next_to, options, reporting
 from exporter.console import Console
 from exporter.errors import ConfigError, pluralize
 
@@ -49,23 +49,22 @@ def _manifest(uri: str) -> HistoryManifest:
 @history.command("list")
 @click.argument("uri")
 @span_options
-@log_format_option
-def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None:
+@reporting
+def list_(console: Console, uri: str, start: str | None, end: str | None) -> None:
     """List the files of the history.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root.
     """
-    answers = answers_to(log_format)
-    with ending(Console(log_format)):
-        files = _selection(start, end).files(_manifest(uri).files)
-        if not answers.is_json:
-            answers.event("head", f"{'first ledger':>12} {'last ledger':>12} {'rows':>12} {'bytes':>14}  key")
-        for file in files:
-            line = f"{file.first_ledger:>12} {file.last_ledger:>12} {file.rows:>12,} {file.bytes:>14,}  {file.key}"
-            answers.event("file", line, **{name: getattr(file, name) for name in file.__struct_fields__})
-        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        total = f"{pluralize(len(files), 'file')}, {pluralize(rows, 'row')}, {pluralize(size, 'byte')}"
-        answers.event("total", total, files=len(files), rows=rows, bytes=size)
+    answers = answers_next_to(console)
+    files = _selection(start, end).files(_manifest(uri).files)
+    if not answers.is_json:
+        answers.event("head", f"{'first ledger':>12} {'last ledger':>12} {'rows':>12} {'bytes':>14}  key")
+    for file in files:
+        line = f"{file.first_ledger:>12} {file.last_ledger:>12} {file.rows:>12,} {file.bytes:>14,}  {file.key}"
+        answers.event("file", line, **{name: getattr(file, name) for name in file.__struct_fields__})
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    total = f"{pluralize(len(files), 'file')}, {pluralize(rows, 'row')}, {pluralize(size, 'byte')}"
+    answers.event("total", total, files=len(files), rows=rows, bytes=size)
 
 
 @history.command()
@@ -78,30 +77,28 @@ def list_(uri: str, start: str | None, end: str | None, log_format: str) -> None
     help="Whole months that keep a file for each day.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-@log_format_option
-def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
+@reporting
+def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
     """Join the files of each closed day and older month.
 
     URI: a folder or s3://BUCKET/PREFIX. A run does this unless history.compact is false. The joined files stay for
     output.retention_hours.
     """
-    console, answers = Console(log_format), answers_to(log_format)
-    with ending(console):
-        from exporter.publishing.compaction import compact_history, plan_compaction
-        from exporter.stores import open_store
+    from exporter.publishing.compaction import compact_history, plan_compaction
+    from exporter.stores import open_store
 
-        manifest, store = _manifest(uri), open_store(uri)
-        if dry_run:
-            pieces = plan_compaction(manifest, months)
-            for piece in pieces:
-                text = f"{piece.folder}: {pluralize(len(piece.files), 'file')}, {pluralize(piece.rows, 'row')}"
-                answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)
-            answers.event("total", f"{pluralize(len(pieces), 'file')} would be written", files=len(pieces))
-            return
-        with console.step("compact", "compacting the history") as facts:
-            done = compact_history(store, months=months)
-            facts.update(files_before=done.files_before, files_after=len(done.files))
-            facts.update(bytes_before=done.bytes_before, bytes_after=done.bytes_after)
+    manifest, store, answers = _manifest(uri), open_store(uri), answers_next_to(console)
+    if dry_run:
+        pieces = plan_compaction(manifest, months)
+        for piece in pieces:
+            text = f"{piece.folder}: {pluralize(len(piece.files), 'file')}, {pluralize(piece.rows, 'row')}"
+            answers.event("piece", text, folder=piece.folder, files=len(piece.files), rows=piece.rows)
+        answers.event("total", f"{pluralize(len(pieces), 'file')} would be written", files=len(pieces))
+        return
+    with console.step("compact", "compacting the history") as facts:
+        done = compact_history(store, months=months)
+        facts.update(files_before=done.files_before, files_after=len(done.files))
+        facts.update(bytes_before=done.bytes_before, bytes_after=done.bytes_after)
 
 
 @history.command()
@@ -114,18 +111,8 @@ def compact(uri: str, months: int, dry_run: bool, log_format: str) -> None:
 @click.option("--market", help="Only pools of this market (C...).")
 @click.option("--token", help="Only pools of this token (C...).")
 @click.option("--raw", is_flag=True, help="CSV: no ' in front of formulas.")
-@log_format_option
-def export(
-    uri: str,
-    out: Path,
-    form: str | None,
-    start: str | None,
-    end: str | None,
-    market: str | None,
-    token: str | None,
-    raw: bool,
-    log_format: str,
-) -> None:
+@reporting
+def export(console: Console, uri: str, out: Path, form: str | None, raw: bool, **selected: Any) -> None:
     """Write part of the history into one file: Parquet, CSV or Arrow.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Amounts are exact:
@@ -133,26 +120,24 @@ def export(
 
     In CSV, a text that a spreadsheet would run as a formula gets a ' in front, unless --raw is given.
     """
-    console = Console(log_format)
-    with ending(console):
-        import asyncio
+    import asyncio
 
-        from exporter.history.export import export_history, read_manifest
-        from exporter.stores.tree_sources import open_tree
+    from exporter.history.export import export_history, read_manifest
+    from exporter.stores.tree_sources import open_tree
 
-        endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
-        chosen = form or endings.get(out.suffix)
-        if chosen is None:
-            raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
-        if raw and chosen != "csv":
-            raise ConfigError(f"--raw is for CSV only: {chosen} holds every text as it is")
-        selection = _selection(start, end, market, token)
+    endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
+    chosen = form or endings.get(out.suffix)
+    if chosen is None:
+        raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
+    if raw and chosen != "csv":
+        raise ConfigError(f"--raw is for CSV only: {chosen} holds every text as it is")
+    selection = _selection(**selected)
 
-        async def work() -> None:
-            async with open_tree(uri) as source:
-                manifest = await read_manifest(source)
-                with console.step("export", f"writing {out}") as facts, console.progress("files") as progress:
-                    done = await export_history(source, selection, out, chosen, progress.advance, manifest, raw=raw)
-                    facts.update(rows=done.rows, files=done.files)
+    async def work() -> None:
+        async with open_tree(uri) as source:
+            manifest = await read_manifest(source)
+            with console.step("export", f"writing {out}") as facts, console.progress("files") as progress:
+                done = await export_history(source, selection, out, chosen, progress.advance, manifest, raw=raw)
+                facts.update(rows=done.rows, files=done.files)
 
-        asyncio.run(work())
+    asyncio.run(work())

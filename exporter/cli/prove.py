@@ -11,15 +11,14 @@ import click
 
 from exporter.cli.common import (
     FILE,
-    answers_to,
+    answers_next_to,
     archive_of,
     archive_options,
     config_option,
     configuration_of,
-    ending,
-    log_format_option,
     network_option,
     options,
+    reporting,
     spare_memory,
 )
 from exporter.console import Console
@@ -78,16 +77,8 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Rea
 @click.argument("uri")
 @proof_options
 @allow_option
-@log_format_option
-def prove(
-    uri: str,
-    archives: tuple[str, ...],
-    trust: Path | None,
-    deadline: float,
-    full: bool,
-    allowed: frozenset[Reason],
-    log_format: str,
-) -> None:
+@reporting
+def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given: Any) -> None:
     """Prove published runs by what validators signed.
 
     URI: a folder or s3://BUCKET/PREFIX. Compares each run's evidence with the next checkpoint of the history archives
@@ -96,28 +87,26 @@ def prove(
     Exit code 0: all is proven, or allowed not to be; 3: the archives cannot be read; 8: a run's evidence is not the
     network's state, so publish nothing more from that RPC; 9: not contradicted, but not all is proven.
     """
-    console, answers = Console(log_format), answers_to(log_format)
-    with ending(console):
-        from exporter.job.prove import prove as prove_runs
-        from exporter.stores import open_store
+    from exporter.job.prove import prove as prove_runs
+    from exporter.stores import open_store
 
-        result = prove_runs(open_store(uri), archives, trust, console, full=full, deadline=deadline)
-        for proof in result.added:
-            answers.event(
-                "proven",
-                f"run {proof.run_id}: checkpoint {proof.checkpoint}, which {proof.organisations_signed} of "
-                f"{proof.organisations_trusted} organisations signed, proves {proof.confirmed} of {proof.entries} "
-                "entries",
-                run_id=proof.run_id,
-                checkpoint=proof.checkpoint,
-                entries=proof.entries,
-                confirmed=proof.confirmed,
-            )
-        for run_id, reason in result.waiting.items():
-            answers.event("waiting", f"run {run_id}: {reason}", run_id=run_id, reason=reason)
-        if not result.added and not result.waiting:
-            answers.event("nothing_to_do", "nothing to do: every run that can be proven is proven")
-        sys.exit(report_unproven(answers, result.unproven, allowed))
+    answers = answers_next_to(console)
+    result = prove_runs(open_store(uri), console=console, **proof_given)
+    for proof in result.added:
+        answers.event(
+            "proven",
+            f"run {proof.run_id}: checkpoint {proof.checkpoint}, which {proof.organisations_signed} of "
+            f"{proof.organisations_trusted} organisations signed, proves {proof.confirmed} of {proof.entries} entries",
+            run_id=proof.run_id,
+            checkpoint=proof.checkpoint,
+            entries=proof.entries,
+            confirmed=proof.confirmed,
+        )
+    for run_id, reason in result.waiting.items():
+        answers.event("waiting", f"run {run_id}: {reason}", run_id=run_id, reason=reason)
+    if not result.added and not result.waiting:
+        answers.event("nothing_to_do", "nothing to do: every run that can be proven is proven")
+    sys.exit(report_unproven(answers, result.unproven, allowed))
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -149,19 +138,8 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="End with 3 if the ledger is older: 30m, 2h, 1d, or minutes.",
 )
 @allow_option
-@log_format_option
-def verify(
-    uri: str,
-    archives: tuple[str, ...],
-    trust: Path | None,
-    deadline: float,
-    full: bool,
-    complete: bool,
-    earlier: int,
-    max_age: int | None,
-    allowed: frozenset[Reason],
-    log_format: str,
-) -> None:
+@reporting
+def verify(console: Console, uri: str, max_age: int | None, allowed: frozenset[Reason], **verify_given: Any) -> None:
     """Verify a tree without trusting its publisher.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Checks every file, repeats runs from their
@@ -171,17 +149,14 @@ def verify(
     cannot be proven yet, or the run is older than --max-age; 8: something is wrong, and the first thing is named; 9:
     not contradicted, but not all is proven.
     """
-    console, answers = Console(log_format), answers_to(log_format)
-    with ending(console):
-        from exporter.job.verify import refuse_old, verify_tree
+    from exporter.job.verify import refuse_old, verify_tree
 
-        verified = verify_tree(
-            uri, archives, trust, console, full=full, complete=complete, deadline=deadline, earlier=earlier
-        )
-        answers.event("verified", "\n".join(verified.lines()), **verified.as_dict())
-        code = report_unproven(answers, verified.unproven, allowed)
-        refuse_old(verified, max_age)
-        sys.exit(code)
+    answers = answers_next_to(console)
+    verified = verify_tree(uri, console=console, **verify_given)
+    answers.event("verified", "\n".join(verified.lines()), **verified.as_dict())
+    code = report_unproven(answers, verified.unproven, allowed)
+    refuse_old(verified, max_age)
+    sys.exit(code)
 
 
 @click.command()
@@ -189,49 +164,40 @@ def verify(
 @network_option
 @archive_options
 @click.option("--out", help="Compare with the run there, and add to its tree.  [default: print]")
-@log_format_option
-def census(
-    config: Path | None,
-    network: str | None,
-    out: str | None,
-    log_format: str,
-    **archive_given: Any,
-) -> None:
+@reporting
+def census(console: Console, config: Path | None, network: str | None, out: str | None, **archive_given: Any) -> None:
     """List lending contracts that a run did not read.
 
     Reads every contract of a proven checkpoint (docs/discovery.md).
     """
     spare_memory()
-    console, answers = Console(log_format), answers_to(log_format)
-    with ending(console):
-        settings = configuration_of(config, network).settings
-        from exporter.job.census import census as take
-        from exporter.stores import open_store
-        from exporter.tree.documents import encode
+    settings, answers = configuration_of(config, network).settings, answers_next_to(console)
+    from exporter.job.census import census as take
+    from exporter.stores import open_store
+    from exporter.tree.documents import encode
 
-        given = archive_of(**archive_given)
-        if given is None:
-            raise ConfigError("--archive: name the history archive to read")
-        found = take(settings, given, None if out is None else open_store(out), console)
-        if out is None:
-            click.echo(encode(found).decode())
-            return
-        for item in found.unread:
-            named = f" of {item.protocol}" if item.protocol else ""
-            answers.event(
-                "unread",
-                f"{item.kind}{named}: {item.address}: {item.reason}: {item.detail}",
-                address=item.address,
-                kind=item.kind,
-                protocol=item.protocol,
-                reason=item.reason,
-            )
+    given = archive_of(**archive_given)
+    if given is None:
+        raise ConfigError("--archive: name the history archive to read")
+    found = take(settings, given, None if out is None else open_store(out), console)
+    if out is None:
+        click.echo(encode(found).decode())
+        return
+    for item in found.unread:
+        named = f" of {item.protocol}" if item.protocol else ""
         answers.event(
-            "census",
-            f"checkpoint {found.checkpoint}: {found.contract_count} contracts, "
-            f"{found.unread_count} unread ones that lend",
-            checkpoint=found.checkpoint,
-            contracts=found.contract_count,
-            unread=found.unread_count,
-            counts=found.counts,
+            "unread",
+            f"{item.kind}{named}: {item.address}: {item.reason}: {item.detail}",
+            address=item.address,
+            kind=item.kind,
+            protocol=item.protocol,
+            reason=item.reason,
         )
+    answers.event(
+        "census",
+        f"checkpoint {found.checkpoint}: {found.contract_count} contracts, {found.unread_count} unread ones that lend",
+        checkpoint=found.checkpoint,
+        contracts=found.contract_count,
+        unread=found.unread_count,
+        counts=found.counts,
+    )

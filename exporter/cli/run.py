@@ -77,12 +77,10 @@ def run(
 @click.command()
 @source_options
 @out_option
-def plan(
-    config: Path | None, network: str | None, rpc_urls: tuple[str, ...], snapshot: Path | None, out: str | None
-) -> None:
+def plan(snapshot: Path | None, **configured: Any) -> None:
     """Print what a run would read and write."""
     with ending(Console("text")):
         from exporter.job.plan import describe
 
-        for line in describe(configuration_of(config, network, rpc_urls, out), snapshot):
+        for line in describe(configuration_of(**configured), snapshot):
             click.echo(without_keys(line))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 from click.testing import CliRunner
 
-from exporter.cli.common import answers_to
 from exporter.cli.prove import allow_option, report_unproven
+from exporter.console import Console
 from exporter.errors import EXIT_CONFIG, EXIT_DONE, EXIT_UNPROVEN
 from exporter.job.unproven import MAX_NAME, SHOWN, Reason, Unproven
 
@@ -38,7 +39,7 @@ def test_what_is_allowed_is_repeated() -> None:
         unproven = Unproven()
         unproven.add(Reason.CALLS, ["C.price"])
         assert EXIT_DONE == Unproven().exit_code()
-        raise SystemExit(report_unproven(answers_to("json"), unproven, allowed))
+        raise SystemExit(report_unproven(Console("json", sys.stdout), unproven, allowed))
 
     none, some = CliRunner().invoke(command), CliRunner().invoke(command, ["--allow-unproven", "calls, changed"])
     unknown = CliRunner().invoke(command, ["--allow-unproven", "calls,everything"])
