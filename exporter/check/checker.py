@@ -1,9 +1,4 @@
-"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there.
-
-checker = TreeChecker(ledger, page_sizes)
-checker.add("v1/assets/index.json", data)      # web pages best last; none is kept
-summary = checker.finish()                     # or TreeFaultsError
-"""
+"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
-from exporter.check.documents import KINDS, check_status, judge_ledger
+from exporter.check.documents import judge
 from exporter.check.history_files import ParquetFacts, check_history, read_parquet
 from exporter.check.public_urls import follow_links, links_of
 from exporter.check.summary import CheckSummary, Whole
@@ -37,6 +32,7 @@ from exporter.tree.families import (
     OPENAPI_KEY,
     POINTER_KEY,
     PROOF,
+    RUN,
     RUN_FILES,
     YIELDS,
     Family,
@@ -56,51 +52,19 @@ Schemas = dict[str, jsonschema_rs.Draft202012Validator]
 
 
 class TreeChecker:
-    """Checks one tree. Files are added one by one."""
+    """Checks one tree. Files are added one by one, web pages best last; none is kept."""
 
-    def __init__(
-        self,
-        ledger: int,
-        page_sizes: Sequence[int],
-        *,
-        partial: bool = False,
-        own_files_only: bool = False,
-        listed: RunListing | None = None,
-    ) -> None:
-        """Begin.
-
-        Args:
-            ledger: that of the run.
-            page_sizes: the run's, by which links with a limit are answered.
-            partial: only a sample is added. What is not added is not missed if it is ``listed``.
-            own_files_only: only files of the run itself are added, not the history of earlier runs.
-            listed: the files that the run's manifest lists, where they are known before.
-        """
-        listed = listed or RunListing.of(())
-        self.whole = Whole(ledger, page_sizes, partial=partial, own_files_only=own_files_only, listed=listed)
+    def __init__(self, whole: Whole) -> None:
+        self.whole = whole
         self._parquet: dict[str, ParquetFacts] = {}
         self._schemas: Schemas = {}
 
     def add_rendered(self, file: RenderedFile) -> None:
-        """Add a file as it comes from its renderer, and hold it against what that says of it."""
+        """Add a file as it comes from its renderer, with the digest and links that this gave it."""
         self.add(file.key, file.data, sha256=file.sha256, links=file.links)
 
-    def add(
-        self,
-        key: str,
-        data: bytes,
-        *,
-        sha256: str | None = None,
-        links: Sequence[str] | None = None,
-    ) -> None:
-        """Add a file.
-
-        Args:
-            key: its key.
-            data: its bytes.
-            sha256: the digest of the bytes, where it was computed already.
-            links: where the web page leads inside the tree, where that is known.
-        """
+    def add(self, key: str, data: bytes, *, sha256: str | None = None, links: Sequence[str] | None = None) -> None:
+        """Add a file; ``links`` are where a web page leads inside the tree, where that is known."""
         whole = self.whole
         if key in whole.seen:
             whole.faults.add(key, "is there twice")
@@ -144,12 +108,7 @@ class TreeChecker:
         return sorted({key for key in wanted if key not in self.whole.seen and key not in self.whole.listed})
 
     def finish(self) -> CheckSummary:
-        """Judge the whole.
-
-        Raises:
-            TreeFaultsError: it fails its checks, all of which are named.
-            CheckError: nothing was added at all.
-        """
+        """Judge the whole. Raises `TreeFaultsError` that has all faults, `CheckError` where nothing was added."""
         whole = self.whole
         if not whole.seen:
             raise CheckError("there is nothing to check: no file was found")
@@ -164,7 +123,10 @@ class TreeChecker:
             whole.summary.version = str(openapi.info.get(VERSION_FIELD))
         elif not whole.partial and OPENAPI_KEY not in whole.seen:
             whole.faults.add(OPENAPI_KEY, "is missing")
-        check_status(whole, status)
+        if status.manifest_key != RUN.key(run_id=status.run_id):
+            whole.faults.add(POINTER_KEY, f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}")
+        if not whole.partial and status.evidence_key not in whole.seen:
+            whole.faults.add(POINTER_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
         check_history(whole, status, self._parquet)
         for target, (key, text) in whole.links.items():
             if target not in whole.seen:
@@ -176,14 +138,7 @@ class TreeChecker:
         whole.faults.raise_any()
         return whole.summary
 
-    def _read(
-        self,
-        key: str,
-        data: bytes,
-        sha256: str,
-        family: Family | None,
-        names: Mapping[str, str],
-    ) -> str | None:
+    def _read(self, key: str, data: bytes, sha256: str, family: Family | None, names: Mapping[str, str]) -> str | None:
         """Judge a file by itself and by what came before; gives the name of its model if it is a document."""
         whole = self.whole
         if family is RUN_FILES:
@@ -209,7 +164,7 @@ class TreeChecker:
         whole.summary.documents[model.__name__] += 1
         if isinstance(document, SystemStatus | HistoryManifest | OpenApiDocument | ProofList | Census):
             whole.documents[model] = key, document
-        whole.faults.add(key, *KINDS.get(model, judge_ledger)(whole, key, document))
+        whole.faults.add(key, *judge(whole, key, document))
         return model.__name__
 
 

@@ -1,7 +1,6 @@
 """The verdict of `exporter status`: whether the published run is as fresh as it promised to be.
 
-The pointer alone is read. It states when the run was published and when the next one is to be expected, so that
-staleness can be seen from outside, by a monitor that shares nothing with the schedule that may have died.
+The pointer alone is read, so that a monitor needs nothing of the schedule that may have died.
 """
 
 from __future__ import annotations
@@ -67,8 +66,7 @@ def judge(status: PublishedStatus, now: datetime, max_lag: int, max_age: int | N
     Args:
         status: of the run.
         now: the moment.
-        max_lag: the seconds that its ledger may have closed before it was published. Reading and rendering take their
-            time; an RPC that stopped following the network has no bound.
+        max_lag: the seconds that its ledger may have closed before it was published.
         max_age: the seconds since it was published; None: what the run itself promised, plus ``grace``, and where it
             promised nothing `UNPROMISED_MAX_AGE`.
         grace: the seconds after the time at which the next run was to be expected; None: the interval between the two.
@@ -103,9 +101,7 @@ def judge(status: PublishedStatus, now: datetime, max_lag: int, max_age: int | N
 async def read_status(uri: str) -> PublishedStatus:
     """Read the pointer of a tree: of a folder, of a bucket, or over HTTP below a base URL.
 
-    Raises:
-        ConfigError: the URI can be none of a tree, or the tree is of another format.
-        SourceError: there is no pointer, or it cannot be read in time or understood; the message says which.
+    Raises `ConfigError` for a URI or format of no tree, `SourceError` where there is no pointer that can be read.
     """
     async with open_tree(uri) as source:
         try:

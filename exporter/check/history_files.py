@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 
 import pyarrow as pa
@@ -12,48 +13,39 @@ import pyarrow.parquet as pq
 
 from exporter.check.summary import Whole
 from exporter.errors import CheckError
-from exporter.history.manifest import file_ledgers, folder_of
-from exporter.tables import MAX_TIMESTAMP_SECONDS
-from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus, timestamp
+from exporter.history.manifest import file_ledgers, folder_of, span_of
+from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus
 from exporter.tree.families import HISTORY_MANIFEST_KEY, LATEST_PARQUET
 from exporter.tree.values import as_written
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
-_LEDGER = "observed_ledger"
-_CLOSED = "ledger_close_time"
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """The metadata of a Parquet file.
+    """The metadata of a Parquet file: ``rows`` is None where it cannot be read.
 
-    ``ledgers`` are the lowest and the highest in its rows; None without rows. ``closed`` are the first and the last
-    time at which one of them closed, as documents write it; without rows what the file says of its run, if anything.
+    ``ledgers`` are the lowest and the highest in its rows, ``closed`` the first and the last time at which one of them
+    closed; None without rows.
     """
 
     bytes: int
     sha256: str
     rows: int | None = None
-    """None where it cannot be read."""
     ledgers: tuple[int, int] | None = None
-    closed: tuple[str, ...] = ()
+    closed: tuple[datetime, datetime] | None = None
 
 
 def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
     """Read a file of the history. Raises `CheckError` if it cannot be."""
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        table = file.read([_LEDGER, _CLOSED])
-        (first, last), (opened, closed) = (
-            pc.min_max(table.column(name)).as_py().values() for name in table.column_names
-        )
-        if table.num_rows:
-            times = as_written(opened), as_written(closed)
-            return ParquetFacts(len(data), sha256, table.num_rows, (first, last), times)
-        stated = (file.metadata.metadata or {}).get(_CLOSED.encode())
-        return ParquetFacts(len(data), sha256, 0, closed=() if stated is None else (_time(stated.decode()),))
+        table = pq.ParquetFile(pa.BufferReader(data)).read(["observed_ledger", "ledger_close_time"])
+        ledgers, closed = (tuple(pc.min_max(column).as_py().values()) for column in table.columns)
     except _ARROW_ERRORS as error:
         raise CheckError(f"pyarrow cannot read it: {error}") from error
+    if not table.num_rows:
+        return ParquetFacts(len(data), sha256, 0)
+    return ParquetFacts(len(data), sha256, table.num_rows, ledgers, closed)
 
 
 def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFacts]) -> None:
@@ -90,6 +82,9 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
             yield "is missing, though the history's manifest lists it"
         return
     whole.summary.links += 1
+    if file_ledgers(file.key) is None:
+        yield "is not under the key of a history file"
+        return
     if facts is not None and (facts.bytes, facts.sha256) != (file.bytes, file.sha256):
         yield "does not have the bytes that the history's manifest gives for it"
     if file.first_ledger > file.last_ledger:
@@ -105,21 +100,8 @@ def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: P
             f"has rows of ledgers {facts.ledgers[0]} to {facts.ledgers[1]}, but {file.first_ledger} to "
             f"{file.last_ledger} in the history's manifest"
         )
-    yield from _date_faults(file, facts)
-
-
-def _date_faults(file: HistoryFile, facts: ParquetFacts) -> Iterator[str]:
-    """A file lies in the folder of the day, or of the month, in which all of its ledgers closed."""
-    if file_ledgers(file.key) is None:
-        yield "is not under the key of a history file"
-        return
-    for closed in facts.closed:
-        if not closed.startswith(folder_of(file.key)):
-            yield f"is of a ledger that closed at {closed}, which is another day or month than its folder's"
+    begins, ends = span_of(folder_of(file.key))
+    for closed in facts.closed or ():
+        if not begins <= closed < ends:
+            yield f"is of a ledger that closed at {as_written(closed)}, which is another day or month than its folder's"
             return
-
-
-def _time(seconds: str) -> str:
-    """Unix seconds in digits as documents write a time; anything else as it is."""
-    known = seconds.isdecimal() and int(seconds[:12]) <= MAX_TIMESTAMP_SECONDS
-    return timestamp(int(seconds)) if known else seconds

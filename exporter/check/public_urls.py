@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
 from itertools import islice
@@ -107,53 +106,35 @@ ERRORS = (
 """URLs that are answered with a problem document, and the status."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """A public URL (path and query, without the first slash) and the file that answers it."""
-
-    url: str
-    key: str
-    sha256: str
+EMPTY = (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0", f"v1/pools?token={_STRANGER}")
+"""URLs that are answered with the empty page."""
 
 
 async def check_public_urls(
     source: HttpSource, whole: Whole, status: SystemStatus, listed: RunListing, count: int, drawn: Random
 ) -> None:
-    """Ask for files by their public URLs, and for what must be refused; note every difference.
+    """Ask for files by their public URLs, and for what must be refused; note every difference by URL.
 
-    Args:
-        source: the server.
-        whole: receives the faults, by URL, and how many URLs were asked for.
-        status: the published run's, for its page sizes.
-        listed: the files of the published run.
-        count: how many files are asked for, in addition to those of which there is only one.
-        drawn: which ones.
+    ``count`` files that are ``drawn`` are asked for, in addition to those of which there is only one.
     """
     files = listed.frame
     always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
     keys = [key for key in files["key"] if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
     stated = files.filter(pl.col("key").is_in([*chosen, EMPTY_PAGE_KEY]))
-    sizes = dict(stated.select("key", "bytes").iter_rows())
-    digests = {key: digest.hex() for key, digest in stated.select("key", "sha256").iter_rows()}
-    expected = [
-        _Expected(url, key, digests[key])
-        for key in chosen
-        for url in public_urls(key, sorted(status.page_sizes), listed)
-    ]
+    sizes, digests = (dict(stated.select("key", name).iter_rows()) for name in ("bytes", "sha256"))
+    expected = [("v1/system/status", POINTER_KEY)]
+    expected += [(url, key) for key in chosen for url in public_urls(key, sorted(status.page_sizes), listed)]
     if EMPTY_PAGE_KEY in digests:
-        for url in (
-            f"v1/assets?market={_STRANGER}",
-            f"v1/assets?token={_STRANGER}&limit=0",
-            f"v1/pools?token={_STRANGER}",
-        ):
-            expected.append(_Expected(url, EMPTY_PAGE_KEY, digests[EMPTY_PAGE_KEY]))
+        expected += [(url, EMPTY_PAGE_KEY) for url in EMPTY]
     await asyncio.gather(
-        *(_check_file(source, whole, wanted, sizes) for wanted in expected),
+        *(
+            _check_file(source, whole, url, key, digests.get(key), sizes.get(key, MAX_PROBLEM_BYTES))
+            for url, key in expected
+        ),
         *(_check_error(source, whole, url, code) for url, code in ERRORS),
-        _check_file(source, whole, _Expected("v1/system/status", POINTER_KEY, ""), {}),
     )
-    whole.summary.requests += len(expected) + len(ERRORS) + 1
+    whole.summary.requests += len(expected) + len(ERRORS)
     await _check_ranges(source, whole, files)
 
 
@@ -183,14 +164,14 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
     yield key
 
 
-async def _check_file(source: HttpSource, whole: Whole, wanted: _Expected, sizes: dict[str, int]) -> None:
-    answer = await source.ask(wanted.url, sizes.get(wanted.key, MAX_PROBLEM_BYTES))
+async def _check_file(source: HttpSource, whole: Whole, url: str, key: str, digest: bytes | None, size: int) -> None:
+    answer = await source.ask(url, size)
     if answer.status != 200:
-        whole.faults.add(f"/{wanted.url}", f"is answered with HTTP status {answer.status}, not with {wanted.key}")
+        whole.faults.add(f"/{url}", f"is answered with HTTP status {answer.status}, not with {key}")
         return
-    if wanted.sha256 and hashlib.sha256(answer.body).hexdigest() != wanted.sha256:
-        whole.faults.add(f"/{wanted.url}", f"is answered with other bytes than those of {wanted.key}")
-    whole.faults.add(f"/{wanted.url}", *_header_faults(answer, content_type(wanted.key)))
+    if digest is not None and hashlib.sha256(answer.body).digest() != digest:
+        whole.faults.add(f"/{url}", f"is answered with other bytes than those of {key}")
+    whole.faults.add(f"/{url}", *_header_faults(answer, content_type(key)))
 
 
 async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) -> None:

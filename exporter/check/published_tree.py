@@ -15,8 +15,8 @@ import polars as pl
 
 from exporter.check.checker import TreeChecker
 from exporter.check.public_urls import check_public_urls
-from exporter.check.records import census_faults, check_proofs, named_files, record_faults, rollup_faults
-from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
+from exporter.check.records import check_proofs, named_files, record_faults, rollup_faults
+from exporter.check.summary import CheckSummary, Fault, TreeFaultsError, Whole
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
@@ -38,9 +38,7 @@ from exporter.tree.families import (
     PROOF,
     PROOFS,
     family_of,
-    kind_of,
 )
-from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing, listing_of
 
@@ -114,7 +112,7 @@ async def _check(
     listed = listing_of(manifest, records[manifest.files_key])
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
-    checker = TreeChecker(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed)
+    checker = TreeChecker(Whole(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed))
     if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, MAX_DOCUMENT_BYTES)) is not None:
         checker.use_schemas(openapi)
     checker.add(POINTER_KEY, pointer)
@@ -139,7 +137,7 @@ async def _check(
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_rollups(source, checker, whole=sample is None)
     await _read_proofs(source, checker, status)
-    await _read_census(source, checker, status)
+    await _single(source, checker, CENSUS.template, Census)
     if isinstance(source, HttpSource):
         await check_public_urls(source, checker.whole, status, listed, sample or PUBLIC_URLS, drawn)
     try:
@@ -178,6 +176,15 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
     return listed.filter(pl.col("key").is_in(chosen))
 
 
+async def _single(source: TreeSource, checker: TreeChecker, key: str, model: type[_Decoded]) -> _Decoded | None:
+    """Check a document that is in no run's manifest; None where it is missing, or wrong, which the checker notes."""
+    data = await source.get(key, MAX_DOCUMENT_BYTES)
+    if data is None:
+        return None
+    checker.add(key, data)
+    return checker.whole.one(model)
+
+
 async def _read_history(
     source: TreeSource,
     checker: TreeChecker,
@@ -187,18 +194,11 @@ async def _read_history(
     progress: Callable[[int], None],
 ) -> None:
     """The history's manifest, and the Parquet files of earlier runs that it names."""
-    data = await source.get(HISTORY_MANIFEST_KEY, MAX_DOCUMENT_BYTES)
-    if data is None:
-        if any(kind_of(key) is FileKind.HISTORY for key in listed.frame["key"]):
+    history = await _single(source, checker, HISTORY_MANIFEST_KEY, HistoryManifest)
+    if history is None:
+        if HISTORY_MANIFEST_KEY not in checker.whole.seen:
             checker.whole.faults.add(HISTORY_MANIFEST_KEY, "is missing")
         return
-    with suppress(msgspec.DecodeError):  # which the checker notes
-        refuse_other_format(f"{source.uri}: {HISTORY_MANIFEST_KEY}", data)
-    checker.add(HISTORY_MANIFEST_KEY, data)
-    history = checker.whole.one(HistoryManifest)
-    if history is None:
-        return  # it cannot be read, which the checker has noted
-    # In the order of their ledgers, in which the histories are recomputed.
     earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
     keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
     async for files in _read(source, [(key, earlier[key]) for key in keys], progress):
@@ -234,14 +234,10 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
-    """The proofs of runs, which are not files of a run, where any run was proven."""
-    data = await source.get(PROOFS.template, MAX_DOCUMENT_BYTES)
-    if data is None:
-        return
-    checker.add(PROOFS.template, data)
-    listed = checker.whole.one(ProofList)
+    """The proofs of runs, where any run was proven."""
+    listed = await _single(source, checker, PROOFS.template, ProofList)
     if listed is None:
-        return  # it cannot be read, which the checker has noted
+        return
     files = dict[str, bytes]()
     for key in named_files(listed):
         if (content := await source.get(key, MAX_DOCUMENT_BYTES)) is not None:
@@ -249,17 +245,6 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
             if family_of(key) is PROOF:
                 checker.add(key, content)
     check_proofs(checker.whole, status, listed, files)
-
-
-async def _read_census(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
-    """The census, which is not a file of a run, where one was taken."""
-    data = await source.get(CENSUS.template, MAX_DOCUMENT_BYTES)
-    if data is None:
-        return
-    checker.add(CENSUS.template, data)
-    census = checker.whole.one(Census)
-    if census is not None:
-        checker.whole.faults.add(CENSUS.template, *census_faults(census, status.network))
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:

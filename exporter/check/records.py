@@ -1,4 +1,4 @@
-"""The records next to a run's files, each against what leads to it: manifest and listing, proofs, census, rollups.
+"""The records next to a run's files, each against what leads to it: manifest and listing, proofs, rollups.
 
 Only the archives show whether the network confirms an entry, or has the contracts of a census (`exporter verify`).
 """
@@ -11,13 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from exporter.check.summary import Whole
-from exporter.discovery.census import LENDING, Kind
 from exporter.history.rollups import KINDS, Read, UnreadableHistoryError, differ, holds, updated_rollups
-from exporter.past.archive.archive_files import checkpoint_of
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
 from exporter.past.archive.trusted_organisations import signed_by
 from exporter.tree.documents import (
-    Census,
     HistoryManifest,
     HistoryRollup,
     LiquidationsFile,
@@ -76,8 +73,6 @@ def check_proofs(whole: Whole, status: SystemStatus, listed: ProofList, files: M
 
 
 def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:
-    if listed.network != status.network:
-        yield f"$.network is {listed.network!r}, but the status says {status.network!r}"
     ledgers = [proof.observed_ledger for proof in listed.proofs]
     if ledgers != sorted(ledgers, reverse=True) or len({proof.run_id for proof in listed.proofs}) < len(ledgers):
         yield "$.proofs must begin with the newest run, each once"
@@ -87,15 +82,11 @@ def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:
             yield f"{place} is of ledger {proof.observed_ledger}, but names run {proof.run_id}"
         if proof.run_id == status.run_id and proof.evidence_key != status.evidence_key:
             yield f"{place}.evidence_key is {proof.evidence_key}, but the status has {status.evidence_key}"
-        if proof.checkpoint != checkpoint_of(proof.observed_ledger):
-            yield f"{place}.checkpoint is {proof.checkpoint}, which is not the one after {proof.observed_ledger}"
         if proof.proof_key != PROOF.key(sha256=proof.proof_sha256):
             yield f"{place}.proof_key is {proof.proof_key}, which is not that of its digest"
         parts = proof.confirmed + proof.changed_since + proof.not_looked_up + proof.short_lived + proof.absent
         if parts != proof.entries:
             yield f"{place}.entries is {proof.entries}, but its parts sum up to {parts}"
-        if not proof.organisations_needed <= proof.organisations_signed <= proof.organisations_trusted:
-            yield f"{place} was signed by {proof.organisations_signed} of {proof.organisations_trusted}"
 
 
 def _proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
@@ -104,38 +95,15 @@ def _proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
     except RefusedError as error:
         yield f"proves nothing: {error}"
         return
-    signed, trusted, needed = signed_by(proven, trust), len(trust.organisations), trust.needed
-    if (proven.ledger, signed, trusted, needed) != (
-        proof.checkpoint,
-        proof.organisations_signed,
-        proof.organisations_trusted,
-        proof.organisations_needed,
-    ):
+    shown = proven.ledger, signed_by(proven, trust), len(trust.organisations), trust.needed
+    claimed = proof.organisations_signed, proof.organisations_trusted, proof.organisations_needed
+    if shown != (proof.checkpoint, *claimed):
         yield (
-            f"proves ledger {proven.ledger}, signed by {signed} of {trusted} organisations where {needed} must, "
+            f"proves ledger {proven.ledger}, signed by {shown[1]} of {shown[2]} organisations where {shown[3]} must, "
             f"which is not what {PROOFS.template} says"
         )
     if proof.observed_ledger not in proven.closed:
         yield f"does not say when ledger {proof.observed_ledger} closed"
-
-
-def census_faults(census: Census, network: str) -> Iterator[str]:
-    """The faults of a census in a tree of this network (its passphrase)."""
-    if census.network != network:
-        yield f"$.network is {census.network!r}, but the status says {network!r}"
-    if census.checkpoint != checkpoint_of(census.checkpoint):
-        yield f"$.checkpoint is {census.checkpoint}, which is not a checkpoint"
-    if (total := sum(census.counts.values())) != census.contract_count:
-        yield f"$.contract_count is {census.contract_count}, but its kinds sum up to {total}"
-    for kind in LENDING:
-        of_codes = sum(item.contracts for item in census.codes if item.kind == kind)
-        if of_codes != census.counts.get(kind, 0):
-            yield f"$.counts.{kind} is {census.counts.get(kind, 0)}, but its codes sum up to {of_codes}"
-    places = [(LENDING.index(Kind(item.kind)) if item.kind in LENDING else -1, item.address) for item in census.unread]
-    if places != sorted(set(places)) or any(place < 0 for place, _ in places):
-        yield "$.unread must have lending contracts, by kind and address, each once"
-    if len(census.unread) > census.unread_count:
-        yield f"$.unread_count is {census.unread_count}, but {len(census.unread)} are listed"
 
 
 def rollup_faults(
@@ -143,11 +111,8 @@ def rollup_faults(
 ) -> Iterator[tuple[str, str]]:
     """The faults of the rollups and of the table of liquidations, by key.
 
-    Args:
-        manifest: the history's.
-        read: gives files of the tree.
-        there: the files of months in the tree, where they can be listed.
-        whole: also make them again out of the files of the history, and compare every row.
+    ``there`` are the files of months in the tree, where they can be listed. With ``whole`` the rollups are also made
+    again out of the files of the history, and every row is compared.
     """
     named = {entry.key: entry for entry in manifest.rollups}
     if manifest.files and any(file.rows for file in manifest.files):

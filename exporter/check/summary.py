@@ -1,8 +1,4 @@
-"""The results of a check: its summary, its faults, and the facts it collects while files pass.
-
-Every file is judged as it passes. What is kept are the keys, the links that are still open, and a few documents of
-which a tree has one.
-"""
+"""The results of a check: its summary, its faults, and the facts it collects while files pass."""
 
 from __future__ import annotations
 
@@ -128,17 +124,15 @@ class CheckSummary:
 class Whole:
     """A tree, reduced to what its checks need.
 
-    With ``partial`` files may be missing that are ``listed``, because only a sample is read; with
-    ``own_files_only`` the history that earlier runs left.
+    ``ledger`` and ``page_sizes`` are the run's; ``listed`` are the files in its manifest, where that is known before.
+    With ``partial`` only a sample of these is added; with ``own_files_only`` nothing of the history of earlier runs.
     """
 
     ledger: int
-    """Of the run."""
     page_sizes: Sequence[int]
     partial: bool = False
     own_files_only: bool = False
     listed: RunListing = field(default_factory=lambda: RunListing.of(()))
-    """The files in the run's manifest, where it is known before its files."""
     faults: Faults = field(default_factory=Faults)
     summary: CheckSummary = field(default_factory=CheckSummary)
     seen: set[str] = field(default_factory=set)

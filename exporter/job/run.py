@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.check.checker import TreeChecker
+from exporter.check.summary import Whole
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
@@ -370,7 +371,7 @@ class Job:
         """
         settings, store, replaced = self.settings, self.store, self.replaced_ledger
         part, series, close_time = recorded.part, recorded.series, tables.close_time
-        checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
+        checker = TreeChecker(Whole(tables.ledger, settings.output.page_sizes, own_files_only=True))
         with (
             self.log.step("publish", "rendering and publishing") as facts,
             self.log.console.progress("files") as progress,

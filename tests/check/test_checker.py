@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.check.checker import TreeChecker, schema_faults, schemas_of
-from exporter.check.summary import TreeFaultsError
+from exporter.check.summary import TreeFaultsError, Whole
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys, reserve_config_key
@@ -110,7 +110,7 @@ class TestMissingAndDamaged:
         with pytest.raises(CheckError, match=r"status\.json is missing"):
             check({})
         with pytest.raises(CheckError, match="no file was found"):
-            TreeChecker(1, ()).finish()
+            TreeChecker(Whole(1, ())).finish()
 
     def test_no_manifest(self, files: Files) -> None:
         """The pointer must lead to the run's manifest."""

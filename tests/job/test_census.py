@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,27 +102,6 @@ def test_a_census_in_a_tree(partial: Path) -> None:
     assert LEFT_OUT == {(item["protocol"], item["reason"]) for item in found["unread"]}
     assert found["run_id"] == json.loads((partial / "v1/system/status.json").read_bytes())["run_id"]
     assert 1 == check_files(str(partial)).documents["Census"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("network", "another", r"\$\.network is 'another'"),
-        ("checkpoint", 64, r"\$\.checkpoint is 64, which is not a checkpoint"),
-        ("contract_count", 1, r"\$\.contract_count is 1, but its kinds sum up to"),
-        ("codes", [], r"\$\.counts\.known_code is \d+, but its codes sum up to 0"),
-        ("unread_count", 0, r"\$\.unread_count is 0, but"),
-    ],
-)
-def test_a_census_that_contradicts_itself(partial: Path, tmp_path: Path, field: str, value: object, said: str) -> None:
-    """The check names the field."""
-    out = tmp_path / "out"
-    shutil.copytree(partial, out)
-    key = out / "v1/census.json"
-    key.write_bytes(msgspec.json.encode(json.loads(key.read_bytes()) | {field: value}))
-
-    with pytest.raises(CheckError, match=said):
-        check_files(str(out))
 
 
 def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
