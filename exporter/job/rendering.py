@@ -19,9 +19,8 @@ from exporter.publishing.publish import RunSummary
 from exporter.render.data_package import render_tables
 from exporter.render.feeds import render_feeds
 from exporter.render.lists import listed_pools, render_assets, render_pool_lists, render_token_list
-from exporter.render.llms import render_llms
 from exporter.render.metrics import render_metrics
-from exporter.render.openapi import openapi_document
+from exporter.render.openapi import openapi_document, render_llms
 from exporter.render.run_documents import (
     protocol_list,
     protocol_summary,

@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from exporter import FORMAT
+from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
 from exporter.tree import values
 from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
-from exporter.tree.families import FAMILIES, Operation
+from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS, Operation
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
     METHOD_NOT_ALLOWED,
@@ -294,3 +296,12 @@ def _headers() -> dict[str, object]:
             "schema": {"type": "string"},
         },
     }
+
+
+def render_llms() -> RenderedFile:
+    """`/llms.txt`: what this tree is and how to read it, for language models."""
+    files = {family.path: family.template for family in FAMILIES if family not in (PROOFS, CENSUS)}  # may be absent
+    files |= {path: f"{path[1:]}.json" for path, _, _ in YIELDS_OPERATIONS}
+    listed = [(files[path], operation.summary) for path, _, operation in OPERATIONS if path in files]
+    text = environment().get_template("llms.txt.j2").render(files=listed)
+    return RenderedFile(LLMS.template, f"{text}\n".encode(), FileKind.DOCUMENT)

@@ -23,8 +23,8 @@ from exporter.protocols.base import Unread
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, UNITS, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
-from exporter.render.llms import render_llms
 from exporter.render.metrics import decimal, render_metrics
+from exporter.render.openapi import render_llms
 from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange

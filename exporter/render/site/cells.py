@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from markupsafe import escape
+
 from exporter.render.site.text import (
     NAME_LENGTH,
     NOTHING,
@@ -19,7 +21,6 @@ from exporter.render.site.text import (
     amount,
     cut,
     dollars,
-    escaped,
     exact_amount,
     exact_dollars,
     exact_percent,
@@ -36,8 +37,8 @@ _GOOD = ("active", "admin_active")
 def name(text: str, length: int = NAME_LENGTH) -> str:
     """A name that the chain gives: cut, isolated from the text around it, and in full on hover."""
     shown, full = named(text, length)
-    title = "" if full is None else f' title="{escaped(full)}"'
-    return f"<bdi{title}>{escaped(shown)}</bdi>"
+    title = "" if full is None else f' title="{escape(full)}"'
+    return f"<bdi{title}>{escape(shown)}</bdi>"
 
 
 @lru_cache(maxsize=1 << 12)
@@ -81,7 +82,7 @@ def reward(pool: Mapping[str, Any], side: str) -> str:
     if not part:
         return ""
     before = "less" if side == "borrow" else f"{percent(pool['total_supply_apy_bps'] - part)} +"
-    symbol = escaped(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
+    symbol = escape(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
     return f'<span class="worth">{before} {percent(part)} {symbol}</span>'
 
 
@@ -112,14 +113,14 @@ def _amount(pool: Mapping[str, Any], side: str, by: str, kind: str = "") -> str:
     title = harmless(pool["price_reason"])[:TITLE_LENGTH] if cents is None else exact_dollars(cents)
     return (
         f'<td class="number{kind}" data-value="{value}" title="{exact_amount(units, decimals)}">'
-        f'{amount(units, decimals)}<span class="worth" title="{escaped(title)}">{dollars(cents)}</span></td>'
+        f'{amount(units, decimals)}<span class="worth" title="{escape(title)}">{dollars(cents)}</span></td>'
     )
 
 
 @lru_cache(maxsize=1 << 10)
 def status(text: str) -> str:
     """A market's status in the protocol's own words."""
-    return f'<span class="status{" good" if text in _GOOD else ""}">{escaped(words(text))}</span>'
+    return f'<span class="status{" good" if text in _GOOD else ""}">{escape(words(text))}</span>'
 
 
 _OPEN_FOR = {
@@ -135,7 +136,7 @@ def gates(supply: bool | None, borrow: bool | None, said: str) -> str:
     """Whether a pool can be lent to and borrowed from now; on hover what its protocol says."""
     known = supply is not None and borrow is not None
     shown = _OPEN_FOR[supply, borrow] if known else "not known"  # type: ignore[index]
-    return f'<span class="status{" good" if shown == "open" else ""}" title="{escaped(said)}">{shown}</span>'
+    return f'<span class="status{" good" if shown == "open" else ""}" title="{escape(said)}">{shown}</span>'
 
 
 def pool_gates(pool: Mapping[str, Any]) -> str:
@@ -147,14 +148,14 @@ def pool_gates(pool: Mapping[str, Any]) -> str:
 
 def label(text: str) -> str:
     """The label after a name that distinguishes a pool or token from others of that name; empty without one."""
-    return text and f' <span class="id">{escaped(text)}</span>'
+    return text and f' <span class="id">{escape(text)}</span>'
 
 
 def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
     """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token, which it then leaves out."""
     state = pool_gates(pool)
     own = label(pool["pool_label"])
-    protocol = f' <span class="quiet minor">{escaped(words(pool["protocol"]))}</span>'
+    protocol = f' <span class="quiet minor">{escape(words(pool["protocol"]))}</span>'
     link = f'<a href="{root}pools/{pool["market"]}/{pool["pool"]}.html">'
     if by == "token":
         head = f"{link}{name(pool['market_name'])}</a>{own}{protocol} {state}"
@@ -173,23 +174,23 @@ def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
 
 def address(text: str, explorer: str | None = None) -> str:
     """An address or id in full; a contract's with a link to where an explorer has it, if one has."""
-    link = f' <a class="out" href="{explorer}{escaped(text)}" rel="external">explorer</a>' if explorer else ""
-    return f'<code class="address">{escaped(text)}</code>{link}'
+    link = f' <a class="out" href="{explorer}{escape(text)}" rel="external">explorer</a>' if explorer else ""
+    return f'<code class="address">{escape(text)}</code>{link}'
 
 
 def figure(label: str, shown: str, exact: str = "", kind: str = "") -> str:
     """One of the large figures that pages begin with, a pair of a list of terms."""
-    title = f' title="{escaped(exact)}"' if exact else ""
-    return f'<div class="figure {kind}"><dt>{label}</dt><dd{title}>{escaped(shown)}</dd></div>'
+    title = f' title="{escape(exact)}"' if exact else ""
+    return f'<div class="figure {kind}"><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>'
 
 
 def fact(label: str, shown: str, exact: str = "") -> str:
     """One line of a list of facts; the value is escaped unless it is HTML already."""
-    title = f' title="{escaped(exact)}"' if exact else ""
-    return f"<div><dt>{label}</dt><dd{title}>{escaped(shown)}</dd></div>"
+    title = f' title="{escape(exact)}"' if exact else ""
+    return f"<div><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>"
 
 
 @lru_cache(maxsize=1 << 10)
 def code(text: str) -> str:
     """A name of a contract's own, as code."""
-    return f"<code>{escaped(named(text)[0])}</code>"
+    return f"<code>{escape(named(text)[0])}</code>"

@@ -16,14 +16,13 @@ from exporter.render.site import pool_terms
 from exporter.render.site.pool_pages import pool_pages
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
-    Best,
     Row,
-    best_of,
     full_name,
     grouped,
     market_rows,
     pages_of,
     pool_rows,
+    token_row,
     with_names,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
@@ -89,16 +88,18 @@ class _Site:
         markets, pools = market_rows(self.tables), pool_rows(self.pools)
         yield from pool_pages(self.tables, self.pools, self.trends.of_pools(), self.protocols, self._context)
         yield from self._market_pages(markets, pools)
-        tokens: list[Best] = []
+        tokens: list[Row] = []
         trends = self.trends.of_groups("token")
         for address, own in grouped(pools, "token_address"):
             known = self.tables.tokens.get(address)
-            tokens.append(best_of(address, None if known is None else known.issuer, own))
+            tokens.append(token_row(address, None if known is None else known.issuer, own))
             labels = {
                 (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in own
             }
             yield from self._group_pages(f"tokens/{address}", "token", own, trends[address], labels, token=tokens[-1])
-        tokens.sort(key=lambda token: (token.tvl_usd_cents is None, -(token.tvl_usd_cents or 0), token.address))
+        tokens.sort(
+            key=lambda token: (token["tvl_usd_cents"] is None, -(token["tvl_usd_cents"] or 0), token["address"])
+        )
         for name, rows in (("markets", markets), ("pools", pools), ("tokens", tokens)):
             for page in pages_of(rows, name):
                 yield self._page(page.key, name, page=page)
@@ -166,7 +167,7 @@ class _Site:
         return self._page("about.html", "about", coverage=self.coverage, charts=charts, checker=checker)
 
     def _overview(
-        self, markets: Sequence[Row], pools: Sequence[Row], tokens: Sequence[Best], problems: Mapping[str, Any]
+        self, markets: Sequence[Row], pools: Sequence[Row], tokens: Sequence[Row], problems: Mapping[str, Any]
     ) -> RenderedFile:
         whole = self.trends.of_groups(NETWORK).get(NETWORK)
         values = [row["tvl_usd_cents"] for row in markets if row["tvl_usd_cents"] is not None]
@@ -178,8 +179,7 @@ class _Site:
             "unpriced": len(self.tables.unpriced),
         }
         offers = {
-            side: [(token, pool) for token in tokens if (pool := getattr(token, side)) is not None][:TOP_TOKENS]
-            for side in SIDES
+            side: [(token, token[side]) for token in tokens if token[side] is not None][:TOP_TOKENS] for side in SIDES
         }
         return self._page(
             "index.html",

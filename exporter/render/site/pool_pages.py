@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import polars as pl
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
@@ -147,7 +147,7 @@ def _plain(row: Mapping[str, Any], price_time: str | None, trend: Trend, about: 
         worth = row.get(f"{gap}_usd_cents")
         plain[gap] = text.amount(row[column], decimals) + ("" if worth is None else f" · {text.dollars(worth)}")
         plain[f"exact_{gap}"] = text.exact_amount(row[column], decimals)
-    escaped = text.escaped("\0".join(plain.values())).split("\0")  # all at once; no text has a NUL in it
+    escaped = escape("\0".join(plain.values())).split("\0")  # all at once; no text has a NUL in it
     return dict(zip(plain, escaped, strict=True))
 
 

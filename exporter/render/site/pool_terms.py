@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols import PROTOCOLS
@@ -16,6 +16,13 @@ from exporter.render.site.cells import fact
 from exporter.tree.decoding import decode_json
 
 Row = Mapping[str, Any]
+_P = ParamSpec("_P")
+
+
+def _lines(terms: Callable[_P, Iterable[str]]) -> Callable[_P, Markup]:
+    """Terms as one piece of HTML."""
+    return wraps(terms)(lambda *args, **kwargs: Markup("\n".join(terms(*args, **kwargs))))
+
 
 _DOINGS = (
     ("Supply", "can_supply", "available_to_supply", "available_to_supply_usd_cents", "no cap"),
@@ -48,12 +55,9 @@ _SCOPES = {
 }
 
 
-def operations(row: Row) -> Markup:
+@_lines
+def operations(row: Row) -> Iterator[str]:
     """The open operations, their amounts, and the meaning of the statuses."""
-    return _lines(_operations(row))
-
-
-def _operations(row: Row) -> Iterator[str]:
     for label, gate, room, worth, unbounded in _DOINGS:
         if row[gate] is None:
             yield fact(label, f"{_UNKNOWN}: {_why(row['can_reason'] or 'the protocol does not say')}")
@@ -86,12 +90,9 @@ def _why(reason: str) -> str:
     return text.cut(reason.partition(": ")[0] if NOT_FROM_STORAGE.strip(": ") in reason else reason, 200)
 
 
-def risk(row: Row) -> Markup:
+@_lines
+def risk(row: Row) -> Iterator[str]:
     """The terms at which the pool is lent to and borrowed from."""
-    return _lines(_risk(row))
-
-
-def _risk(row: Row) -> Iterator[str]:
     if row["risk_scope"] is None:
         yield fact("Terms", _UNKNOWN)
         return
@@ -125,9 +126,10 @@ def _risk(row: Row) -> Iterator[str]:
     yield fact("This holds for", _SCOPES.get(row["risk_scope"], text.words(row["risk_scope"])))
 
 
-def spokes(listed: str | None) -> Markup:
+@_lines
+def spokes(listed: str | None) -> Iterable[str]:
     """Each spoke's terms, one line each; ``listed`` is JSON (`exporter.tables.SPOKES`)."""
-    return _lines(
+    return (
         fact(
             f"Spoke {spoke['spoke']}",
             "paused"
@@ -140,12 +142,9 @@ def spokes(listed: str | None) -> Markup:
     )
 
 
-def rewards(row: Row) -> Markup:
+@_lines
+def rewards(row: Row) -> Iterator[str]:
     """The reward of each side, or why it is not known."""
-    return _lines(_rewards(row))
-
-
-def _rewards(row: Row) -> Iterator[str]:
     symbol = text.cut(row["reward_symbol"] or "the reward token", 14)
     for label, side in (("To suppliers", "supply"), ("To borrowers", "borrow")):
         reason, apr = row[f"{side}_reward_reason"], row[f"{side}_reward_apr_bps"]
@@ -165,15 +164,16 @@ def _rewards(row: Row) -> Iterator[str]:
     if row["reward_price_source"]:
         source = text.cut(row["reward_price_source"], 200)
         price = text.fixed_point(row["reward_price"], row["reward_price_decimals"])
-        yield fact(f"Price of {text.escaped(symbol)}", f"{price} USD ({source})")
+        yield fact(f"Price of {escape(symbol)}", f"{price} USD ({source})")
 
 
 _QUEUED = {"terms": "Other terms", "admin": "Another admin", "code": "Other code", "oracle": "Another oracle"}
 
 
-def pending(items: Iterable[Pending], close_time: int) -> Markup:
+@_lines
+def pending(items: Iterable[Pending], close_time: int) -> Iterable[str]:
     """Queued changes, one line each, with the time from which it can be put into effect."""
-    return _lines(_pending(item, close_time) for item in items)
+    return (_pending(item, close_time) for item in items)
 
 
 def _pending(item: Pending, close_time: int) -> str:
@@ -185,15 +185,12 @@ def _pending(item: Pending, close_time: int) -> str:
         when = f"possible since {text.moment(item.takes_effect)}"
     of = "" if item.pool is None else f" for pool {text.short_address(item.pool)}"
     what = f"{_QUEUED.get(item.kind, text.words(item.kind))}{of}, {when}"
-    return f"<li><b>{text.escaped(what)}</b>: {text.escaped(text.cut(item.value, 500))}</li>"
+    return f"<li><b>{escape(what)}</b>: {escape(text.cut(item.value, 500))}</li>"
 
 
-def backstop(row: Row) -> Markup:
+@_lines
+def backstop(row: Row) -> Iterator[str]:
     """A market's backstop, of a row of the backstops frame."""
-    return _lines(_backstop(row))
-
-
-def _backstop(row: Row) -> Iterator[str]:
     if row["lp_tokens"] is None:
         yield fact("Size", "not known: it could not be read")
         return
@@ -240,7 +237,3 @@ def _amount(label: str, row: Row, units: int, before: str = "", cents: int | Non
     exact = f"{text.exact_amount(units, row['decimals'])} {symbol}"
     worth = "" if not cents else f" ({text.dollars(cents)})"
     return fact(label, f"{before}{text.round_amount(units, row['decimals'])} {symbol}{worth}", exact)
-
-
-def _lines(facts: Iterator[str]) -> Markup:
-    return Markup("\n".join(facts))

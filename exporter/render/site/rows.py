@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from exporter.best import Side, best, why_none, with_ranks
+from exporter.best import SIDES, Side, best, why_none, with_ranks
 from exporter.protocols.compute import Tables
 from exporter.render.site.text import Symbols, no_price
 
@@ -19,26 +19,6 @@ PAGE_ROWS = 100
 
 Row = dict[str, Any]
 _Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """A token, with the issuer of a classic asset: its value in all pools, and the best pools to lend and to borrow.
-
-    ``shared`` is whether another token has the same symbol. Where no pool counts, ``no_supply`` and ``no_borrow`` say
-    why in a few words.
-    """
-
-    address: str
-    symbol: str
-    shared: bool
-    issuer: str | None
-    pool_count: int
-    tvl_usd_cents: int | None
-    supply: Mapping[str, Any] | None
-    borrow: Mapping[str, Any] | None
-    no_supply: str
-    no_borrow: str
 
 
 def market_rows(tables: Tables) -> list[Row]:
@@ -86,21 +66,23 @@ def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
         yield name, list(group)
 
 
-def best_of(address: str, issuer: str | None, pools: Sequence[Row]) -> Best:
-    """A token, of its pools by value."""
+def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
+    """A token, of its pools by value: its value in all of them, and the best pools to lend and to borrow.
+
+    ``shared`` is whether another token has the same symbol. Where no pool counts, ``no_supply`` and ``no_borrow`` say
+    why in a few words.
+    """
     values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
-    return Best(
-        address=address,
-        symbol=pools[0]["symbol"],
-        shared=bool(pools[0]["token_label"]),
-        issuer=issuer,
-        pool_count=len(pools),
-        tvl_usd_cents=sum(values) if values else None,
-        supply=best(pools, "supply"),
-        borrow=best(pools, "borrow"),
-        no_supply=_why_no_best(pools, "supply"),
-        no_borrow=_why_no_best(pools, "borrow"),
-    )
+    return {
+        "address": address,
+        "symbol": pools[0]["symbol"],
+        "shared": bool(pools[0]["token_label"]),
+        "issuer": issuer,
+        "pool_count": len(pools),
+        "tvl_usd_cents": sum(values) if values else None,
+        **{side: best(pools, side) for side in SIDES},
+        **{f"no_{side}": _why_no_best(pools, side) for side in SIDES},
+    }
 
 
 def _why_no_best(pools: Sequence[Row], side: Side) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,22 +15,6 @@ from exporter.render.site import cells, text
 from exporter.render.site.text import SYMBOL_LENGTH
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.problems import MISSING_PAGE
-
-_CELLS = (
-    cells.address,
-    cells.debt,
-    cells.fact,
-    cells.figure,
-    cells.label,
-    cells.lend,
-    cells.mean,
-    cells.money,
-    cells.name,
-    cells.pool_gates,
-    cells.pool_row,
-    cells.room,
-    cells.status,
-)
 
 
 def template_folder() -> Path:
@@ -52,27 +35,17 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
-        "percent": text.percent,
-        "exact_percent": text.exact_percent,
-        "dollars": text.dollars,
-        "exact_dollars": text.exact_dollars,
-        "count": text.count,
-        "pluralize": pluralize,
-        "size": text.size,
-        "harmless": text.harmless,
-        "cut": text.cut,
-        "words": text.words,
-        "no_price": text.no_price,
-        "short": text.short_address,
-        "prose": text.prose,
-    }
-    made.globals |= {
-        "yields": text.yields,
-        "moment": text.moment,
-        **{function.__name__: _marked(function) for function in _CELLS},
-        "symbol_length": SYMBOL_LENGTH,
-    }
+    filters = (
+        *(text.percent, text.exact_percent, text.dollars, text.exact_dollars, text.count, text.size, pluralize),
+        *(text.harmless, text.cut, text.words, text.no_price, text.short_address, text.prose, text.xml),
+    )
+    html = (
+        *(cells.address, cells.debt, cells.fact, cells.figure, cells.label, cells.lend, cells.mean, cells.money),
+        *(cells.name, cells.pool_gates, cells.pool_row, cells.room, cells.status),
+    )
+    made.filters |= {function.__name__: function for function in filters}
+    made.globals |= {function.__name__: _marked(function) for function in html}
+    made.globals |= {"yields": text.yields, "moment": text.moment, "symbol_length": SYMBOL_LENGTH}
     return made
 
 
@@ -114,20 +87,11 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """A snippet: its file name, its title, and its text in the pieces between the placeholders."""
-
-    name: str
-    title: str
-    pieces: tuple[str, ...]
-
-
 @cache
-def snippets() -> tuple[Snippet, ...]:
-    """All snippets, in the order in which they are shown."""
+def snippets() -> dict[str, list[str]]:
+    """All snippets by title, each its text in the pieces between the placeholders, in the order that they are shown."""
     folder = template_folder() / "snippets"
-    return tuple(
-        Snippet(name, title, tuple((folder / f"{name}.j2").read_text("utf-8").rstrip("\n").split(PLACEHOLDER)))
+    return {
+        title: (folder / f"{name}.j2").read_text("utf-8").rstrip("\n").split(PLACEHOLDER)
         for name, title in _TITLES.items()
-    )
+    }

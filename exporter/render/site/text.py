@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from xml.sax import saxutils
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from exporter.deployments.networks import NETWORKS, native_asset, network_of
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
@@ -205,6 +206,7 @@ TITLE_LENGTH = 400
 _COMBINING = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _MARKS = re.compile(f"([{_COMBINING}]{{2}})[{_COMBINING}]+")
 _NAMELESS = "(no name)"
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @lru_cache(maxsize=1 << 12)
@@ -236,12 +238,9 @@ def named(text: str, length: int = NAME_LENGTH) -> tuple[str, str | None]:
     return shown, None if shown == full else full[:TITLE_LENGTH]
 
 
-def escaped(text: str) -> str:
-    """A text as HTML, as the templates write it. What is marked as HTML stays as it is."""
-    if type(text) is not str:
-        return str(escape(text))
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.replace('"', "&#34;").replace("'", "&#39;")
+def xml(text: str) -> Markup:
+    """A text inside an element of XML, which cannot hold all characters that contracts give."""
+    return Markup(saxutils.escape(_NOT_XML.sub("\ufffd", text)))
 
 
 def short_address(address: str) -> str:

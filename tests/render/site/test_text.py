@@ -7,11 +7,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markupsafe import Markup, escape
 
 from exporter.deployments.networks import NETWORKS, native_asset
 from exporter.render.site import text
-from exporter.render.site.text import Symbols, cut, escaped, harmless, named, prose
+from exporter.render.site.text import Symbols, cut, harmless, named, prose
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
@@ -161,13 +160,6 @@ def test_only_the_native_asset_is_xlm() -> None:
 def test_prose_escapes_and_marks_code() -> None:
     """What is in backticks is code, and all of it is escaped."""
     assert "a &lt;b&gt; <code>c&lt;d</code>" == str(prose("a <b> `c<d`"))
-
-
-@given(st.text(st.sampled_from("&<>\"'#;ab\N{EN DASH}")))
-def test_texts_are_escaped_as_the_templates_escape_theirs(said: str) -> None:
-    """Nothing of a text is HTML, and what is marked as HTML already stays."""
-    assert str(escape(said)) == escaped(said)
-    assert said == escaped(Markup(said))
 
 
 @pytest.mark.parametrize(
