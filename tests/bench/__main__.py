@@ -6,7 +6,7 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -14,21 +14,14 @@ from tests.bench import edge, job, lake, publish, quiet, read
 from tests.bench.table import Row, table
 
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
-    "job": job.run,
-    "read": read.run,
-    "publish": publish.run,
-    "quiet": quiet.run,
-    "lake": lake.run,
-    "edge": edge.run,
+    module.__name__.rpartition(".")[2]: module.run for module in (job, read, publish, quiet, lake, edge)
 }
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one benchmark; the exit code is 1 where it cannot be run."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("name", choices=BENCHMARKS)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs; the figures mean nothing")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     print(
         f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, Polars {version('polars')}, "
         f"stellar-sdk {version('stellar-sdk')}, {os.cpu_count()} cores\n",
@@ -37,10 +30,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         print(table(BENCHMARKS[options.name](options.quick)))
     except RuntimeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        sys.exit(f"error: {error}")

@@ -19,8 +19,8 @@ from statistics import median
 
 from exporter.config import Settings
 from exporter.tree.routes import Served, route
-from tests.bench.processes import localnet
 from tests.bench.table import Row
+from tests.embedded import serving
 from tests.jobs import run as run_job
 from tests.jobs import settings_for
 from tests.serve.edge.nginx_server import free_port, running, write_main, write_rule
@@ -59,7 +59,7 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         root = folder / "tree"
-        with localnet(60 if quick else POOLS) as url:
+        with serving("localnet", "--pools", str(60 if quick else POOLS)) as url:
             code, _ = run_job(settings_for(root, url))
             assert code in (0, 7)
         urls = _urls(root, 50 if quick else URLS)

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
+import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from tests.bench.processes import Cost, localnet, run_alone
 from tests.bench.table import Row
+from tests.embedded import PROJECT_ROOT, serving
 
 SIZES = (1_000, 10_000)
 
@@ -28,16 +30,17 @@ requests_per_second = 10000.0
 max_in_flight = 8
 """
 
-
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """One run: its report, what its process cost, its files, and the processor seconds of writing them barely."""
-
-    report: dict[str, Any]
-    cost: Cost
-    files: int
-    megabytes: float
-    bare: float
+# The memory of this program alone: what the system counts of a child begins with the memory of its parent.
+_MEASURED = """
+import re, sys
+from pathlib import Path
+from exporter.cli import main
+report = Path(sys.argv.pop(1))
+try:
+    main()
+finally:
+    report.write_text(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -46,10 +49,13 @@ def run(quick: bool = False) -> list[Row]:
     seconds: list[float] = []
     sizes = (10, 20) if quick else SIZES
     for pools in sizes:
-        with localnet(pools) as url:
-            found = run_job(url)
-        seconds.append(float(found.report["seconds"]))
-        rows += _rows(pools, found)
+        with serving("localnet", "--pools", str(pools)) as url, tempfile.TemporaryDirectory(prefix="bench-") as name:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            report = publish(Path(name), url, f"{name}/public", os.environ)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            rows += _rows(f"{pools:,} pools", report, used, Path(name))
+        seconds.append(float(report["seconds"]))
     growth = f"time for {sizes[1]:,} pools / for {sizes[0]:,}"
     return [
         *rows,
@@ -57,41 +63,47 @@ def run(quick: bool = False) -> list[Row]:
     ]
 
 
-def run_job(url: str) -> JobRun:
-    """Run the job once, publishing into a new folder. Raises RuntimeError with what it said when it fails."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = Path(name)
-        (folder / "config.toml").write_text(_CONFIG)
-        command = [sys.executable, "-m", "exporter", "run", "--config", str(folder / "config.toml"), "--rpc-url", url]
-        command += ["--out", str(folder / "public"), "--report", str(folder / "report.json"), "--log-format", "json"]
-        cost = run_alone(command)
-        report = json.loads((folder / "report.json").read_text())
-        root = folder / "public"
-        files = [(path.relative_to(root), path.read_bytes()) for path in root.rglob("*") if path.is_file()]
-        began = process_time()
-        for path, data in files:
-            target = folder / "bare" / path
-            os.makedirs(target.parent, exist_ok=True)  # noqa: PTH103 - as bare as it gets
-            target.write_bytes(data)
-        bare = process_time() - began
-        return JobRun(report, cost, len(files), sum(len(data) for _, data in files) / 1e6, bare)
+def publish(folder: Path, url: str, out: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run the exporter once; gives its report, and in it its peak of memory. RuntimeError with what it said."""
+    (folder / "config.toml").write_text(_CONFIG)
+    options = ["--config", str(folder / "config.toml"), "--rpc-url", url, "--out", out]
+    ran = subprocess.run(
+        [sys.executable, "-c", _MEASURED, folder / "peak", "run", *options, "--report", folder / "report.json"],
+        cwd=PROJECT_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    if ran.returncode:
+        raise RuntimeError(ran.stderr[-2_000:])
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report | {"peak_bytes": 1024 * int((folder / "peak").read_text())}
 
 
-def _rows(pools: int, found: JobRun) -> list[Row]:
-    report = found.report
-    steps = ", ".join(f"{step['step']} {step['seconds']:.1f}" for step in report["steps"] if step["seconds"] >= 0.05)
+def steps_of(report: Mapping[str, Any]) -> str:
+    """The steps of a run that took some time, each with its seconds."""
+    return ", ".join(f"{step['step']} {step['seconds']:.1f}" for step in report["steps"] if step["seconds"] >= 0.05)
+
+
+def _rows(title: str, report: Mapping[str, Any], used: float, folder: Path) -> list[Row]:
+    """The figures of a run, and the processor seconds of writing its files barely."""
+    root = folder / "public"
+    files = [(path.relative_to(root), path.read_bytes()) for path in root.rglob("*") if path.is_file()]
+    began = process_time()
+    for path, data in files:
+        target = folder / "bare" / path
+        os.makedirs(target.parent, exist_ok=True)  # noqa: PTH103 - as bare as it gets
+        target.write_bytes(data)
+    bare = max(process_time() - began, 1e-9)
+    megabytes = sum(len(data) for _, data in files) / 1e6
     asked = int(report["reading"]["requests"]["getLedgerEntries"])
     least = math.ceil(report["certificate"]["keys"] / MAX_KEYS_PER_REQUEST)
-    title = f"{pools:,} pools"
+    against = f"bare writing of its {len(files):,} files, {megabytes:.0f} MB"
     return [
-        Row(f"{title}: time (s: {steps})", f"{report['seconds']:.1f} s"),
-        Row(
-            f"{title}: processor time",
-            f"{found.cost.cpu_seconds:.1f} s",
-            f"bare writing of its {found.files:,} files, {found.megabytes:.0f} MB",
-            [found.cost.cpu_seconds / max(found.bare, 1e-9)],
-            "times as much",
-        ),
-        Row(f"{title}: peak memory", f"{found.cost.peak_bytes / 1e6:.0f} MB"),
+        Row(f"{title}: time (s: {steps_of(report)})", f"{report['seconds']:.1f} s"),
+        Row(f"{title}: processor time", f"{used:.1f} s", against, [used / bare], "times as much"),
+        Row(f"{title}: peak memory", f"{report['peak_bytes'] / 1e6:.0f} MB"),
         Row(f"{title}: requests for entries", f"{asked}", f"the least, {least}", [asked / least], "times as many"),
     ]

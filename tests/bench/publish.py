@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
@@ -26,38 +27,29 @@ OBJECTS, BYTES = 2_000, 2_000
 PARALLEL = 32
 LEAST = 1 / 1.5
 """The upload is at most 1.5 times as long as the bare one."""
-BUCKET = "bench"
 
 Files = Sequence[tuple[str, bytes]]
 
 
 def run(quick: bool = False) -> list[Row]:
     """Both; the quick run takes the simulated bucket."""
-    files = made_files(20 if quick else OBJECTS)
-    rounds = 1 if quick else 5
-    if quick:
-        return [_simulated(files, rounds), _folder(files, rounds)]
-    try:
-        with gateway() as found, variables(found):
-            client = _client()
-            client.create_bucket(Bucket=BUCKET)
-            client.close()
-            return [in_bucket("a RADOS Gateway", BUCKET, files, rounds), _folder(files, rounds)]
-    except GatewayError:
-        return [_simulated(files, rounds), _folder(files, rounds)]
-
-
-def made_files(count: int) -> Files:
-    """Pages of 2 kB, each with bytes of its own."""
-    return [(f"v1/pages/{number:032x}.json", f'"{number:0{BYTES - 2}}"'.encode()) for number in range(count)]
-
-
-def _simulated(files: Files, rounds: int) -> Row:
-    with WireBucket() as bucket, variables(bucket.environment("bench")):
-        return in_bucket("a simulated bucket", "bucket", files, rounds)
+    numbers, rounds = range(20 if quick else OBJECTS), 1 if quick else 5
+    files = [(f"v1/pages/{number:032x}.json", f'"{number:0{BYTES - 2}}"'.encode()) for number in numbers]
+    with ExitStack() as stack:
+        where, bucket = "a simulated bucket", "bucket"
+        try:
+            found = {} if quick else stack.enter_context(gateway())
+        except GatewayError:
+            found = {}
+        stack.enter_context(variables(found or stack.enter_context(WireBucket()).environment("bench")))
+        if found:
+            where, bucket = "a RADOS Gateway", "bench"
+            _client().create_bucket(Bucket=bucket)
+        return [in_bucket(where, bucket, files, rounds), _folder(files, rounds)]
 
 
 def in_bucket(where: str, bucket: str, files: Files, rounds: int) -> Row:
+    """Our upload of files against the bare one, in turn."""
     ratios, speeds = [], []
     for number in range(rounds + 1):
         began = perf_counter()
@@ -116,16 +108,7 @@ def _folder(files: Files, rounds: int) -> Row:
     return Row(title, each, f"a loop, {other}", ratios)
 
 
-@contextmanager
-def variables(values: Mapping[str, str]) -> Iterator[None]:
+def variables(values: Mapping[str, str]) -> AbstractContextManager[object]:
     """Let these be all variables of AWS while a block runs."""
-    before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    for name in before:
-        del os.environ[name]
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            del os.environ[name]
-        os.environ.update(before)
+    others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return patch.dict(os.environ, {**others, **values}, clear=True)

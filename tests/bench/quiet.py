@@ -7,7 +7,6 @@ counts as well: the number of rounds is the figure that no load changes.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,41 +15,33 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any
 
-from tests.bench.processes import localnet
+from tests.bench.job import publish, steps_of
 from tests.bench.publish import in_bucket, variables
 from tests.bench.table import Row
+from tests.embedded import serving
 from tests.s3.wire_bucket import Call, WireBucket
 
 POOLS, S3_SECONDS, RPC_SECONDS = 165, 0.030, 0.200
 MOST_SECONDS, MOST_ROUNDS, MOST_WRITES, MOST_IMPORT_SECONDS = 8.0, 90, 6.0, 0.6
 
-_CONFIG = """
-[network]
-name = "local"
-requests_per_second = 1000.0
-max_in_flight = 8
-"""
-
 
 def run(quick: bool = False) -> list[Row]:
     """Measure the second run. Raises RuntimeError with what a run said when it fails."""
     s3, rpc, closes = (0.001, 0.001, 0.5) if quick else (S3_SECONDS, RPC_SECONDS, 5.0)
-    pools = 24 if quick else POOLS
+    pools = str(24 if quick else POOLS)
     with (
-        localnet(pools, "--advance-every-seconds", str(closes), "--latency", str(rpc)) as url,
+        serving("localnet", "--pools", pools, "--advance-every-seconds", str(closes), "--latency", str(rpc)) as url,
         WireBucket(latency=s3) as bucket,
         tempfile.TemporaryDirectory(prefix="bench-") as name,
     ):
-        folder = Path(name)
-        (folder / "config.toml").write_text(_CONFIG)
-        publish(folder, url, bucket)
+        environment = {**os.environ, **bucket.environment("bench")}
+        publish(Path(name), url, "s3://bucket/live", environment)
         sleep(1.2 * closes)  # a later ledger
         before = dict(bucket.objects)
         bucket.forget()
         began, before_it = perf_counter(), os.times()
-        report = publish(folder, url, bucket)
+        report = publish(Path(name), url, "s3://bucket/live", environment)
         seconds, after_it = perf_counter() - began, os.times()
         calls = list(bucket.calls)
         files = [
@@ -61,23 +52,21 @@ def run(quick: bool = False) -> list[Row]:
         with variables(bucket.environment("bench")):
             upload = in_bucket("the simulated bucket", "bucket", files, 1 if quick else 3)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(call.operation for call in calls).items()))
-    again = [
-        f"{key} {count}" for key, count in Counter(c.key for c in calls if c.operation == "GET").items() if count > 1
-    ]
+    gets = Counter(call.key for call in calls if call.operation == "GET")
+    again = sorted(f"{key} {count}" for key, count in gets.items() if count > 1)
     used = sum(after_it[2:4]) - sum(before_it[2:4])  # of children
     asked = sum(report["reading"]["requests"].values())
-    writes = sum(call.operation == "PUT" for call in calls) / report["pools"]
-    waited = rounds(calls, s3)
-    steps = ", ".join(f"{step['step']} {step['seconds']:.1f}" for step in report["steps"] if step["seconds"] >= 0.05)
-    imports = import_seconds()
+    published = next(step["pools"] for step in report["steps"] if "pools" in step)
+    writes = sum(call.operation == "PUT" for call in calls) / published
+    load = os.getloadavg()[0]
     return [
         Row(f"requests to S3: {kinds}; to the RPC: {asked}", f"{len(calls) + asked:,}"),
-        Row(f"read more than once: {', '.join(sorted(again)) or 'nothing'}", f"{len(again)}"),
-        _limited("rounds to S3, those that overlap counted once", waited, MOST_ROUNDS, ""),
+        Row(f"read more than once: {', '.join(again) or 'nothing'}", f"{len(again)}"),
+        _limited("rounds to S3, those that overlap counted once", rounds(calls, s3), MOST_ROUNDS, ""),
         _limited("writes a pool", writes, MOST_WRITES, ""),
-        _limited(f"a quiet run ({steps}; load {os.getloadavg()[0]:.1f})", seconds, MOST_SECONDS, " s"),
+        _limited(f"a quiet run ({steps_of(report)}; load {load:.1f})", seconds, MOST_SECONDS, " s"),
         Row("processor time of it", f"{used:.1f} s"),
-        _limited("processor time of its imports", imports, MOST_IMPORT_SECONDS, " s"),
+        _limited("processor time of its imports", import_seconds(), MOST_IMPORT_SECONDS, " s"),
         upload,
     ]
 
@@ -90,23 +79,6 @@ def import_seconds() -> float:
     """Processor seconds from the start of Python to where a run begins; the least of five."""
     program = "import time, exporter.cli, exporter.job.run; print(time.process_time())"
     return min(float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(5))
-
-
-def publish(folder: Path, url: str, bucket: WireBucket) -> dict[str, Any]:
-    """Run the exporter once; gives its report, and in it the number of pools."""
-    options = ["--config", str(folder / "config.toml"), "--rpc-url", url, "--out", "s3://bucket/live"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "exporter", "run", *options, "--report", str(folder / "report.json")],
-        env={**os.environ, **bucket.environment("bench")},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if ran.returncode:
-        raise RuntimeError(ran.stderr[-2_000:])
-    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
-    return report | {"pools": next(step["pools"] for step in report["steps"] if "pools" in step)}
 
 
 def rounds(calls: Sequence[Call], latency: float) -> int:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench.table import Row, in_turn, table
+from tests.bench.table import Row, table
 
 
 @pytest.mark.slow
@@ -38,26 +38,3 @@ def test_table() -> None:
         "| two | 4 s | bare | **2** times as much |",
         "| three | 5 s | bare | **2** times as fast (1 to 4 in 3) |",
     ] == table(rows).splitlines()[2:]
-
-
-def test_in_turn() -> None:
-    """Both are run as often, and what takes longer is this many times as slow."""
-    ran: list[str] = []
-    ours, theirs, ratios = in_turn(lambda: ran.append("ours"), lambda: ran.append("theirs"), 4)
-
-    assert (5, 5) == (ran.count("ours"), ran.count("theirs"))
-    assert ratios == [slow / fast for fast, slow in zip(ours, theirs, strict=True)]
-
-
-def test_a_benchmark_that_cannot_be_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where something is missing, it is said what, and the exit code is 1; any other name is refused."""
-
-    def missing(_: bool) -> list[Row]:
-        raise RuntimeError("wrk is not installed")
-
-    monkeypatch.setitem(bench.BENCHMARKS, "edge", missing)
-
-    assert 1 == bench.main(["edge"])
-    assert "error: wrk is not installed" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        bench.main(["nonsense"])

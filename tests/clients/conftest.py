@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.serving import served
+from tests.embedded import serving
 from tests.render.whole_tree import publish_tree
 
 
@@ -21,5 +21,5 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def url(tree: Path) -> Iterator[str]:
-    with served(tree) as address:
+    with serving("serve", "--out", str(tree)) as address:
         yield address

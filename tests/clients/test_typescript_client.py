@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.serving import PROJECT_ROOT
+from tests.embedded import PROJECT_ROOT
 
 INSTALLED = PROJECT_ROOT / "build" / "clients"
 SOURCE = Path(__file__).with_name("walk.ts")

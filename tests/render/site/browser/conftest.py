@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients.serving import served
+from tests.embedded import serving
 from tests.render.site.made import big_tables, pool_row, series_of, site_of, tables_of, unpriced
 from tests.render.whole_tree import publish_tree
 
@@ -58,7 +58,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def url(tree: Path) -> Iterator[str]:
     """Where that tree is served."""
-    with served(tree) as address:
+    with serving("serve", "--out", str(tree)) as address:
         yield address
 
 
@@ -78,5 +78,5 @@ def made_url(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         shutil.copy(tree / POINTER, root / prefix / POINTER)
     (root / POINTER).parent.mkdir(parents=True)
     shutil.copy(tree / POINTER, root / POINTER)
-    with served(root) as address:
+    with serving("serve", "--out", str(root)) as address:
         yield address

@@ -1,0 +1,27 @@
+"""The exporter's own servers as processes, for clients and benchmarks."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """Run ``exporter serve`` or ``exporter localnet`` on a free port; gives the URL, without a slash at its end."""
+    command = [sys.executable, "-m", "exporter", *arguments, "--port", "0"]
+    with subprocess.Popen(command, cwd=PROJECT_ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.search(r"http://[^\s/]+", line)
+            assert found is not None, line
+            yield found[0]
+        finally:
+            process.kill()
