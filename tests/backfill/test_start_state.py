@@ -40,7 +40,7 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
         writer.protocol = 28
         entries = {key: entry for key in made.known_keys() if (entry := made.stored(key)) is not None}
         chain.close([Change(key, item.data, item.live_until) for key, item in entries.items()], close_time=begins)
-        for _ in range(12):
+        for _ in range(7):
             network.advance()
     start = empty_start(Lake.open(str(tmp_path)))
     settings = load(None, {"network.name": NETWORK}, environment={}).settings

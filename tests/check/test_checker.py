@@ -158,7 +158,7 @@ class TestMissingAndDamaged:
     @given(data=st.data())
     def test_any_single_byte(self, data: st.DataObject) -> None:
         """Any change of any byte of any file that the run lists, or of its records, is detected."""
-        files = good_tree()
+        files = small_tree()
         listed = [entry.key for entry in listed_of(files)]
         own = [status_of(files)["manifest_key"], manifest_of(files)["files_key"], "v1/history.json"]
         key = data.draw(st.sampled_from([*listed, *own, *own]))

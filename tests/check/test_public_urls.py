@@ -105,49 +105,66 @@ def spoil(when: Callable[[Reply], bool], **fields: Any) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    "rules",
     [
-        (
-            spoil(lambda reply: reply.query == "limit=2", body=b"{}"),
-            "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/index.json",
-        ),
-        (
-            spoil(lambda reply: reply.path == "/v1/assets" and bool(reply.query), status=404),
-            "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json",
-        ),
-        (
-            spoil(lambda reply: reply.status == 404, content_type="text/html"),
-            "/v1/nothing: has the content type 'text/html', not 'application/problem+json'",
-        ),
-        (
-            spoil(lambda reply: reply.status == 404, body=b"<html>"),
-            "/v1/nothing: is not answered with a problem document",
-        ),
-        (
-            spoil(lambda reply: reply.status == 400, status=200),
-            "/v1/assets?limit=-1: is answered with HTTP status 200, not 400",
-        ),
-        (
-            spoil(lambda reply: reply.status != 200, access_control_allow_origin=None),
-            "/v1/nothing: is answered without access-control-allow-origin",
-        ),
-        (
-            spoil(lambda reply: "." not in reply.path, content_type="application/octet-stream"),
-            "/v1/assets: has the content type 'application/octet-stream', not",
-        ),
-        (spoil(lambda reply: reply.status == 206, body=b"RAP1"), "answers the range of its first 4 bytes with 4 as"),
-        (spoil(lambda reply: reply.status == 206, status=416), "offers ranges, but answers one with HTTP status 416"),
-        (
-            spoil(lambda reply: reply.path == "/v1/latest.parquet" and reply.status == 200, body=b"PAR1"),
-            "v1/latest.parquet: does not have the bytes that the run's manifest gives for it",
-        ),
+        [
+            (
+                spoil(lambda reply: reply.query == "limit=2", body=b"{}"),
+                "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/index.json",
+            ),
+            (
+                spoil(lambda reply: reply.status == 404, content_type="text/html"),
+                "/v1/nothing: has the content type 'text/html', not 'application/problem+json'",
+            ),
+            (
+                spoil(lambda reply: reply.status == 400, status=200),
+                "/v1/assets?limit=-1: is answered with HTTP status 200, not 400",
+            ),
+            (
+                spoil(lambda reply: reply.status == 206, body=b"RAP1"),
+                "answers the range of its first 4 bytes with 4 as",
+            ),
+        ],
+        [
+            (
+                spoil(lambda reply: reply.status == 404, body=b"<html>"),
+                "/v1/nothing: is not answered with a problem document",
+            ),
+            (
+                spoil(lambda reply: reply.path == "/v1/assets" and bool(reply.query), status=404),
+                "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json",
+            ),
+            (
+                spoil(lambda reply: reply.status == 206, status=416),
+                "offers ranges, but answers one with HTTP status 416",
+            ),
+        ],
+        [
+            (
+                spoil(lambda reply: "." not in reply.path, content_type="application/octet-stream"),
+                "/v1/assets: has the content type 'application/octet-stream', not",
+            ),
+            (
+                spoil(lambda reply: reply.status != 200, access_control_allow_origin=None),
+                "/v1/nothing: is answered without access-control-allow-origin",
+            ),
+            (
+                spoil(lambda reply: reply.path == "/v1/latest.parquet" and reply.status == 200, body=b"PAR1"),
+                "v1/latest.parquet: does not have the bytes that the run's manifest gives for it",
+            ),
+        ],
     ],
 )
-def test_broken_server(root: Path, rule: Rule, said: str) -> None:
+def test_broken_server(root: Path, rules: list[tuple[Rule, str]]) -> None:
     """Each rule that a server breaks is named with the URL."""
-    found = faults_of(root, rule)
 
-    assert any(said in fault for fault in found), found
+    def all_of_them(reply: Reply) -> None:
+        for rule, _ in rules:
+            rule(reply)
+
+    found = faults_of(root, all_of_them)
+
+    assert [] == [said for _, said in rules if not any(said in fault for fault in found)], found
 
 
 def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
