@@ -11,6 +11,7 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import once
 from tests import real_data as real
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    own = tmp_path_factory.getbasetemp()
+    once.shared_folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(autouse=True)

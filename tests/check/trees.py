@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from exporter.tree.files import RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
+from tests.once import once
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)
@@ -56,7 +56,6 @@ def tree_of(network: RecordedNetwork, *names: str, runs: int = 1) -> Files:
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
 
 
-@cache
 def _good_tree() -> Files:
     (archived, *_) = pools_of(RecordedNetwork(), BLEND_V2)
     step = 2 * 86_400
@@ -68,17 +67,12 @@ def _good_tree() -> Files:
 
 def good_tree() -> Files:
     """The files of a good tree, which the test may change."""
-    return dict(_good_tree())
-
-
-@cache
-def _small_tree() -> Files:
-    return tree_of(RecordedNetwork(), "alula")
+    return dict(once("good tree", _good_tree))
 
 
 def small_tree() -> Files:
     """The files of a good tree of one run, whose three pools are one page; the test may change them."""
-    return dict(_small_tree())
+    return dict(once("small tree", lambda: tree_of(RecordedNetwork(), "alula")))
 
 
 def check(files: Files, sample: int | None = None) -> CheckSummary:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
@@ -12,6 +14,7 @@ from exporter.localnet.server import create_app
 from exporter.tree.families import family_of
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, without_oracle
+from tests.once import once
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOURS = 5
@@ -23,6 +26,12 @@ def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
 
     Of Blend's v2 pools two are unread, and the v1 pools have no price.
     """
+    for key, data in once(f"tree of {runs} {' '.join(protocols)}", lambda: _published(protocols, runs)).items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+
+
+def _published(protocols: Sequence[str], runs: int) -> dict[str, bytes]:
     archived, missing, *_ = (pool.key for pool in pools_of(RecordedNetwork(), BLEND_V2))
     step = HOURS * 3600
     start = DEFAULT_START_TIME - step
@@ -37,9 +46,12 @@ def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
     with running(create_app(network)) as url:
         flags: dict[str, Any] = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
         flags |= only(*protocols) if protocols else {}
-        for _ in range(runs):
-            run(settings_for(folder, url, **flags), now=NOW)
-            network.advance()
+        with TemporaryDirectory() as folder:
+            for _ in range(runs):
+                run(settings_for(Path(folder), url, **flags), now=NOW)
+                network.advance()
+            files = [path for path in Path(folder).rglob("*") if path.is_file()]
+            return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def documents_of(folder: Path) -> dict[str, bytes]:

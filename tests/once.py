@@ -1,0 +1,33 @@
+"""What is made once, for all workers of a test run."""
+
+from __future__ import annotations
+
+import fcntl
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+shared_folder: Path | None = None
+"""The folder that all workers of this run have; set before the first test."""
+_made: dict[str, Any] = {}
+
+
+def once(name: str, make: Callable[[], T]) -> T:
+    """What ``make`` gives, from the first worker that asks for it under this name. Nobody may change it."""
+    if name not in _made:
+        _made[name] = make() if shared_folder is None else _shared(shared_folder / name, make)
+    made: T = _made[name]
+    return made
+
+
+def _shared(path: Path, make: Callable[[], object]) -> object:
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if not (data := file.read()):
+            data = pickle.dumps(make())
+            file.write(data)
+    return pickle.loads(data)
