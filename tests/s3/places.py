@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from exporter.errors import ExporterError
 from exporter.publishing.publish import PublishResult
@@ -22,6 +20,7 @@ from exporter.tree.families import alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish, status_of
 from tests.s3.bucket_objects import BUCKET
+from tests.s3.clients import Variables, boto_at, session_of, store_at
 from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import WireBucket
 
@@ -75,21 +74,12 @@ class WirePlace:
 
 
 class RealPlace:
-    """A place in a bucket of a real server, which is made if it is not there."""
+    """A place in the bucket of a real server."""
 
-    def __init__(self, variables: Mapping[str, str], prefix: str) -> None:
-        import boto3
-
+    def __init__(self, variables: Variables, prefix: str) -> None:
         self._variables = {name: value for name, value in variables.items() if name.startswith("AWS_")}
         self.prefix = prefix
-        self.client: Any = boto3.client(
-            "s3",
-            endpoint_url=variables["AWS_ENDPOINT_URL_S3"],
-            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-            region_name=variables["AWS_DEFAULT_REGION"],
-        )
-        self.client.create_bucket(Bucket=BUCKET)
+        self.client = boto_at(variables["AWS_ENDPOINT_URL_S3"], session_of(variables))
 
     @property
     def uri(self) -> str:
@@ -114,31 +104,16 @@ class RealPlace:
         with ThreadPoolExecutor(8) as pool:
             return {key: data for key, data in zip(keys, pool.map(self.fetch, keys), strict=True) if data is not None}
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.client.close()
-
 
 Place = WirePlace | RealPlace
 """Where a tree is published to."""
-
-_sessions = threading.local()
 
 
 def open_place(
     place: Place, client: str, options: S3Options = FAST, clock: Callable[[], float] = time.monotonic
 ) -> S3Store:
     """Open a place as a client of a name, in this process; close it afterwards."""
-    from boto3.session import Session
-
-    variables = place.environment(client)
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
-    key, secret, region = (variables[name] for name in names)
-    sessions: dict[str, Session] = _sessions.__dict__  # a session takes long to make, and is not for several threads
-    if key not in sessions:
-        sessions[key] = Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name=region)
-    endpoint = variables["AWS_ENDPOINT_URL_S3"]
-    return S3Store(BUCKET, place.prefix, options=options, session=sessions[key], endpoint_url=endpoint, clock=clock)
+    return store_at(place.environment(client), place.prefix, options=options, clock=clock)
 
 
 def publish_ledger(store: Store, ledger: int) -> PublishResult:

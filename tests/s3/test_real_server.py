@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from contextlib import closing
 from random import Random
 
@@ -28,12 +27,11 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def place() -> Iterator[RealPlace]:
+def place() -> RealPlace:
     """A place in a bucket of the real server that no other test uses."""
     variables = given_gateway()
     assert variables is not None
-    with closing(RealPlace(variables, f"test-{secrets.token_hex(4)}")) as made:
-        yield made
+    return RealPlace(variables, f"test-{secrets.token_hex(4)}")
 
 
 def test_a_deletion_ignores_its_condition(place: RealPlace) -> None:

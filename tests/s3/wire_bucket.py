@@ -157,6 +157,18 @@ class WireBucket:
         with self.lock:
             return [call for call in self.calls if call.client == client]
 
+    def sent(self, operation: str = "PUT") -> list[str]:
+        """The keys below ``p/`` that calls of a kind named, lease aside."""
+        return [
+            call.key.removeprefix("p/")
+            for call in self.calls
+            if call.operation == operation and ".exporter" not in call.key
+        ]
+
+    def data(self) -> dict[str, bytes]:
+        """What is below ``p/``, but for the lease."""
+        return {key.removeprefix("p/"): stored.data for key, stored in self.objects.items() if ".exporter" not in key}
+
     # -- serving --------------------------------------------------------------------------------------------------
 
     def serve(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[Reply, bool]:

@@ -1,4 +1,4 @@
-"""Buckets that log every call, publishers in them, and servers that others wrote."""
+"""Buckets that log every call, publishers in them, and a real server."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from exporter.stores.s3_store import S3Store
+from tests.s3.clients import SERVERS, Variables, store_at, variables_of
 from tests.s3.wire_bucket import WireBucket
-from tests.stores import s3_servers
-from tests.stores.s3_servers import S3Server, wire_store
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def bucket() -> Iterator[WireBucket]:
 @pytest.fixture
 def alice(bucket: WireBucket) -> Iterator[S3Store]:
     """A publisher's store."""
-    store = wire_store(bucket, "alice")
+    store = store_at(bucket.environment("alice"), "p")
     yield store
     store.close()
 
@@ -30,12 +29,12 @@ def alice(bucket: WireBucket) -> Iterator[S3Store]:
 @pytest.fixture
 def bob(bucket: WireBucket) -> Iterator[S3Store]:
     """Another publisher's store in the same place."""
-    store = wire_store(bucket, "bob")
+    store = store_at(bucket.environment("bob"), "p")
     yield store
     store.close()
 
 
-@pytest.fixture(params=s3_servers.SERVERS)
-def server(request: pytest.FixtureRequest) -> S3Server:
-    """Each server that others wrote."""
-    return s3_servers.server(request.param)
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Variables:
+    """How to find each server."""
+    return variables_of(request.param)

@@ -13,9 +13,9 @@ from exporter.errors import ConfigError, ExporterError, StoreError
 from exporter.stores.s3_client import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
+from tests.s3.clients import OPTIONS, store_at
 from tests.s3.faults import Answer, Cut, Hang, Reset
 from tests.s3.wire_bucket import WireBucket
-from tests.stores.s3_servers import OPTIONS, wire_store
 
 FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
 
@@ -23,13 +23,14 @@ FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
 @pytest.fixture
 def store(bucket: WireBucket) -> Iterator[S3Store]:
     """A store in the bucket."""
-    made = store_at(bucket)
+    made = store_in(bucket)
     yield made
     made.close()
 
 
-def store_at(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
-    return wire_store(bucket, "alice", name, options=replace(FAST, **bounds))  # type: ignore[arg-type]
+def store_in(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
+    options = replace(FAST, **bounds)  # type: ignore[arg-type]
+    return store_at(bucket.environment("alice"), "p", bucket=name, options=options)
 
 
 def puts(bucket: WireBucket) -> list[int]:
@@ -67,7 +68,7 @@ def test_refusals(bucket: WireBucket, store: S3Store, answer: Answer, error: typ
 
 def test_no_such_bucket(bucket: WireBucket) -> None:
     """A bucket that is not there is an error of the configuration, whichever request finds it out."""
-    store = store_at(bucket, "another-bucket")
+    store = store_in(bucket, "another-bucket")
     for request in (
         lambda: store.get("a"),
         lambda: list(store.list("")),
@@ -137,7 +138,7 @@ def test_tries_are_bounded(bucket: WireBucket, store: S3Store, fault: Answer | H
 
 def test_time_is_bounded(bucket: WireBucket) -> None:
     """No try begins after the deadline."""
-    store = store_at(bucket, tries=100, pause_seconds=0.05, longest_pause_seconds=0.1, deadline_seconds=0.3)
+    store = store_in(bucket, tries=100, pause_seconds=0.05, longest_pause_seconds=0.1, deadline_seconds=0.3)
     bucket.disturb_next("alice", Answer(503), more=100)
     with pytest.raises(StoreError, match="503"):
         store.get("a")

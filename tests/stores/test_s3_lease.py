@@ -17,10 +17,9 @@ from exporter.stores.s3_lease import Lease
 from exporter.stores.s3_store import S3Store
 from exporter.stores.s3_writer import LEASE_KEY
 from tests.s3.bucket_objects import BUCKET
+from tests.s3.clients import OPTIONS, session_of, store_at
 from tests.s3.faults import Answer, Reset
 from tests.s3.wire_bucket import WireBucket
-from tests.stores import s3_servers
-from tests.stores.s3_servers import OPTIONS, wire_store
 
 LEASE = f"p/{LEASE_KEY}"
 SECONDS = OPTIONS.lease_seconds
@@ -58,7 +57,7 @@ def publisher(bucket: WireBucket, clocks: Clocks) -> Iterator[Callable[[str], S3
     stores: list[S3Store] = []
 
     def make(name: str) -> S3Store:
-        stores.append(wire_store(bucket, name, clock=lambda: clocks.own))
+        stores.append(store_at(bucket.environment(name), "p", clock=lambda: clocks.own))
         return stores[-1]
 
     yield make
@@ -72,7 +71,7 @@ def lease_of(bucket: WireBucket) -> dict[str, object]:
 
 
 def client_of(bucket: WireBucket, name: str, options: S3Options = OPTIONS) -> S3Client:
-    return S3Client(BUCKET, "p", options, s3_servers._session(name), bucket.endpoint)
+    return S3Client(BUCKET, "p", options, session_of(bucket.environment(name)), bucket.endpoint)
 
 
 def acquire(bucket: WireBucket, clocks: Clocks, name: str) -> Lease:
@@ -276,7 +275,7 @@ class _Careless(S3Client):
 @pytest.mark.parametrize("ignores_match", [True, False])
 def test_a_server_that_ignores_conditions(bucket: WireBucket, *, ignores_match: bool) -> None:
     """A server that writes against a condition is refused before anything but the lease was written."""
-    client = _Careless(BUCKET, "p", OPTIONS, s3_servers._session("alice"), bucket.endpoint)
+    client = _Careless(BUCKET, "p", OPTIONS, session_of(bucket.environment("alice")), bucket.endpoint)
     client.ignores_match = ignores_match
     with pytest.raises(ConfigError, match=r"ignores If-(None-)?Match"):
         Lease.acquire(client, renewing=False)

@@ -13,9 +13,9 @@ from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written
 from exporter.tree.families import POINTER_KEY
 from tests.s3 import bucket_objects
+from tests.s3.clients import Variables, store_at
 from tests.s3.faults import Stall
 from tests.s3.wire_bucket import WireBucket
-from tests.stores.s3_servers import OPTIONS, S3Server, data_in
 
 ALIAS = "v1/system/status"
 
@@ -37,8 +37,8 @@ def test_a_publisher_that_lost_its_hold_unnoticed(bucket: WireBucket, alice: S3S
         with pytest.raises(LostRaceError, match=r"v1/protocols\.json"):
             alice.put("v1/protocols.json", b"2")
 
-    assert b"newer" == data_in(bucket)["v1/markets"] == data_in(bucket)["v1/markets.json"]
-    assert "v1/protocols.json" not in data_in(bucket)
+    assert b"newer" == bucket.data()["v1/markets"] == bucket.data()["v1/markets.json"]
+    assert "v1/protocols.json" not in bucket.data()
 
 
 def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
@@ -53,12 +53,12 @@ def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, b
             with pytest.raises(LostRaceError, match=key):
                 alice.put(key, b"3")
 
-    assert {"v1/system/intent.json": b"2", "v1/history.json": b"2"} == data_in(bucket)
+    assert {"v1/system/intent.json": b"2", "v1/history.json": b"2"} == bucket.data()
 
 
-def test_one_of_sixteen_creates(server: S3Server) -> None:
+def test_one_of_sixteen_creates(server: Variables) -> None:
     """Of sixteen that create the same immutable object with other bytes each, one does."""
-    store = server.store(options=OPTIONS)
+    store = store_at(server)
 
     def create(number: int) -> bool:
         try:
@@ -77,9 +77,9 @@ def test_one_of_sixteen_creates(server: S3Server) -> None:
     assert b"%d" % winners[0] == stored.data
 
 
-def test_a_counter(server: S3Server) -> None:
+def test_a_counter(server: Variables) -> None:
     """No addition by compare-and-swap is lost, and the alias ends as the pointer does."""
-    store = server.store()
+    store = store_at(server)
     store.swap(POINTER_KEY, b"0", None)
 
     def add(adder: int) -> None:
@@ -130,7 +130,7 @@ def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3St
     go_on.set()
     thread.join(20)
 
-    assert (b"2", b"2") == (data_in(bucket)[POINTER_KEY], data_in(bucket)[ALIAS])
+    assert (b"2", b"2") == (bucket.data()[POINTER_KEY], bucket.data()[ALIAS])
     assert isinstance(outcome[0], LostRaceError) == (position < 2)
 
 
@@ -147,7 +147,7 @@ def test_an_alias_that_an_earlier_publisher_wrote_late(bucket: WireBucket, alice
     go_on.set()
     thread.join(20)
 
-    assert (b"2", b"2") == (data_in(bucket)[POINTER_KEY], data_in(bucket)[ALIAS])
+    assert (b"2", b"2") == (bucket.data()[POINTER_KEY], bucket.data()[ALIAS])
 
 
 def test_the_same_bytes_of_somebody_else(alice: S3Store, bob: S3Store) -> None:
@@ -173,7 +173,7 @@ def test_a_server_that_wants_etags_without_quotes(
         alice.swap("a", b"4", second)
     bob.swap("a", b"5", third)
 
-    assert b"5" == data_in(bucket)["a"]
+    assert b"5" == bucket.data()["a"]
     assert [200, 412, 200, 200, 412] == [call.status for call in bucket.calls_of("alice") if call.operation == "PUT"]
 
 
@@ -186,4 +186,4 @@ def test_a_server_that_refuses_every_condition(
     with pytest.raises(StoreError, match="does not implement conditional writes"):
         alice.swap("a", b"2", first)
 
-    assert b"1" == data_in(bucket)["a"]
+    assert b"1" == bucket.data()["a"]

@@ -15,10 +15,10 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written, etag_of
 from exporter.tree.families import POINTER_KEY
-from tests.s3.bucket_objects import Stored
+from tests.s3.bucket_objects import BUCKET, Stored
+from tests.s3.clients import OPTIONS, Variables, store_at
 from tests.s3.faults import Answer
 from tests.s3.wire_bucket import WireBucket
-from tests.stores.s3_servers import OPTIONS, S3Server, data_in, sent, wire_store
 
 MARKET = "C" + "A" * 55
 ALIAS = "v1/system/status"
@@ -44,14 +44,14 @@ HEADERS = {
 }
 
 
-def test_headers(server: S3Server) -> None:
+def test_headers(server: Variables) -> None:
     """Each class of object has its content type, cache lifetime and digest; an alias those of its document."""
-    store = server.store()
+    store = store_at(server)
     store.put_many((key, key.encode()) for key in HEADERS if key not in ("v1/assets", ALIAS, POINTER_KEY))
     store.swap(POINTER_KEY, POINTER_KEY.encode(), None)
     prefix = store.uri.split("/", 3)[3]
+    heads = {key: store._client.boto.head_object(Bucket=BUCKET, Key=f"{prefix}/{key}") for key in HEADERS}
     store.close()
-    heads = {key: server.client.head_object(Bucket=server.bucket, Key=f"{prefix}/{key}") for key in HEADERS}
     documents = {"v1/assets": "v1/assets/index.json", ALIAS: POINTER_KEY}
 
     assert HEADERS == {key: (head["ContentType"], head["CacheControl"]) for key, head in heads.items()}
@@ -73,7 +73,7 @@ def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
         "index.html": b"3",
         "v1/assets/index.json": b"4",
         "v1/assets": b"4",
-    } == data_in(bucket)
+    } == bucket.data()
     assert ["index.html", "v1/assets/index.json", "v1/markets.json", f"v1/markets/{MARKET}.json"] == [
         info.key for info in alice.list("")
     ]
@@ -82,10 +82,10 @@ def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
     bucket.objects["p/v1/assets"] = bucket.objects["p/index.html"]
     with alice.exclusive():
         assert Written(0, 2, 0) == alice.put_many([("v1/markets.json", b"1"), ("v1/assets/index.json", b"4")])
-    assert (b"1", b"4") == (data_in(bucket)["v1/markets"], data_in(bucket)["v1/assets"])
+    assert (b"1", b"4") == (bucket.data()["v1/markets"], bucket.data()["v1/assets"])
 
     assert 2 == alice.delete(["v1/markets.json", f"v1/markets/{MARKET}.json"])
-    assert {"index.html", "v1/assets/index.json", "v1/assets"} == set(data_in(bucket))
+    assert {"index.html", "v1/assets/index.json", "v1/assets"} == set(bucket.data())
 
 
 def test_keys_of_aliases(alice: S3Store) -> None:
@@ -113,15 +113,15 @@ def test_unchanged_files_are_not_sent(bucket: WireBucket, alice: S3Store) -> Non
     with alice.exclusive():
         assert Written(0, 30, 0) == alice.put_new_many(buckets)
         assert Written(0, 33, 0) == alice.put_many(documents)
-        assert [] == sent(bucket)
-        listed = sent(bucket, "LIST")
+        assert [] == bucket.sent()
+        listed = bucket.sent("LIST")
         assert {"", "v1/", "v1/assets/", "v1/buckets/", "v1/markets/"} <= set(listed)
         assert len(set(listed)) == len(listed)
-        assert [] == sent(bucket, "HEAD")
+        assert [] == bucket.sent("HEAD")
         assert ["p/.exporter.lease"] == [call.key for call in bucket.calls if call.operation == "HEAD"]
 
         assert Written(1, 32, 3) == alice.put_many([("index.html", b"new"), *documents[:31], documents[32]])
-        assert ["index.html"] == sent(bucket)
+        assert ["index.html"] == bucket.sent()
 
 
 def test_the_bucket_is_what_counts(bucket: WireBucket, alice: S3Store) -> None:
@@ -134,7 +134,7 @@ def test_the_bucket_is_what_counts(bucket: WireBucket, alice: S3Store) -> None:
     with alice.exclusive():
         assert Written(2, 3, 2) == alice.put_many(documents)
 
-    assert dict(documents) == data_in(bucket)
+    assert dict(documents) == bucket.data()
 
 
 def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
@@ -145,8 +145,8 @@ def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Sto
     with bob.exclusive():
         assert Written(5, 25, 10) == bob.put_new_many(pages)
 
-    assert [] == sent(bucket, "LIST")
-    assert dict(pages) == data_in(bucket)
+    assert [] == bucket.sent("LIST")
+    assert dict(pages) == bucket.data()
 
 
 def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
@@ -155,11 +155,11 @@ def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
     bucket.objects.update((f"p/{key}", Stored(data, datetime.now(UTC), {})) for key, data in files)
     with alice.exclusive():
         assert Written(0, 1100, 0) == alice.put_many(files)
-    assert 2 == sent(bucket, "LIST").count("v1/markets/")
+    assert 2 == bucket.sent("LIST").count("v1/markets/")
     assert [key for key, _ in files] == [info.key for info in alice.list("v1/markets/")]
     assert 1100 == alice.delete(key for key, _ in files)
 
-    assert {} == data_in(bucket)
+    assert {} == bucket.data()
 
 
 def test_immutable_objects_are_compared_by_bytes(bucket: WireBucket, alice: S3Store) -> None:
@@ -170,7 +170,7 @@ def test_immutable_objects_are_compared_by_bytes(bucket: WireBucket, alice: S3St
             with pytest.raises(ImmutableKeyError, match=files[-1][0]):
                 alice.put_new_many(files)
 
-    assert b"1" == data_in(bucket)["v1/buckets/x.json"]
+    assert b"1" == bucket.data()["v1/buckets/x.json"]
 
 
 def test_the_first_error_ends_a_bulk(bucket: WireBucket, alice: S3Store) -> None:
@@ -188,13 +188,13 @@ def test_the_first_error_ends_a_bulk(bucket: WireBucket, alice: S3Store) -> None
         alice.put_new_many(stream())
 
     assert 4 * OPTIONS.concurrency >= taken
-    assert taken >= len(sent(bucket))
-    assert {} == data_in(bucket)
+    assert taken >= len(bucket.sent())
+    assert {} == bucket.data()
 
 
 def test_a_bulk_is_never_all_in_memory(bucket: WireBucket) -> None:
     """The stream is read as objects are sent: this many of them, and this many bytes, are on the way and no more."""
-    store = wire_store(bucket, "alice", options=replace(OPTIONS, concurrency=4, in_flight_bytes=10_000))
+    store = store_at(bucket.environment("alice"), "p", options=replace(OPTIONS, concurrency=4, in_flight_bytes=10_000))
     store.get("x")
     ahead: list[int] = []
 
@@ -224,7 +224,7 @@ def test_etags_that_are_no_digests(bucket: WireBucket, monkeypatch: pytest.Monke
     monkeypatch.setattr(Stored, "etag", opaque)
     documents = [(f"v1/markets/{number}.json", b"%d" % number) for number in range(5)]
     for client in ("alice", "bob"):
-        store = wire_store(bucket, client)
+        store = store_at(bucket.environment(client), "p")
         with store.exclusive():
             store.put_new_many([(f"v1/pages/{client}.json", b"1")])
             written = store.put_many(documents)
@@ -248,7 +248,7 @@ def test_pages_go_without_a_look(bucket: WireBucket, alice: S3Store) -> None:
 
 def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that the server could not delete just then is tried again; one it refuses is named."""
-    store = wire_store(bucket, "alice")
+    store = store_at(bucket.environment("alice"), "p")
     store.put_many([("a.txt", b"1"), ("b.txt", b"1"), ("c.txt", b"1")])
     client = store._client.boto
     answers = ["InternalError", "AccessDenied"]
@@ -268,25 +268,25 @@ def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pyte
     assert [["a.txt", "b.txt", "c.txt"], ["b.txt"]] == [sorted(keys) for keys in asked]
 
 
-def test_a_prefix_of_its_own(server: S3Server) -> None:
+def test_a_prefix_of_its_own(server: Variables) -> None:
     """Two trees in one bucket do not see each other, also where one prefix begins with the other."""
-    first = server.store()
-    second = server.store(first.uri.rpartition("/")[2] + "-more")
+    first = store_at(server)
+    second = store_at(server, first.uri.rpartition("/")[2] + "-more")
     first.put_many([("a", b"1"), ("v1/markets.json", b"1")])
     second.put_many([("a", b"2"), ("b", b"2")])
 
     assert ["a", "v1/markets.json"] == [info.key for info in first.list("")]
     assert ["a", "b"] == [info.key for info in second.list("")]
     assert 0 == first.delete(["b"])
-    assert f"s3://{server.bucket}/{first.uri.rpartition('/')[2]}-more" == second.uri
+    assert f"s3://{BUCKET}/{first.uri.rpartition('/')[2]}-more" == second.uri
     first.close()
     second.close()
 
 
-def test_every_character_of_keys(server: S3Server) -> None:
+def test_every_character_of_keys(server: Variables) -> None:
     """A key is written as it is, whatever characters it has."""
     keys = ["a/b~+@,c=d_e-f..g", "date=2026-11-21/1.parquet", "~", "=", "+", "@,", "A" * 255]
-    store = server.store()
+    store = store_at(server)
     store.put_many((key, key.encode()) for key in keys)
     listed = sorted(info.key for info in store.list(""))
     read = {key: stored.data for key in keys if (stored := store.get(key)) is not None}

@@ -19,7 +19,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import MOST_BYTES, ReadOnce
 from exporter.stores.store import Store, StoredObject, Written, in_parallel, read_many
 from exporter.tree.files import is_key
-from tests.stores import s3_servers
+from tests.s3.clients import SERVERS, store_at, variables_of
 from tests.stores.bucket_simulator import BucketSimulator
 
 STORES: dict[str, Callable[[Path], Store]] = {
@@ -28,8 +28,8 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda folder: FolderStore(folder / "public"),
     "hasty folder": lambda folder: FolderStore(folder / "public", durable=False),
     "simulator": lambda _: BucketSimulator(),
-    "bucket": lambda _: s3_servers.simulated().store(),
-    "real bucket": lambda _: s3_servers.real_server().store(),
+    "bucket": lambda _: store_at(variables_of(SERVERS[0])),
+    "real bucket": lambda _: store_at(variables_of(SERVERS[1])),
 }
 
 

@@ -1,0 +1,88 @@
+"""Stores in a simulated bucket or on a real server: both are found by the usual variables of AWS."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from boto3.session import Session
+
+from exporter.stores.s3_client import S3Options
+from exporter.stores.s3_lease import monotonic
+from exporter.stores.s3_store import S3Store
+from tests.s3.bucket_objects import BUCKET
+from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
+from tests.s3.wire_bucket import WireBucket
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client as BotoClient
+
+Variables = Mapping[str, str]
+
+OPTIONS = S3Options(
+    concurrency=8,
+    connect_seconds=2,
+    read_seconds=8,
+    tries=4,
+    pause_seconds=0.01,
+    longest_pause_seconds=0.05,
+    lease_seconds=60,
+)
+"""Bounds for tests: the same as elsewhere, but nobody waits long."""
+
+SERVERS = ("simulated bucket", "real server")
+
+_sessions = threading.local()
+
+
+def session_of(variables: Variables) -> Session:
+    """A session takes long to make, and is not for several threads."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
+    key, secret, region = (variables[name] for name in names)
+    sessions: dict[str, Session] = _sessions.__dict__
+    if key not in sessions:
+        sessions[key] = Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name=region)
+    return sessions[key]
+
+
+def store_at(
+    variables: Variables,
+    prefix: str | None = None,
+    *,
+    bucket: str = BUCKET,
+    options: S3Options = OPTIONS,
+    clock: Callable[[], float] = monotonic,
+) -> S3Store:
+    """A store, below a new prefix unless one is given; close it afterwards."""
+    prefix = f"test-{secrets.token_hex(6)}" if prefix is None else prefix
+    endpoint = variables["AWS_ENDPOINT_URL_S3"]
+    return S3Store(bucket, prefix, options=options, session=session_of(variables), endpoint_url=endpoint, clock=clock)
+
+
+def variables_of(server: str) -> Variables:
+    """How to find one of SERVERS; skips the test where the environment names no real one."""
+    if server == SERVERS[0]:
+        return _simulated().environment("test")
+    given = given_gateway()
+    if given is None:
+        pytest.skip(f"no real S3 server: {ENDPOINT_VARIABLE} is not set (scripts/radosgw run COMMAND sets it)")
+    boto_at(given["AWS_ENDPOINT_URL_S3"], session_of(given))
+    return given
+
+
+@cache
+def _simulated() -> WireBucket:
+    """A bucket in this process, which ends with it."""
+    return WireBucket().__enter__()
+
+
+@cache
+def boto_at(endpoint: str, session: Session) -> BotoClient:
+    """A client that looks at what is really there, in a bucket that is made if need be."""
+    client = session.client("s3", endpoint_url=endpoint)
+    client.create_bucket(Bucket=BUCKET)
+    return client
