@@ -91,7 +91,7 @@ class TestEmbeddedNetwork:
         holds = [number for number, call in enumerate(bucket.calls) if call.operation == "exclusive"]
         pointer = next(at for at, call in enumerate(bucket.calls) if call == Call("swap", "v1/system/status.json"))
         read = Counter(call.key for call in bucket.calls[holds[0] : pointer] if call.operation == "get")
-        changes = json.loads(bucket.get("v1/changes.json").data)["data"]  # type: ignore[union-attr]
+        changes = json.loads(bucket.get("v1/changes.json").data)["data"]
         changed = {f"markets/{item['market']}.atom" for item in changes}
         other = {key for key, data in feeds_of(bucket).items() if before[key] != data}
 

@@ -388,7 +388,7 @@ def test_keys_that_no_run_renders(key: str, kind: FileKind) -> None:
         publish(bucket, (*run.files, stray), status_of, observed_ledger=101, history=run.history)
 
     assert_whole(bucket, make_run(100))
-    assert make_run(100).document("index.html") == bucket.get("index.html").data  # type: ignore[union-attr]
+    assert make_run(100).document("index.html") == bucket.get("index.html").data
 
 
 def test_a_file_rendered_twice() -> None:

@@ -16,7 +16,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Store, utc_now
-from exporter.tree.families import alias_of
+from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish, status_of
 from tests.s3.bucket_objects import BUCKET
@@ -122,54 +122,37 @@ def publish_ledger(store: Store, ledger: int) -> PublishResult:
     return publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, now=utc_now)
 
 
-def seen_of(objects: Mapping[str, bytes]) -> MemoryStore:
-    """The files of a place, as a store that costs no requests."""
+def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
+    """Check that one of these runs is published and whole, and that a reader finds no fault; gives its ledger.
+
+    ``settled``: also that every document is its own, and that each alias is equal to its document.
+    """
+    objects = place.objects()
     store = MemoryStore()
     for key, data in objects.items():
         if is_key(key):
             store.put(key, data)
-    return store
-
-
-def assert_readable(place: Place, *ledgers: int) -> int:
-    """Check that one of these runs is published and whole, and that a reader finds no fault; gives its ledger."""
-    return _assert_readable(place.objects(), *ledgers)
-
-
-def _assert_readable(objects: Mapping[str, bytes], *ledgers: int) -> int:
-    store = seen_of(objects)
     published = read_published(store)
     assert published is not None
     ledger = published.pointer.observed_ledger
     assert ledger in ledgers
-    assert_whole(store, run_at(ledger))
+    run = run_at(ledger)
+    assert_whole(store, run)
     reader = Reader(objects.get)
     reader.look()
-    assert [] == reader.broken, reader.broken
-    assert 1 == reader.rounds
+    assert ([], 1) == (reader.broken, reader.rounds)
+    if settled:
+        keys = [file.key for file in read_current_listing(store, published.pointer) if file.kind == "document"]
+        aliased = [(key, alias) for key in (*keys, POINTER_KEY) if (alias := alias_of(key)) is not None]
+        assert [] == [key for key in keys if run.document(key) != objects[key]]
+        assert [] == [alias for key, alias in aliased if objects[key] != objects[alias]]
+        assert len(aliased) > 3
     return ledger
 
 
 def assert_settled(place: Place, ledger: int) -> None:
-    """Check that this run is published with every document its own, and that each alias is equal to its document."""
-    objects = place.objects()
-    _assert_readable(objects, ledger)
-    store = seen_of(objects)
-    published = read_published(store)
-    assert published is not None
-    run = run_at(ledger)
-    aliases = 0
-    for file in read_current_listing(store, published.pointer):
-        if file.kind == "document":
-            assert run.document(file.key) == objects[file.key], file.key
-        alias = alias_of(file.key)
-        if alias is not None:
-            assert objects[file.key] == objects[alias], alias
-            aliases += 1
-    pointer_alias = alias_of("v1/system/status.json")
-    assert pointer_alias is not None
-    assert objects["v1/system/status.json"] == objects[pointer_alias]
-    assert aliases > 2
+    """Check that this run is published with all that is its own."""
+    assert_readable(place, ledger, settled=True)
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,3 @@ def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: Jump
     publish_in(place, "repairing", LAST + 3)
 
     assert_settled(place, LAST + 3)
-
-
-# -- readers ----------------------------------------------------------------------------------------------------------

@@ -12,22 +12,20 @@ It implements ``exporter.stores.store.Store`` over another store (by default one
         publish(bucket, ...)
     bucket.inner                       # what the dead process left; a new BucketSimulator(bucket.inner) is the next one
 
-    bucket.fail_at(7, StoreError("connection reset"), after=True)   # done, but its answer was lost
-    bucket.fail_from(7, StoreError("disk full"))                    # this operation and all later writes
-
 A killed process does nothing any more: every later operation raises SimulatedKill, too, and its lock is gone. The
 bulk operations are made one file at a time, so a process can die between any two files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, one_by_one
+from exporter.stores.store import Store, Written, one_by_one
 
 WRITES = frozenset({"put", "put_new", "swap", "delete", "remove_leftovers"})
 
@@ -44,8 +42,21 @@ class Call:
     key: str
 
 
+def _logged(operation: str) -> Callable[..., Any]:
+    """An operation of the inner store, logged with the key that is its first argument."""
+
+    def made(self: BucketSimulator, key: str, *more: object) -> Any:
+        with self._operation(operation, key):
+            return getattr(self.inner, operation)(key, *more)
+
+    return made
+
+
 class BucketSimulator:
     """See the module's docstring."""
+
+    uri = "simulated bucket"
+    reads_at_once = 1
 
     def __init__(self, inner: Store | None = None) -> None:
         self.inner: Store = MemoryStore() if inner is None else inner
@@ -70,43 +81,18 @@ class BucketSimulator:
         """The operations that change something, in order."""
         return [call for call in self.calls if call.operation in WRITES]
 
-    @property
-    def uri(self) -> str:
-        return "simulated bucket"
-
-    @property
-    def reads_at_once(self) -> int:
-        return 1
-
-    def get(self, key: str) -> StoredObject | None:
-        with self._operation("get", key):
-            return self.inner.get(key)
-
-    def has(self, key: str) -> bool:
-        with self._operation("has", key):
-            return self.inner.has(key)
-
-    def put(self, key: str, data: bytes) -> bool:
-        with self._operation("put", key):
-            return self.inner.put(key, data)
-
-    def put_new(self, key: str, data: bytes) -> bool:
-        with self._operation("put_new", key):
-            return self.inner.put_new(key, data)
+    get = _logged("get")
+    has = _logged("has")
+    put = _logged("put")
+    put_new = _logged("put_new")
+    swap = _logged("swap")
+    list = _logged("list")
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
         return one_by_one(files, self.put)
 
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
         return one_by_one(files, self.put_new)
-
-    def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        with self._operation("swap", key):
-            return self.inner.swap(key, data, expected_etag)
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        with self._operation("list", prefix):
-            return self.inner.list(prefix)
 
     def delete(self, keys: Iterable[str]) -> int:
         removed = 0
