@@ -26,7 +26,7 @@ between two of these, a day apart, the pages that may go are those of the runs t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -117,19 +117,6 @@ def record_superseded_history(store: Store, keys: Iterable[str], moment: datetim
     _write_record(store, structs.replace(record, history=history))
 
 
-def superseded_history(store: Store) -> Mapping[str, int]:
-    """Since when (unix seconds) files of the history are superseded, by key; those that were removed are forgotten."""
-    return _read_record(store).history
-
-
-def forget_history(store: Store, keys: Iterable[str]) -> None:
-    """Take files out of the record after they were removed. Raises `StoreError`."""
-    record, gone = _read_record(store), set(keys)
-    if gone & record.history.keys():
-        kept = {key: since for key, since in record.history.items() if key not in gone}
-        _write_record(store, structs.replace(record, history=kept))
-
-
 def _write_record(store: Store, record: _Record) -> None:
     store.put(SUPERSEDED_KEY, msgspec.json.encode(record))
 
@@ -205,8 +192,6 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
                 plan = _make_plan(store, None if ageless else moment, retention + CACHE_MARGIN)
             except StoreError as error:
                 return SweepResult(refused=str(error))
-            if isinstance(plan, str):
-                return SweepResult(refused=plan)
             documents = store.delete(plan.stale_documents)
             if ageless is not None:
                 return SweepResult(documents=documents, ageless=ageless)
@@ -219,21 +204,25 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
                 documents=documents,
                 pages=pages,
                 runs=_remove_runs(store, plan.expired),
-                history=_remove_history(store, plan.history, before),
+                history=_remove_history(store, plan, before),
                 leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
             )
     except LostRaceError as error:
         return SweepResult(refused=str(error))
 
 
-def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan | str:
-    """Read everything that the sweep has to know; a text says why it must not go on. Without a time all runs stay."""
+def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan:
+    """Read everything that the sweep has to know. Without a time all runs stay.
+
+    Raises:
+        StoreError: why it must not go on.
+    """
     published = published_state.read_published(store)
     if published is None:
-        return "nothing is published yet"
+        raise StoreError("nothing is published yet")
     intent = published_state.unfinished_run(published, published_state.read_intent(store))
     if intent is not None:
-        return (
+        raise StoreError(
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
             "makes the tree whole"
         )
@@ -333,16 +322,16 @@ def _remove_runs(store: Store, expired: Sequence[str]) -> int:
     return removed
 
 
-def _remove_history(store: Store, history: HistoryManifest | None, before: datetime) -> int:
+def _remove_history(store: Store, plan: _Plan, before: datetime) -> int:
     """Remove Parquet files that were compacted into others, and those of runs that died before a manifest named them.
 
     Only between the first and the last ledger of the manifest: should the manifest ever have been begun again, the
     files of the time before it are the history itself.
     """
+    history, superseded = plan.history, plan.record.history
     if history is None or not history.files:
         return 0
     named = {file.key for file in history.files}
-    superseded = superseded_history(store)
     first = min(file.first_ledger for file in history.files)
     newest = max(file.last_ledger for file in history.files)
     dead = [
@@ -358,5 +347,7 @@ def _remove_history(store: Store, history: HistoryManifest | None, before: datet
     last = int(before.timestamp())
     expired = sorted(key for key, since in superseded.items() if since < last and key not in named)
     removed = store.delete(sorted([*dead, *expired]))
-    forget_history(store, expired)
+    if expired:
+        kept = {key: since for key, since in superseded.items() if key not in expired}
+        _write_record(store, structs.replace(plan.record, history=kept))
     return removed

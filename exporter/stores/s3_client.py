@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -67,6 +66,8 @@ MAX_DELETED = 1000
 
 LONGEST_KEY = 400
 """The longest of the exporter's own keys; a prefix must leave room for it."""
+
+_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 SHA256 = "sha256"
 """The name of the digest among an object's metadata."""
@@ -152,21 +153,11 @@ def refusal_of(error: BaseException) -> RefusedError | None:
     from botocore import exceptions as botocore
     from urllib3.exceptions import HTTPError
 
-    if isinstance(error, HTTPError):  # botocore lets these out where an answer breaks off
-        return RefusedError(0, CUT_OFF)
     if isinstance(error, botocore.ClientError):
         if error.operation_name.startswith(("AssumeRole", "GetRoleCredentials")):
             return RefusedError(0, NO_CREDENTIALS)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return RefusedError(status, error.response.get("Error", {}).get("Code", ""))
-    if isinstance(error, botocore.ReadTimeoutError | botocore.ConnectTimeoutError):
-        return RefusedError(0, TIMEOUT)
-    if isinstance(error, botocore.SSLError):
-        return RefusedError(0, UNTRUSTED)
-    if isinstance(error, botocore.IncompleteReadError | botocore.ResponseStreamingError):
-        return RefusedError(0, CUT_OFF)
-    if isinstance(error, botocore.HTTPClientError | botocore.ConnectionError):
-        return RefusedError(0, UNREACHABLE)
     no_credentials = (
         botocore.NoCredentialsError,
         botocore.PartialCredentialsError,
@@ -175,11 +166,16 @@ def refusal_of(error: BaseException) -> RefusedError | None:
         botocore.SSOError,
         botocore.TokenRetrievalError,
     )
-    if isinstance(error, no_credentials):
-        return RefusedError(0, NO_CREDENTIALS)
-    if isinstance(error, botocore.BotoCoreError):
-        return RefusedError(0, type(error).__name__)
-    return None
+    # Of HTTPError, which botocore lets out where an answer breaks off, and of its own errors, the special ones first.
+    codes: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+        ((HTTPError, botocore.IncompleteReadError, botocore.ResponseStreamingError), CUT_OFF),
+        ((botocore.ReadTimeoutError, botocore.ConnectTimeoutError), TIMEOUT),
+        ((botocore.SSLError,), UNTRUSTED),
+        ((botocore.HTTPClientError, botocore.ConnectionError), UNREACHABLE),
+        (no_credentials, NO_CREDENTIALS),
+        ((botocore.BotoCoreError,), type(error).__name__),
+    )
+    return next((RefusedError(0, code) for kinds, code in codes if isinstance(error, kinds)), None)
 
 
 def explained(refused: RefusedError, action: str, bucket: str, key: str, right: str) -> ExporterError:
@@ -330,38 +326,16 @@ class S3Client:
     def full(self, key: str) -> str:
         return self.prefix + key
 
-    @cached_property
-    def session(self) -> Session:
-        """The boto3 session.
+    @property
+    def boto(self) -> BotoClient:
+        """The boto3 client. It may be used by many threads.
 
         Raises:
             ConfigError: there are no credentials, or what the environment says is contradictory.
         """
-        from boto3.session import Session
-        from botocore.exceptions import BotoCoreError
-
-        try:
-            # boto3 looks at AWS_DEFAULT_REGION only; other tools and hosts of jobs set AWS_REGION.
-            session = self._session or Session(region_name=os.environ.get("AWS_REGION") or None)
-            credentials = session.get_credentials()
-        except BotoCoreError as error:
-            raise ConfigError(f"output.uri: no credentials for {self.uri}: {error}; {CREDENTIALS_ADVICE}") from error
-        if credentials is None:
-            raise ConfigError(f"output.uri: no credentials for {self.uri}; {CREDENTIALS_ADVICE}")
-        return session
-
-    @property
-    def boto(self) -> BotoClient:
-        """The boto3 client. It may be used by many threads."""
         with self._lock:
             if self._boto is None:
-                client = self._make_boto({})
-                if not self._is_aws(client.meta.endpoint_url):
-                    # Few servers other than AWS have a name of their own for each bucket.
-                    client.close()
-                    client = self._make_boto({"addressing_style": "path"})
-                client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
-                self._boto = client
+                self._boto = self._make_boto()
             return self._boto
 
     def close(self) -> None:
@@ -371,7 +345,8 @@ class S3Client:
                 self._boto.close()
             self._boto = None
 
-    def _make_boto(self, addressing: Any) -> BotoClient:
+    def _make_boto(self) -> BotoClient:
+        from boto3.session import Session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
 
@@ -386,20 +361,28 @@ class S3Client:
             # Ceph before 18 and others refuse the checksums that boto3 adds by itself.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            s3=addressing,
         )
         try:
-            return self.session.client("s3", config=config, endpoint_url=self._endpoint_url)
+            # boto3 looks at AWS_DEFAULT_REGION only; other tools and hosts of jobs set AWS_REGION.
+            session = self._session or Session(region_name=os.environ.get("AWS_REGION") or None)
+            if session.get_credentials() is None:
+                raise ConfigError(f"output.uri: no credentials for {self.uri}; {CREDENTIALS_ADVICE}")
+        except BotoCoreError as error:
+            raise ConfigError(f"output.uri: no credentials for {self.uri}: {error}; {CREDENTIALS_ADVICE}") from error
+        try:
+            client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
+            if not (urlsplit(client.meta.endpoint_url).hostname or "").endswith(_AWS):
+                # Few servers other than AWS have a name of their own for each bucket.
+                client.close()
+                config = config.merge(Config(s3={"addressing_style": "path"}))
+                client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
         except (BotoCoreError, ValueError) as error:
             raise ConfigError(
                 f"output.uri: no client for {self.uri}: {type(error).__name__}; check AWS_REGION and "
                 "AWS_ENDPOINT_URL_S3 (a URL that begins with http:// or https://)"
             ) from error
-
-    @staticmethod
-    def _is_aws(endpoint_url: str) -> bool:
-        host = urlsplit(endpoint_url).hostname or ""
-        return host.endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
+        client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
+        return client
 
     def attempt(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
         """Make a request; what ``before`` raises, which is called before every attempt, ends them.

@@ -137,20 +137,20 @@ def test_bad_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("variables", "endpoint", "region", "style"),
     [
-        ({}, "https://s3.amazonaws.com", None, None),
+        ({}, "https://s3.amazonaws.com", "us-east-1", None),
         ({"AWS_REGION": "eu-central-1"}, "https://s3.eu-central-1.amazonaws.com", "eu-central-1", None),
         ({"AWS_DEFAULT_REGION": "eu-west-1"}, "https://s3.eu-west-1.amazonaws.com", "eu-west-1", None),
-        ({"AWS_ENDPOINT_URL": "https://r2.example.org"}, "https://r2.example.org", None, "path"),
+        ({"AWS_ENDPOINT_URL": "https://r2.example.org"}, "https://r2.example.org", "us-east-1", "path"),
         (
             {"AWS_ENDPOINT_URL": "https://a.example.org", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:8000"},
             "http://127.0.0.1:8000",
-            None,
+            "us-east-1",
             "path",
         ),
     ],
 )
 def test_environment(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint: str, region: str | None, style: str | None
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint: str, region: str, style: str | None
 ) -> None:
     """Region and endpoint are those of the usual variables; other servers than AWS get the bucket in the path."""
     for name, value in variables.items():
@@ -160,7 +160,7 @@ def test_environment(
     config: Any = client.meta.config
 
     assert endpoint == client.meta.endpoint_url
-    assert region == connection.session.region_name
+    assert region == client.meta.region_name
     assert style == (config.s3 or {}).get("addressing_style")
     assert (10, 30, 9) == (config.connect_timeout, config.read_timeout, config.max_pool_connections)
     connection.close()
@@ -174,9 +174,9 @@ def test_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "[profile lending]\nregion=eu-north-1\nendpoint_url=https://ceph.example.org:8080\n"
     )
     connection = S3Client("bucket", "", S3Options())
-    credentials = connection.session.get_credentials()
+    client: Any = connection.boto
+    key = client._request_signer._credentials.access_key
 
-    assert credentials is not None
-    assert ("AKIDPROFILE", "eu-north-1") == (credentials.access_key, connection.session.region_name)
-    assert "https://ceph.example.org:8080" == connection.boto.meta.endpoint_url
+    assert ("AKIDPROFILE", "eu-north-1") == (key, client.meta.region_name)
+    assert "https://ceph.example.org:8080" == client.meta.endpoint_url
     connection.close()

@@ -11,7 +11,7 @@ from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.publishing.published_state import read_intent, read_listing, read_published
-from exporter.publishing.retention import SUPERSEDED_KEY, superseded_history
+from exporter.publishing.retention import SUPERSEDED_KEY, _read_record
 from exporter.serve.preview import page_sizes
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -54,6 +54,6 @@ def test_records_that_may_be_lost_are_begun_again(data: bytes, tmp_path: Path) -
     (tmp_path / "v1" / "system").mkdir(parents=True)
     (tmp_path / POINTER_KEY).write_bytes(data)
 
-    assert {} == superseded_history(store)
+    assert {} == _read_record(store).superseded
     assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
     assert None is page_sizes(tmp_path)
