@@ -7,9 +7,9 @@ after the first of them. For each row the result is the mathematical one: interm
 result null. Floor is toward minus infinity, ceiling toward plus infinity, truncation toward zero, half up
 to the nearest integer or the larger of two, for all signs of operands and divisors.
 
-Where rows have no result, ExactOverflowError or ExactDivisionError carries the positions of all of them, so that a
-caller can set those rows aside and compute the others: `set_aside_failures` does just that. `at_most` and
-`basis_points` give such rows a bound instead, for numbers that are published but not computed with.
+Where rows have no result, ExactOverflowError or ExactDivisionError carries the positions of all of them, so that
+`set_aside_failures` can compute the others. `at_most` and `basis_points` give such rows a bound instead, for numbers
+that are published but not computed with.
 
 Polars itself wraps `+ - *` silently. So a column goes through Polars only where the largest magnitudes of its operands
 show that no intermediate can leave 128 bits, which is nearly always the case; else it is computed in Python integers.
@@ -31,10 +31,7 @@ _ROWS_IN_MESSAGE = 5
 
 
 def failure(operation: str, overflowing: Sequence[int], dividing_by_zero: Sequence[int] = ()) -> ExactError:
-    """The error for one operation: a division error if any row divides by zero, else an overflow.
-
-    Its rows are the rows of both kinds, ascending.
-    """
+    """The error for one operation: a division error if any row divides by zero, else an overflow."""
     rows = sorted({*overflowing, *dividing_by_zero})
     shown = ", ".join(str(row) for row in rows[:_ROWS_IN_MESSAGE]) + (", ..." if len(rows) > _ROWS_IN_MESSAGE else "")
     where = f"row {shown}" if len(rows) == 1 else f"{len(rows)} rows ({shown})"
@@ -56,11 +53,9 @@ def naming(quantity: str) -> Iterator[None]:
 def set_aside_failures(
     frame: pl.DataFrame, compute: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> tuple[pl.DataFrame, dict[int, ExactError]]:
-    """Compute the rows of a frame that can be computed.
+    """What is computed of the rows that have a result, and the errors of the others, by their positions in the frame.
 
-    ``compute`` gives a result for a frame, each row by itself, or raises an ExactError with positions in that frame.
-    Returns what it gives for the rows that have a result, in the frame's order, and for each of the other rows
-    its position in ``frame`` with the error that it raised. Raises an ExactError that names no row.
+    ``compute`` takes each row by itself, or raises an ExactError with positions. One that names no row is raised.
     """
     positions = list(range(frame.height))
     failures: dict[int, ExactError] = {}
@@ -84,12 +79,7 @@ INT128_MAX = 2**127 - 1
 
 
 def column(values: Iterable[int | None], name: str = "") -> pl.Series:
-    """An Int128 column of Python ints and nulls.
-
-    Raises:
-        ExactOverflowError: with the positions of all values that do not fit into signed 128 bits.
-        TypeError: when a value is neither an int nor None.
-    """
+    """An Int128 column. Raises `ExactOverflowError`, and `TypeError` for a value that is neither an int nor None."""
     items = list(values)
     try:
         return pl.Series(name, items, dtype=pl.Int128)
@@ -102,7 +92,7 @@ def column(values: Iterable[int | None], name: str = "") -> pl.Series:
 
 
 def frame(columns: Mapping[str, Iterable[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The columns that `schema` names, in its order, from Python values; those of Int128 as `column` makes them."""
+    """The columns that `schema` names, in its order, from Python values. Raises as `column`."""
     return pl.DataFrame(
         [
             column(columns[name], name) if dtype == pl.Int128 else pl.Series(name, list(columns[name]), dtype=dtype)
@@ -147,10 +137,7 @@ def multiply_divide_truncate(left: Operand, right: Operand, divisor: Operand) ->
 
 
 def multiply_divide_half_up(left: Operand, right: Operand, divisor: Operand) -> pl.Series:
-    """The integer nearest to left × right / divisor, a half going up; the product may need 256 bits.
-
-    Contracts compute it as floor((left × right + floor(divisor / 2)) / divisor), for operands that are not negative.
-    """
+    """The integer nearest to left × right / divisor, a half going up; the product may need 256 bits."""
     return _multiply_divide("multiply_divide_half_up", left, right, divisor, "half_up")
 
 
@@ -171,10 +158,7 @@ def clamp(values: Operand, low: Operand, high: Operand) -> pl.Series:
 
 
 def select(mask: pl.Series, when_true: Operand, when_false: Operand) -> pl.Series:
-    """`when_true` in the rows where the Boolean mask holds, else `when_false`; the value not taken may be null.
-
-    A null in the mask gives null.
-    """
+    """`when_true` where the Boolean mask holds, else `when_false`; a null in the mask gives null."""
     chosen, other = _aligned("select", (when_true, when_false), len(mask))
     return chosen.zip_with(mask, other).set(mask.is_null(), None)
 
@@ -216,12 +200,8 @@ def _evaluate(
 ) -> pl.Series:
     """Compute all rows with Polars, or with Python integers.
 
-    Args:
-        operation: its name, for messages.
-        operands: what the functions below take, in their order; the third is a divisor.
-        bound: no intermediate is larger than this function of the first two operands' magnitudes.
-        narrow: the operation on Series, wrong where an intermediate leaves 128 bits or a divisor is 0.
-        wide: the operation on Python integers.
+    No intermediate is larger than ``bound`` of the first two operands' magnitudes; a third operand is a divisor.
+    ``narrow`` is wrong where an intermediate leaves 128 bits or a divisor is 0.
     """
     columns = _aligned(operation, operands)
     fits = bound(*map(_magnitude, columns[:2])) <= INT128_MAX
@@ -264,8 +244,6 @@ def _multiply_divide(operation: str, left: Operand, right: Operand, divisor: Ope
     return _evaluate(operation, (left, right, divisor), operator.mul, narrow, wide)
 
 
-# Published numbers that follow from others and from which nothing follows: beyond a bound they are the bound.
-
 JSON_INTEGER_MAX = 2**53 - 1
 """The largest integer that every JSON reader keeps as it is (RFC 8259, section 6)."""
 
@@ -275,8 +253,7 @@ Function = Callable[..., pl.Series]
 def at_most(bound: int) -> Callable[[Function], Function]:
     """A decorator: a result beyond the bound, or one on the way to which a value leaves 128 bits, is the bound.
 
-    So a field that nobody needs exactly at such a size does not cost its row. The function takes Int128 Series and
-    ints, and computes each row by itself. Nulls stay null, and a result below minus the bound is minus the bound.
+    So a field that nobody needs exactly at such a size does not cost its row. The function computes each row by itself.
     """
 
     def bounding(function: Function) -> Function:
@@ -310,31 +287,16 @@ def basis_points(function: Function) -> Function:
     return published
 
 
-# Exact powers of fixed-point numbers, and the yearly yield of a rate that is compounded.
-
-_BPS = 10_000
-
-
 def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
-    """The fixed-point number `base` to the power `exponent`, by squaring, with a floor after every multiplication.
+    """The fixed-point number `base` to the power `exponent` (not negative), rounded down after every multiplication.
 
-    The bits of the exponent are taken from the lowest to the highest: where one is set,
-    result = floor(result × square / scale); then square = floor(square × square / scale). The order matters for the
-    last digit. An exponent of 0 gives `scale`, which is that of the base and of the result.
-
-    Raises:
-        ExactOverflowError: with all rows whose power, at this scale, does not fit into 128 bits.
-        ValueError: for a negative exponent or a scale that is not positive.
+    The bits of the exponent are taken from the lowest to the highest, which matters for the last digit.
     """
-    if scale <= 0:
-        raise ValueError("power_floor: the scale must be positive")
 
     @cache
     def power(square: int, remaining: int) -> int:
-        if remaining < 0:
-            raise ValueError("power_floor: an exponent is negative")
         result = scale
-        while remaining and max(abs(square), abs(result)) <= -INT128_MIN:  # beyond it neither comes back
+        while remaining > 0 and max(abs(square), abs(result)) <= -INT128_MIN:  # beyond it neither comes back
             if remaining & 1:
                 result = result * square // scale
             remaining >>= 1
@@ -347,10 +309,7 @@ def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
 
 @basis_points
 def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl.Series:
-    """The yearly yield of a yearly rate compounded `periods` times, in whole basis points, rounded down.
-
-    floor(((1 + rate / (rate_scale × periods))^periods - 1) × 10000), the floor of the exact rational number.
-    """
+    """The yearly yield of a yearly rate compounded `periods` times, the exact number rounded down."""
 
     def yield_of(rate: int, _: int) -> int:
         found = _yield_bps(rate, periods, rate_scale)
@@ -366,15 +325,9 @@ _GROWTH_BITS = 192
 def _yield_bps(rate: int, periods: int, rate_scale: int) -> int:
     """The yield of one rate, from a fixed-point power that is far shorter than the exact one, where that decides it.
 
-    Let S be 2^192 and x = 1 + rate / (rate_scale × periods) >= 1. In units of 1/S the chain starts
-    with the floor of x, which is at least x - 1/S >= x (1 - 1/S), and no value in it is below 1, so a floored product
-    is at least the product times (1 - 1/S). By induction the chain's value for x^m is at most x^m and at least
-    x^m (1 - 1/S)^(2m - 1): for x^i × x^j the exponents add up to (2i - 1) + (2j - 1) + 1 = 2 (i + j) - 1.
-    With Bernoulli's inequality, for n periods and the chain's last value y / S,
-
-        y / S  <=  x^n  <=  (y / S) / (1 - (2n - 1) / S)  =  y / (S - (2n - 1)).
-
-    Where the floors of both sides in basis points agree, they are the floor of the exact yield.
+    With S = 2^192 and x = 1 + rate / (rate_scale × periods) >= 1, each floored product is at least the product times
+    (1 - 1/S), so that the chain's value for x^m lies between x^m (1 - 1/S)^(2m - 1) and x^m. For n periods and its last
+    value y / S, by Bernoulli's inequality, y / S <= x^n <= y / (S - (2n - 1)).
     """
     one = rate_scale * periods
     if rate >= 0:
@@ -384,10 +337,10 @@ def _yield_bps(rate: int, periods: int, rate_scale: int) -> int:
                 growth = growth * square >> _GROWTH_BITS
             square = square * square >> _GROWTH_BITS
             remaining >>= 1
-        lower = growth * _BPS >> _GROWTH_BITS
-        if lower == growth * _BPS // ((1 << _GROWTH_BITS) - (2 * periods - 1)):
-            return lower - _BPS
-    return int((one + rate) ** periods) * _BPS // int(one**periods) - _BPS
+        lower = growth * 10_000 >> _GROWTH_BITS
+        if lower == growth * 10_000 // ((1 << _GROWTH_BITS) - (2 * periods - 1)):
+            return lower - 10_000
+    return int((one + rate) ** periods) * 10_000 // int(one**periods) - 10_000
 
 
 def printed_price(price: int, decimals: int) -> str:

@@ -36,11 +36,7 @@ ROUTER = "router"
 
 @dataclass(frozen=True, slots=True)
 class KnownContract:
-    """A contract of a deployment.
-
-    ``role`` is what it is to its protocol (`MARKET`, `BACKSTOP`, `FACTORY` and others); ``wasm_hash`` (64 hex digits)
-    is that of the code it had at ``date``, None where no source says it.
-    """
+    """A contract of a deployment; ``wasm_hash`` (64 hex digits) is that of the code it had at ``date``."""
 
     address: str
     role: str
@@ -52,7 +48,7 @@ class KnownContract:
 
 @dataclass(frozen=True, slots=True)
 class KnownPool:
-    """A pool that nothing on the chain lists; ``decimals`` are those of the token, None where no source says them."""
+    """A pool that nothing on the chain lists; ``decimals`` are those of the token."""
 
     market: str
     pool: str
@@ -90,10 +86,7 @@ class Deployment:
 
 @cache
 def deployments_of(network: str) -> tuple[Deployment, ...]:
-    """The deployments of a network that the package has lists of, by protocol and in the order of the files.
-
-    A test holds all of them against what they should be.
-    """
+    """The deployments of a network that the package has lists of, by protocol and in the order of the files."""
     folder = files(__name__) / network
     if not folder.is_dir():
         return ()

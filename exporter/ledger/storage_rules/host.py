@@ -17,9 +17,6 @@ from exporter.ledger.source import RawEntry
 MAX_KEYS: Final = 400
 """No network lets a transaction look at more entries."""
 
-REENTRY: Final = "Error(Context, InvalidAction)"
-"""The error of calling a contract that is running."""
-
 I128_MAX: Final = 2**127 - 1
 U64_MAX: Final = 2**64 - 1
 
@@ -124,7 +121,7 @@ class StorageHost:
     def call(self, address: str, function: str, *arguments: ScVal) -> ScVal:
         """Call a contract. Raises `TrapError` where it fails, and `NotFromStorageError`."""
         if address in self._running:
-            raise TrapError(REENTRY)
+            raise TrapError("Error(Context, InvalidAction)")
         self._running.append(address)
         try:
             return self._dispatch(self, self.contract(address), (function, *arguments))
@@ -142,11 +139,9 @@ class StorageHost:
 
 
 class Rule(Protocol):
-    """The rule of a contract: its modules are such rules."""
+    """The rule of one contract, or of a family of releases: a module with these functions."""
 
-    def recognises(self, host: StorageHost, contract: Contract) -> bool:
-        """Whether the contract is one of this rule, by its instance (and its code, where that is needed)."""
-        ...
+    def recognises(self, host: StorageHost, contract: Contract) -> bool: ...
 
     def answer(self, host: StorageHost, contract: Contract, call: Call) -> ScVal:
         """The result of a call. Raises `TrapError`, `NotFromStorageError`, `DecodeError`."""
@@ -154,7 +149,7 @@ class Rule(Protocol):
 
 
 def unknown_function(call: Call) -> NotFromStorageError:
-    """There is no rule for a function, or for these arguments, of a contract that is known."""
+    """The error for a function, or for arguments, of a known contract without a rule."""
     return NotFromStorageError(f"no rule for {call[0]}() with {len(call) - 1} arguments")
 
 
@@ -200,7 +195,7 @@ def price_data(price: int, timestamp: int) -> ScVal:
 
 
 def price_parts(value: ScVal) -> tuple[int, int] | None:
-    """Price and timestamp of an optional ``PriceData``."""
+    """Price and timestamp of an optional `price_data`."""
     if value == VOID:
         return None
     fields = Fields.of(value, "price")
