@@ -77,13 +77,15 @@ def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
     first two right depends on them. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and
     where more bytes follow.
     """
-    try:
-        close, end = _walk(meta, 0, events_of)
-    except (struct.error, IndexError):
-        raise DecodeError("the bytes end inside a ledger's meta") from None
+    close, end = _walk_at(meta, 0, events_of)
     if end != len(meta):
         raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
     return close
+
+
+def end_of(metas: bytes, position: int) -> int:
+    """Where the LedgerCloseMeta that begins at a position ends. Raises as `walk`."""
+    return _walk_at(metas, position, frozenset())[1]
 
 
 def decode_event(data: bytes, ledger: int) -> ContractEvent:
@@ -119,6 +121,13 @@ def _start(meta: bytes, position: int) -> tuple[int, int]:
     if extension > 1:
         raise DecodeError(f"unknown extension of a ledger's meta: {extension}; {_UPDATE}")
     return version, position + (20 if extension else 8)
+
+
+def _walk_at(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[LedgerClose, int]:
+    try:
+        return _walk(meta, position, events_of)
+    except (struct.error, IndexError):
+        raise DecodeError("the bytes end inside a ledger's meta") from None
 
 
 def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[LedgerClose, int]:

@@ -1,9 +1,7 @@
-"""Where a lake's ledgers lie: the objects of SEP-54 in a folder, a bucket or behind HTTPS, and what is in them.
+"""The objects of a lake (SEP-54) in a folder, a bucket or behind HTTPS, and the metas of ledgers in them.
 
-    lake = Lake.open("s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet")
-    for raw in lake.batches(53_312_000, 53_312_063): ...
-
-An object is one zstd frame of a LedgerCloseMetaBatch: the first ledger, the last, how many, and their metas.
+lake = Lake.open("s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet")
+for batch in lake.batches(53_312_000, 53_312_063): ...
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -24,7 +22,7 @@ import pyarrow as pa
 from msgspec import Meta, Struct
 
 from exporter.errors import ConfigError, DamagedLedgerError, DecodeError, LakeError, MissingLedgerError
-from exporter.past.lake.close_meta import header_of
+from exporter.past.lake.close_meta import end_of, header_of
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -90,11 +88,7 @@ class Lake:
 
     @classmethod
     def open(cls, uri: str, config: LakeConfig | None = None) -> Lake:
-        """Open a lake by its address: a folder, ``s3://bucket/prefix`` or ``https://``.
-
-        ``config`` is what the lake's own ``.config.json`` would say, where it has none. Raises `ConfigError`,
-        `LakeError`.
-        """
+        """Open a lake: ``config`` is for one without a ``.config.json``. Raises `ConfigError`, `LakeError`."""
         store, label = open_place(uri)
         lake = cls(store, config or LakeConfig("", 1, 1), label)
         if config is None:
@@ -113,10 +107,8 @@ class Lake:
         """The objects that hold the ledgers from ``first`` to ``last``, ascending.
 
         Some are fetched before they are needed: as many of the last one's size as have ``ahead_bytes``, `AHEAD` at the
-        most. Only the one that is given is decompressed.
-
-        Raises `MissingLedgerError` where an object is not there (ask again from its last ledger + 1 on to go over the
-        gap), `LakeError` where one cannot be fetched or is not what its key says.
+        most. Raises `MissingLedgerError` where an object is not there (ask again from its last ledger + 1 on to go over
+        the gap), `LakeError` where one cannot be fetched or is not what its key says.
         """
         size = self.config.ledgers_per_batch
         starts = iter(range(first - first % size, last + 1, size))
@@ -151,7 +143,7 @@ class Lake:
         return open_batch(key, data, first, first + self.config.ledgers_per_batch - 1)
 
     def _fetch(self, ledger: int) -> tuple[str, bytes]:
-        """The object that holds a ledger, as it is in the lake, after its key."""
+        """The key and the bytes of the object that holds a ledger."""
         size = self.config.ledgers_per_batch
         first = ledger - ledger % size
         name = self.config.key_of(ledger)
@@ -239,35 +231,15 @@ def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
 
 
 def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
-    """The metas of a batch. One ends where the next header is, which names the hash of the previous one.
-
-    Raises `DecodeError` before the first where they cannot be separated.
-    """
-    raw, start = batch.metas, 0
-    if batch.first == batch.last:
-        yield raw, batch.first
+    """The metas of a batch. Raises `DecodeError` before the first where they cannot be separated."""
+    if batch.first == batch.last:  # its end need not be found
+        yield batch.metas, batch.first
         return
-    header = header_of(raw)
-    starts = [start]
-    while len(starts) <= batch.last - batch.first:
-        place = raw.find(header.hash, start + 40 + len(header.content))
-        if place < 0:
-            raise DecodeError(f"{batch.key}: no ledger follows {header.ledger}, though there should be one")
-        start = _start_before(raw, place - 36)
-        header = header_of(raw, start)
-        starts.append(start)
-    for number, (begin, end) in enumerate(zip(starts, [*starts[1:], len(raw)], strict=True)):
-        yield raw[begin:end], batch.first + number
-
-
-def _start_before(raw: bytes, entry: int) -> int:
-    """Where the LedgerCloseMeta begins whose header's history entry begins at a position."""
-    one, two = raw[entry - 8 : entry - 4], raw[entry - 4 : entry]
-    if two == bytes(4) and one in (b"\0\0\0\1", b"\0\0\0\2"):
-        return entry - 8
-    if raw[entry - 16 : entry - 12] == b"\0\0\0\1" and raw[entry - 20 : entry - 16] in (b"\0\0\0\1", b"\0\0\0\2"):
-        return entry - 20
-    return entry - 4
+    ends = [0]
+    for _ in range(batch.first, batch.last + 1):
+        ends.append(end_of(batch.metas, ends[-1]))
+    for number, (begin, end) in enumerate(pairwise(ends), batch.first):
+        yield batch.metas[begin:end], number
 
 
 def decompress(data: bytes, max_bytes: int = MAX_BATCH_BYTES) -> bytes:
@@ -287,8 +259,8 @@ def open_place(
 ) -> tuple[ObjectStore, str]:
     """A reader of objects below an address, and its name for people. Raises `ConfigError`.
 
-    Plain HTTP will do where everything read is ``verified`` by its digest. A request that takes more than ``seconds``
-    fails and is not repeated; None leaves both to the library.
+    Plain HTTP is allowed where everything read is ``verified`` by its digest. A request that takes more than
+    ``seconds`` fails and is not repeated; None leaves both to the library.
     """
     from obstore.store import HTTPStore, LocalStore, S3Store
 
