@@ -138,9 +138,31 @@ def demo(out: str, pools: int, seed: int, days: int, report: str | None, log_for
     "--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node this many ledgers behind; repeatable."
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
-def localnet(host: str, port: int, **options: Any) -> None:
+def localnet(
+    host: str,
+    port: int,
+    pools: int,
+    seed: int,
+    start_ledger: int | None,
+    snapshot: Path | None,
+    lags: tuple[int, ...],
+    **behaviour: Any,
+) -> None:
     """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC."""
     with ending(Console("text")):
-        from exporter.localnet.runner import serve_network
+        from exporter.ledger.snapshot_file import LedgerSnapshot
+        from exporter.localnet.behaviour import Behaviour
+        from exporter.localnet.network import LocalNetwork, snapshot_network
+        from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork, copies_for
+        from exporter.localnet.runner import serve
+        from exporter.localnet.server import create_app
 
-        serve_network(host, port, click.echo, **options)
+        network: LocalNetwork
+        if snapshot is not None:
+            network = snapshot_network(LedgerSnapshot.load(snapshot))
+        else:
+            start = start_ledger or DEFAULT_START_LEDGER
+            network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
+        app = create_app(network, Behaviour(lags=lags or (0,), seed=seed, **behaviour))
+        what = f"ledger {network.chain.latest} of {network.passphrase!r}"
+        serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))

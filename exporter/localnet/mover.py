@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import polars as pl
@@ -73,11 +73,8 @@ class Pool:
     change with these amounts; the debt in tokens is its first field times ``index`` over ``scale``.
     """
 
-    protocol: str
-    market: str
-    token: str
-    decimals: int
     key: bytes
+    token: str
     time: Field
     accrued: Callable[[str], Field]
     supply: tuple[Field, ...]
@@ -90,6 +87,13 @@ class Pool:
     """Names that follow from what the move leaves, so that they are computed after it."""
     fees: str | None = None
     """The name of the protocol's own shares, which are part of the supply and grow with interest."""
+    protocol: str = ""
+    decimals: int = 0
+
+    @property
+    def market(self) -> str:
+        """The contract that has the pool's entry."""
+        return strkey.encode_contract(self.key[8:40])
 
     @property
     def keys(self) -> frozenset[bytes]:
@@ -127,7 +131,8 @@ class Mover:
         for key in keys:
             for protocol, places in _PLACES.items():
                 if self._rules[protocol].owns(key):
-                    yield from places(key, look)
+                    for pool in places(key, look):
+                        yield replace(pool, protocol=protocol, decimals=_decimals(look, pool.token))
 
     def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
         """The entries that one user's operation on each of these pools writes.
@@ -294,28 +299,24 @@ def _balance(look: Look, token: str, holder: str) -> Field:
 
 
 def _blend(key: bytes, look: Look) -> Iterator[Pool]:
-    market, token, at = strkey.encode_contract(key[8:40]), _token_of(key, look), _fields(key)
+    token, at = _token_of(key, look), _fields(key)
     scale = 10**12 if at("d_rate").read(look) > 10**11 else 10**9
-    supply, debt, cash = (at("b_supply"),), (at("d_supply"),), (_balance(look, token, market),)
-    decimals = _decimals(look, token)
-    yield Pool("blend", market, token, decimals, key, at("last_time"), at, supply, debt, cash, at("d_rate"), scale)
+    cash = _balance(look, token, strkey.encode_contract(key[8:40]))
+    yield Pool(key, token, at("last_time"), at, (at("b_supply"),), (at("d_supply"),), (cash,), at("d_rate"), scale)
 
 
 def _xoxno(key: bytes, look: Look) -> Iterator[Pool]:
     asset = dict(_pairs(decode_contract_data(look(key) or b"").key[1][1]))
     token, at = str(asset[symbol("asset")][1]), _fields(key)
-    decimals = _decimals(look, token)
-    unit = 10 ** (27 - decimals)
+    unit = 10 ** (27 - _decimals(look, token))
+    supply, debt = (Field(key, (symbol(name),), unit) for name in ("supplied", "borrowed"))
     yield Pool(
-        "xoxno",
-        strkey.encode_contract(key[8:40]),
-        token,
-        decimals,
         key,
+        token,
         at("last_timestamp"),
         at,
-        (Field(key, (symbol("supplied"),), unit),),
-        (Field(key, (symbol("borrowed"),), unit),),
+        (supply,),
+        (debt,),
         (at("cash"),),
         at("borrow_index"),
         10**27 * unit,
@@ -325,19 +326,17 @@ def _xoxno(key: bytes, look: Look) -> Iterator[Pool]:
 
 
 def _k2(key: bytes, look: Look) -> Iterator[Pool]:
-    market, token, at = strkey.encode_contract(key[8:40]), _token_of(key, look), _fields(key)
+    token, at = _token_of(key, look), _fields(key)
     shares, debts = (_text(look, key, symbol(f"{name}_token_address")) for name in ("a", "debt"))
-    state = vec(symbol("State"))
+    supply = Field(instance_key(shares), (vec(symbol("State")), symbol("total_supply_scaled")))
+    debt = Field(instance_key(debts), (vec(symbol("State")), symbol("total_debt_scaled")))
     yield Pool(
-        "k2",
-        market,
-        token,
-        _decimals(look, token),
         key,
+        token,
         at("last_update_timestamp"),
         at,
-        (Field(instance_key(shares), (state, symbol("total_supply_scaled"))),),
-        (Field(instance_key(debts), (state, symbol("total_debt_scaled"))),),
+        (supply,),
+        (debt,),
         (_balance(look, token, shares),),
         at("variable_borrow_index"),
         10**27,
@@ -353,37 +352,19 @@ def _slender(key: bytes, look: Look) -> Iterator[Pool]:
         if name[0] != scval.VEC or name[1][0] != symbol("ReserveAssetKey"):
             continue
         token, (_, (_, (_, shares), (_, debts))) = str(name[1][1][1]), dict(_pairs(value))[symbol("reserve_type")]
+        supply, debt = (Field(key, (vec(symbol("TokenSupply"), address(each)),)) for each in (shares, debts))
+        cash = Field(variant_key(market, "TokenBalance", address(token), address(shares)), ())
         at = _fields(key, name)
-        yield Pool(
-            "slender",
-            market,
-            token,
-            _decimals(look, token),
-            key,
-            at("last_update_timestamp"),
-            at,
-            (Field(key, (vec(symbol("TokenSupply"), address(shares)),)),),
-            (Field(key, (vec(symbol("TokenSupply"), address(debts)),)),),
-            (Field(variant_key(market, "TokenBalance", address(token), address(shares)), ()),),
-            at("borrower_ar"),
-            10**9,
-        )
+        time, index = at("last_update_timestamp"), at("borrower_ar")
+        yield Pool(key, token, time, at, (supply,), (debt,), (cash,), index, 10**9)
 
 
 def _alula(key: bytes, look: Look) -> Iterator[Pool]:
-    market, token, at = strkey.encode_contract(key[8:40]), _token_of(key, look), _fields(key)
-    yield Pool(
-        "alula",
-        market,
-        token,
-        _decimals(look, token),
-        key,
-        at("last_accrual_timestamp"),
-        at,
-        (Field(key, (symbol("total_j_tokens"),), 10),),
-        (at("total_borrowed"), at("total_d_tokens")),
-        (at("total_available"), _balance(look, token, market)),
-    )
+    token, at = _token_of(key, look), _fields(key)
+    supply = (Field(key, (symbol("total_j_tokens"),), 10),)
+    debt = at("total_borrowed"), at("total_d_tokens")
+    cash = at("total_available"), _balance(look, token, strkey.encode_contract(key[8:40]))
+    yield Pool(key, token, at("last_accrual_timestamp"), at, supply, debt, cash)
 
 
 _PERIDOT_NAMES = {
@@ -401,18 +382,10 @@ def _peridot(key: bytes, look: Look) -> Iterator[Pool]:
     def entry(name: str) -> Field:
         return Field(variant_key(vault, name), ())
 
-    yield Pool(
-        "peridot",
-        vault,
-        token,
-        _decimals(look, token),
-        key,
-        entry("LastUpdateTime"),
-        lambda name: entry(_PERIDOT_NAMES[name]),
-        (Field(instance_key(vault), (vec(symbol("TotalSupply")),)), entry("TotalDeposited")),
-        (entry("TotalBorrowed"), entry("TotalBorrowPrincipal")),
-        (entry("ManagedCash"), _balance(look, token, vault)),
-    )
+    supply = Field(instance_key(vault), (vec(symbol("TotalSupply")),)), entry("TotalDeposited")
+    debt = entry("TotalBorrowed"), entry("TotalBorrowPrincipal")
+    cash = entry("ManagedCash"), _balance(look, token, vault)
+    yield Pool(key, token, entry("LastUpdateTime"), lambda name: entry(_PERIDOT_NAMES[name]), supply, debt, cash)
 
 
 _PLACES: dict[str, Callable[[bytes, Look], Iterator[Pool]]] = {

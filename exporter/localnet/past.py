@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -13,7 +12,6 @@ from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.backfill.start_state import StartState
 from exporter.config import Settings
 from exporter.localnet.lake_writer import LakeWriter
-from exporter.localnet.mover import Pool
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -22,15 +20,11 @@ RANGE_LEDGERS = 64
 MAX_WORKERS = 8
 
 
-def by_protocol(network: RecordedNetwork) -> Iterator[list[Pool]]:
-    """The pools of one protocol after the other, for ever: so they move together, which costs least."""
-    protocols = sorted({pool.protocol for pool in network.pools})
-    return cycle([[pool for pool in network.pools if pool.protocol == name] for name in protocols])
-
-
 def live_through(network: RecordedNetwork, ledgers: int) -> None:
-    """Let a network close this many ledgers, in each of which the pools of one protocol move."""
-    for pools in islice(by_protocol(network), ledgers):
+    """Let a network close this many ledgers, in each of which the pools of one protocol move: that costs least."""
+    protocols = sorted({pool.protocol for pool in network.pools})
+    together = [[pool for pool in network.pools if pool.protocol == name] for name in protocols]
+    for pools in islice(cycle(together), ledgers):
         network.advance(pools)
 
 
@@ -61,22 +55,12 @@ def remember(
 ) -> LakeResult:
     """Put into a history what runs would have published since a state, by the network's lake.
 
-    The history gets the last ledger at or before each multiple of ``every`` seconds, but for the latest.
-    ``workers`` starts what does the
-    work: processes of this machine, unless it is given.
+    The history gets the last ledger at or before each multiple of ``every`` seconds, but for the latest, which is for
+    the run that follows. The work is done by processes of this machine, or by ``workers``.
     """
     chain = network.chain
-    plan = LakePlan(
-        settings,
-        str(folder),
-        None,
-        state,
-        state.ledger,
-        chain.latest,
-        state.close_time,
-        chain.close_time(chain.latest) - 1,  # the latest ledger is for the run that follows
-        every,
-        range_ledgers=RANGE_LEDGERS,
-    )
+    begins, ends = state.close_time, chain.close_time(chain.latest) - 1
+    first, last = state.ledger, chain.latest
+    plan = LakePlan(settings, str(folder), None, state, first, last, begins, ends, every, range_ledgers=RANGE_LEDGERS)
     count = min(os.cpu_count() or 1, MAX_WORKERS)
     return LakeJob(plan, store, MemoryStore(), workers or partial(processes, count), at_once=2 * count).run()

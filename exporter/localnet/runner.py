@@ -7,20 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from exporter.errors import ConfigError
-from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.network import LocalNetwork, snapshot_network
-from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork, copies_for
-from exporter.localnet.server import create_app
 
-_START_SECONDS = 10.0
-_STOP_SECONDS = 10.0
+_START_SECONDS = _STOP_SECONDS = 10.0
 
 
 @contextmanager
@@ -59,44 +52,14 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
             thread.join(_STOP_SECONDS)
 
 
-def serve_network(
-    host: str,
-    port: int,
-    say: Callable[[str], None],
-    *,
-    pools: int,
-    seed: int,
-    start_ledger: int | None,
-    snapshot: Path | None,
-    advance_every_seconds: float | None,
-    advance_every_requests: int | None,
-    latency: float,
-    lags: tuple[int, ...],
-    fail_rate: float,
-) -> None:
-    """The command ``exporter localnet``: serve the recording or a file until the process is interrupted.
+def serve(app: ASGIApp, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve an application until the process is interrupted; ``say`` receives its URL before the first request.
 
-    ``say`` receives one line, with the URL, before the first request. Raises `SnapshotFileError` for a bad
-    file and `ConfigError` for an address that cannot be had.
+    Raises `ConfigError` for an address that cannot be had.
     """
-    network: LocalNetwork
-    if snapshot is not None:
-        network = snapshot_network(LedgerSnapshot.load(snapshot))
-    else:
-        network = RecordedNetwork(
-            copies=copies_for(pools), seed=seed, start_ledger=start_ledger or DEFAULT_START_LEDGER
-        )
-    behaviour = Behaviour(
-        lags=lags or (0,),
-        latency=latency,
-        fail_rate=fail_rate,
-        advance_every_seconds=advance_every_seconds,
-        advance_every_requests=advance_every_requests,
-        seed=seed,
-    )
     try:
-        with running(create_app(network, behaviour), host=host, port=port) as url:
-            say(f"serving ledger {network.chain.latest} of {network.passphrase!r} as a Stellar RPC at {url}")
+        with running(app, host=host, port=port) as url:
+            say(url)
             while True:  # not Event.wait(), which Polars' handler of signals lets go on after Ctrl-C
                 time.sleep(3600)
     except OSError as error:
