@@ -7,15 +7,16 @@ checkpoint = archives.first(lambda archive: archive.checkpoint(ledger))
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError
-from exporter.past.archive.archive_files import CHUNK_BYTES, ArchiveFiles, FolderFiles, hashed, unpack
-from exporter.past.archive.checkpoint import MAX_BUCKET_BYTES, HistoryArchive
+from exporter.past.archive.archive_files import FolderFiles, records
+from exporter.past.archive.checkpoint import HistoryArchive
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CHUNK_BYTES = 1 << 18
 TRIES = 5
 FIRST_PAUSE_SECONDS = 0.25
 REQUEST_SECONDS = 30.0
@@ -44,11 +46,16 @@ class Deadline:
 
 
 class RemoteFiles:
-    """The files of a history archive behind https:// or in s3://, which may be slow or never answer."""
+    """The files of a history archive behind https:// or in s3://, which may be slow or never answer.
 
-    def __init__(self, uri: str, deadline: Deadline | None = None) -> None:
+    With a folder ``kept`` each bucket is fetched once and kept there under its digest, when its content was found to
+    have it, so archives and jobs share them. What was fetched of one when a job ended is continued by the next job.
+    """
+
+    def __init__(self, uri: str, deadline: Deadline | None = None, kept: Path | None = None) -> None:
         self._uri = uri
         self._deadline = deadline or Deadline()
+        self._kept = kept
         self._seconds = REQUEST_SECONDS
         self._place, self.label = self._opened()
 
@@ -65,79 +72,69 @@ class RemoteFiles:
             self._place = self._opened()[0]
         return self._place
 
-    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """The file from a byte on, in pieces. A request that breaks is continued, unless a few in a row give nothing.
+    def open(self, name: str, max_bytes: int) -> IO[bytes]:
+        """A file; of a kept bucket only what has its digest. Raises `ArchiveFileMissingError`, `ArchiveError`."""
+        if self._kept is not None and name.startswith("bucket/"):
+            path = self._kept / name.rpartition("/")[2]
+            if not path.exists():
+                self._keep(name, path, max_bytes)
+            return path.open("rb")
+        with ExitStack() as stack:
+            file = stack.enter_context(TemporaryFile())
+            self._fetch(name, file, max_bytes)
+            file.seek(0)
+            stack.pop_all()
+        return file
 
-        Raises `ArchiveFileMissingError`, `ArchiveError`.
-        """
-        tries = 0
-        while True:
-            begun = start
-            options: GetOptions = {"range": {"offset": start}} if start else {}
-            place = self._in_time()
-            try:
-                for piece in place.get(name, options=options).stream(min_chunk_size=CHUNK_BYTES):
-                    start += len(piece)
-                    yield bytes(piece)
-                return
-            except FileNotFoundError:
-                raise ArchiveFileMissingError(f"{self.label} has no file {name}") from None
-            except Exception as error:  # obstore's own errors have no common base
-                left = self._deadline.left()
-                tries = 1 if start > begun else tries + 1
-                if tries == TRIES or isinstance(error, PermissionError):
-                    kind = type(error).__name__
-                    raise ArchiveError(f"{self.label}: {name} cannot be fetched ({kind}); try again") from error
-                sleep(min(left, FIRST_PAUSE_SECONDS * 2 ** (tries - 1)))
-
-
-class KeptBuckets:
-    """An archive's files, whose buckets are fetched once into a folder and read from there.
-
-    A bucket is kept under its digest when its content was found to have it, so archives and jobs share them. What was
-    fetched of one when a job ended is continued by the next job.
-    """
-
-    def __init__(self, files: ArchiveFiles, folder: Path, max_bucket_bytes: int = MAX_BUCKET_BYTES) -> None:
-        self.label = files.label
-        self._files = files
-        self._folder = folder
-        self._max_bucket_bytes = max_bucket_bytes
-
-    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """As the archive's own; of a bucket only what has its digest."""
-        if not name.startswith("bucket/"):
-            yield from self._files.chunks(name, start)
-            return
-        file_name = name.rpartition("/")[2]
-        if not (self._folder / file_name).exists():
-            self._fetch(name, self._folder / file_name)
-        yield from FolderFiles(self._folder).chunks(file_name, start)
-
-    def _fetch(self, name: str, kept: Path) -> None:
+    def _keep(self, name: str, path: Path, max_bytes: int) -> None:
         digest = bytes.fromhex(name.rpartition("-")[2].partition(".")[0])
         source = hashlib.sha256(self.label.encode()).hexdigest()[:16]  # archives may pack the same content differently
-        partial = kept.with_name(f"{kept.name}.{source}.part")
-        what = f"{self.label}: {name}"
+        partial = path.with_name(f"{path.name}.{source}.part")
         with partial.open("ab") as file:
             begun = file.tell()
             try:
-                for chunk in self._files.chunks(name, begun):
-                    if file.tell() + len(chunk) > self._max_bucket_bytes:
-                        raise ArchiveError(f"{what} has more than the {self._max_bucket_bytes} bytes that are accepted")
-                    file.write(chunk)
+                self._fetch(name, file, max_bytes)
             except ArchiveError:
                 if file.tell() in (0, begun):  # nothing to continue from
                     partial.unlink()
                 raise
         try:
-            chunks = FolderFiles(self._folder).chunks(partial.name)
-            for _ in hashed(unpack(chunks, what, self._max_bucket_bytes), digest, what):
+            for _ in records(FolderFiles(path.parent, self.label), partial.name, max_bytes, digest):
                 pass
         except ArchiveError:
             partial.unlink()
             raise
-        partial.replace(kept)
+        partial.replace(path)
+
+    def _fetch(self, name: str, file: IO[bytes], max_bytes: int) -> None:
+        """Append to a file what follows in the archive's own.
+
+        A request that breaks is continued, unless a few in a row give nothing.
+        """
+        tries = 0
+        while True:
+            begun = file.tell()
+            options: GetOptions = {"range": {"offset": begun}} if begun else {}
+            place = self._in_time()
+            try:
+                for piece in place.get(name, options=options).stream(min_chunk_size=CHUNK_BYTES):
+                    if file.tell() + len(piece) > max_bytes:
+                        raise ArchiveError(
+                            f"{self.label}: {name} has more than the {max_bytes} bytes that are accepted"
+                        )
+                    file.write(piece)
+                return
+            except FileNotFoundError:
+                raise ArchiveFileMissingError(f"{self.label} has no file {name}") from None
+            except ArchiveError:
+                raise
+            except Exception as error:  # obstore's own errors have no common base
+                left = self._deadline.left()
+                tries = 1 if file.tell() > begun else tries + 1
+                if tries == TRIES or isinstance(error, PermissionError):
+                    kind = type(error).__name__
+                    raise ArchiveError(f"{self.label}: {name} cannot be fetched ({kind}); try again") from error
+                sleep(min(left, FIRST_PAUSE_SECONDS * 2 ** (tries - 1)))
 
 
 def forget_other_buckets(folder: Path, wanted: Iterable[bytes]) -> None:
@@ -165,9 +162,7 @@ class Archives:
         deadline = deadline or Deadline()
         return cls(
             [
-                HistoryArchive(
-                    KeptBuckets(RemoteFiles(uri, deadline), kept) if "://" in uri else FolderFiles(Path(uri))
-                )
+                HistoryArchive(RemoteFiles(uri, deadline, kept) if "://" in uri else FolderFiles(Path(uri)))
                 for uri in uris
             ]
         )

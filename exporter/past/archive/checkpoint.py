@@ -22,12 +22,9 @@ from exporter.past.archive.archive_files import (
     ArchiveFiles,
     bucket_name,
     checkpoint_of,
-    hashed,
-    read_whole,
     records,
     records_name,
     state_name,
-    unpacked,
 )
 from exporter.past.archive.checkpoint_records import (
     ScpRecord,
@@ -119,10 +116,9 @@ class Checkpoint:
 class HistoryArchive:
     """A reader of one archive. All failures are `ArchiveError`; nothing is given that failed its digest."""
 
-    def __init__(self, files: ArchiveFiles, max_bucket_bytes: int = MAX_BUCKET_BYTES) -> None:
+    def __init__(self, files: ArchiveFiles) -> None:
         self.label = files.label
         self._files = files
-        self._max_bucket_bytes = max_bucket_bytes
 
     def newest(self) -> int:
         """The newest checkpoint that the archive says it has."""
@@ -151,8 +147,7 @@ class HistoryArchive:
 
     def _records_of(self, category: str, checkpoint: int) -> tuple[str, Iterator[bytes]]:
         name = records_name(category, checkpoint)
-        what = f"{self._files.label}: {name}"
-        return what, records(unpacked(self._files, name, MAX_RECORDS_FILE_BYTES), what)
+        return f"{self._files.label}: {name}", records(self._files, name, MAX_RECORDS_FILE_BYTES)
 
     def checkpoint(self, ledger: int) -> Checkpoint:
         """The checkpoint at a ledger (63, 127, …): its state file, and its header, which must hold the state's hash."""
@@ -173,16 +168,12 @@ class HistoryArchive:
         return Checkpoint(state, header)
 
     def bucket(self, digest: bytes) -> Iterator[bytes]:
-        """The records of a bucket, META included, in their order.
-
-        The content is verified when the last record was taken: use nothing of a bucket that was not read to its end.
-        """
-        name = bucket_name(digest)
-        what = f"{self._files.label}: {name}"
-        return records(hashed(unpacked(self._files, name, self._max_bucket_bytes), digest, what), what)
+        """The records of a bucket, META included, in their order; verified when the last one was taken."""
+        return records(self._files, bucket_name(digest), MAX_BUCKET_BYTES, digest)
 
     def _history_state(self, name: str) -> HistoryState:
-        return decode_history_state(read_whole(self._files, name, MAX_STATE_BYTES), f"{self._files.label}: {name}")
+        with self._files.open(name, MAX_STATE_BYTES) as file:
+            return decode_history_state(file.read(), f"{self._files.label}: {name}")
 
 
 def decode_history_state(content: bytes, what: str) -> HistoryState:

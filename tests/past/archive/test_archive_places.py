@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,8 +19,9 @@ from exporter.config import load
 from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError, SourceError
 from exporter.job.from_archive import FromArchive, open_archive_state
 from exporter.ledger.codec.scval_encode import u32
-from exporter.past.archive.archive_files import FolderFiles, bucket_name
-from exporter.past.archive.archive_places import Archives, Deadline, KeptBuckets, RemoteFiles, forget_other_buckets
+from exporter.past.archive import archive_places
+from exporter.past.archive.archive_files import bucket_name
+from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.past.archive.simulated_archive import META, MadeArchive, live, time_to_live
 from tests.past.archive.test_checkpoint import ONE
@@ -31,24 +31,43 @@ from tests.s3.wire_bucket import WireBucket
 CONTENT = [META, live(ONE, u32(1)), time_to_live(ONE, 900)]
 
 
-@dataclass
-class Breaking:
-    """An archive's files, of which the connection breaks after this many bytes, as often as it is said."""
+@contextmanager
+def serving(folder: Path, breaks_after: Sequence[int] = ()) -> Iterator[tuple[str, list[int]]]:
+    """A web server of a folder's files, and from which bytes on buckets were asked for.
 
-    inner: FolderFiles
-    after: int
-    times: int
-    label: str = "a breaking archive"
-    starts: list[int] = field(default_factory=list)
+    The first answers with a bucket break off after these numbers of bytes.
+    """
+    left, starts = list(breaks_after), list[int]()
 
-    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
-        self.starts.append(start)
-        content = b"".join(self.inner.chunks(name, start))
-        if self.times:
-            self.times -= 1
-            yield content[: self.after]
-            raise ArchiveError("the connection broke")
-        yield content
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = folder / self.path.removeprefix("/prefix/")
+            content = path.read_bytes() if path.is_file() else b""
+            start = int(self.headers.get("Range", "bytes=0-")[6:].split("-")[0])
+            self.send_response(404 if not content else 206 if start else 200)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.end_headers()
+            end = len(content)
+            if "bucket" in self.path:
+                starts.append(start)
+                end = start + left.pop(0) if left else end
+            self.wfile.write(content[start:end])
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/prefix", starts
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.fixture
@@ -62,46 +81,48 @@ def content_of(archive: HistoryArchive) -> list[bytes]:
     return [record for digest in digests for record in archive.bucket(digest)]
 
 
-def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(made: MadeArchive, tmp_path: Path) -> None:
-    """What was had of a bucket is not fetched again, and a whole one is not asked for any more."""
+def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(
+    made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was had of a bucket is not fetched again, by a later job neither, and a whole one is not asked for."""
     kept = tmp_path / "kept"
-    kept.mkdir()
-    files = Breaking(FolderFiles(made.folder), 20, 2)
-    buckets = KeptBuckets(files, kept)
     name = bucket_name(made.digests[0])
-    for _ in range(2):
-        with pytest.raises(ArchiveError, match="the connection broke"):
-            b"".join(buckets.chunks(name))
-    content = (made.folder / name).read_bytes()
+    with serving(made.folder, [20, 20]) as (address, starts):
+        monkeypatch.setattr(archive_places, "CHUNK_BYTES", 1)
+        monkeypatch.setattr(archive_places, "TRIES", 1)
+        with pytest.raises(ArchiveError, match="cannot be fetched"):
+            content_of(Archives.open([address], kept).each[0])
+        monkeypatch.setattr(archive_places, "TRIES", 2)
+        for _ in range(2):
+            assert CONTENT == content_of(Archives.open([address], kept).each[0])
 
-    assert content == b"".join(buckets.chunks(name)) == b"".join(buckets.chunks(name))
-    assert [0, 20, 40] == files.starts
+    assert [0, 20, 40] == starts
     assert [name.rpartition("/")[2]] == [path.name for path in kept.iterdir()]
 
 
 def test_a_copy_with_another_content_is_not_kept(made: MadeArchive, tmp_path: Path) -> None:
     """A bucket that is not its digest's, damaged or too large leaves nothing behind; the next archive is tried."""
-    name = bucket_name(made.digests[0])
+    name, kept = bucket_name(made.digests[0]), tmp_path / "kept"
     good = (made.folder / name).read_bytes()
-    other = MadeArchive(tmp_path / "other", [[live(ONE, u32(1)), time_to_live(ONE, 900)]])
-    for content, said in (
-        (gzip.compress(b"other"), "has the SHA-256"),
-        (good[:-9], "ends too early"),
-        (b"no", "is not gzip"),
-    ):
-        other.put(name, content)
-        kept = tmp_path / "kept"
-        kept.mkdir(exist_ok=True)
-        archives = Archives([HistoryArchive(KeptBuckets(FolderFiles(each.folder), kept)) for each in (other, made)])
-        with pytest.raises(ArchiveError, match=said):
-            content_of(archives.each[0])
-        assert [] == list(kept.iterdir())
-        assert CONTENT == archives.first(content_of)
-        for path in kept.iterdir():
-            path.unlink()
-    small = KeptBuckets(FolderFiles(made.folder), tmp_path / "kept", 9)
-    with pytest.raises(ArchiveError, match="more than the 9 bytes"):
-        b"".join(small.chunks(name))
+    other = MadeArchive(tmp_path / "other", [CONTENT[1:]])
+    with serving(other.folder) as (wrong, _), serving(made.folder) as (right, _):
+        archives = Archives.open([wrong, right], kept)
+        for content, said in (
+            (gzip.compress(b"\x80\0\0\0"), "has the SHA-256"),
+            (good[:-9], "ends too early"),
+            (b"no", "is not gzip"),
+        ):
+            other.put(name, content)
+            with pytest.raises(ArchiveError, match=rf"127\.0\.0\.1: .*{said}"):
+                content_of(archives.each[0])
+            assert [] == list(kept.iterdir())
+            assert CONTENT == archives.first(content_of)
+            for path in kept.iterdir():
+                path.unlink()
+        with pytest.raises(ArchiveError, match="more than the 9 bytes"):
+            RemoteFiles(right, kept=kept).open(name, 9)
+        with pytest.raises(ArchiveError, match="more than the 9 bytes"):
+            RemoteFiles(right).open(name, 9)
 
 
 def test_buckets_that_no_list_has_any_more_are_removed(tmp_path: Path) -> None:
@@ -147,41 +168,16 @@ def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, m
             archives.first(lambda archive: archive.checkpoint(191))
 
 
-def test_an_archive_is_read_over_http(made: MadeArchive, tmp_path: Path) -> None:
-    """A web server's files are those of the folder, from a byte on too; a missing one is said to be missing."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = made.folder / self.path.removeprefix("/prefix/")
-            content = path.read_bytes() if path.is_file() else b""
-            start = int(self.headers.get("Range", "bytes=0-")[6:].split("-")[0])
-            self.send_response(404 if not content else 206 if start else 200)
-            self.send_header("Content-Length", str(len(content) - start))
-            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-            if start:
-                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-            self.end_headers()
-            self.wfile.write(content[start:])
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        address = f"http://127.0.0.1:{server.server_port}/prefix"
-        archive = Archives.open([address], tmp_path / "kept").each[0]
-        files, name = RemoteFiles(address), bucket_name(made.digests[0])
+def test_an_archive_is_read_over_http(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web server's files are those of the folder, also where none are kept; a missing one is said to be missing."""
+    monkeypatch.setattr(archive_places, "CHUNK_BYTES", 1)
+    with serving(made.folder, [20]) as (address, starts):
+        archive = HistoryArchive(RemoteFiles(address))
 
         assert CONTENT == content_of(archive)
-        assert (made.folder / name).read_bytes()[20:] == b"".join(files.chunks(name, 20))
+        assert [0, 20] == starts
         with pytest.raises(ArchiveFileMissingError, match=r"the history archive at 127\.0\.0\.1 has no file nothing"):
-            b"".join(files.chunks("nothing"))
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+            RemoteFiles(address).open("nothing", 9)
 
 
 class _Slow(BaseHTTPRequestHandler):
@@ -223,17 +219,17 @@ def slow_server() -> Iterator[str]:
 def test_all_reading_ends_at_the_deadline(slow_server: str, tmp_path: Path, path: str) -> None:
     """However many archives never finish an answer, trying them all in turn takes no longer than the deadline."""
     began = monotonic()
-    deadline = Deadline(1.0, "a setting")
+    deadline = Deadline(0.4, "a setting")
     archives = Archives.open([f"{slow_server}/{path}/{number}" for number in range(4)], tmp_path, deadline)
 
     with pytest.raises(
-        ArchiveError, match=r"^reading history archives took longer than a setting = 1 seconds; raise it$"
+        ArchiveError, match=r"^reading history archives took longer than a setting = 0.4 seconds; raise it$"
     ):
         archives.newest()
     with pytest.raises(ArchiveError, match="took longer than a setting"):
         archives.first(lambda archive: archive.checkpoint(127))
 
-    assert 1.0 <= monotonic() - began < 2.0
+    assert 0.4 <= monotonic() - began < 1.5
 
 
 def test_a_run_and_a_backfill_bound_the_reading_of_archives(slow_server: str, tmp_path: Path) -> None:
