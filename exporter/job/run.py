@@ -177,8 +177,8 @@ def execute(
     """Do all steps of a run into a store. Raises `ExporterError` where the run fails."""
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
     before = ReadOnce(store)
-    before.read((POINTER_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, MEMORY_KEY))
     with log.step("output", "trying the output"):
+        before.read((POINTER_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, MEMORY_KEY))
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:

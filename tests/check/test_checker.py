@@ -18,7 +18,7 @@ from exporter.check.checker import TreeChecker, schema_faults, schemas_of
 from exporter.check.summary import TreeFaultsError, Whole
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
-from exporter.protocols.blend.layout import market_keys, reserve_config_key
+from exporter.protocols.blend.layout import market_keys
 from exporter.tree.documents import page_token
 from exporter.tree.families import OPENAPI_KEY, POINTER_KEY
 from exporter.tree.run_listing import RunListing
@@ -42,7 +42,7 @@ from tests.check.trees import (
     summaries,
     tree_of,
 )
-from tests.localnet.recorded import BLEND_V1, BLEND_V2, pools_of, with_number, with_status
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, with_status
 
 
 def first(files: Files, start: str, end: str = ".json") -> str:
@@ -187,17 +187,6 @@ class TestStatus:
 
         for said in ("ledger 65000002", "generated_at is 2026-01-01", "which is missing", "does not have the digest"):
             assert any(said in fault for fault in faults(files)), faults(files)
-
-    def test_field_at_its_bound(self) -> None:
-        """A yield at the largest number is named, and not a fault."""
-        network = RecordedNetwork()
-        (reserve, *_) = pools_of(network, BLEND_V2)
-        network.close(with_number(network, 2**32 - 1, reserve_config_key(BLEND_V2, reserve.token), "r_base"))
-        files = tree_of(network, "blend")
-        named = [(item["market"], item["pool"], item["field"]) for item in status_of(files)["bounded"]]
-
-        check(files)  # no fault
-        assert [(BLEND_V2, reserve.token, "borrow_apy_bps")] == [item for item in named if item[2].startswith("borrow")]
 
 
 Edit = Callable[[Any], object]

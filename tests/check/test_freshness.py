@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response, StreamingResponse
 
 from exporter import FORMAT
 from exporter.check import freshness
@@ -136,18 +135,6 @@ def test_no_status_document(tmp_path: Path, content: Mapping[str, Any] | bytes) 
     """Anything else in its place ends with the error of a source, which names the file."""
     with pytest.raises(SourceError, match=POINTER_KEY):
         read(write(tmp_path, content))
-
-
-@pytest.mark.parametrize("end", ["/markets", "/markets/"])
-def test_over_http(end: str) -> None:
-    """The URL of a tree's root is enough, with or without a slash at its end, and the key is asked for below it."""
-
-    async def published(scope: Scope, receive: Receive, send: Send) -> None:
-        found = scope["path"] == "/markets/v1/system/status.json"
-        await JSONResponse(pointer(), 200 if found else 404)(scope, receive, send)
-
-    with running(published) as url:
-        assert 57 == read(url + end).pool_count
 
 
 @pytest.mark.parametrize(

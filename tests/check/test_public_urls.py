@@ -13,7 +13,7 @@ import pytest
 from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_files
 from exporter.check.summary import TreeFaultsError
-from exporter.errors import CheckError, ConfigError, SourceError
+from exporter.errors import ConfigError, SourceError
 from exporter.localnet.runner import running
 from exporter.serve.preview import create_app
 from exporter.stores import tree_sources
@@ -197,14 +197,6 @@ def test_invalid_uris(uri: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_files(uri)
     assert "secret" not in str(caught.value)
-
-
-def test_folders(tmp_path: Path) -> None:
-    """A folder that is not there cannot be read; one without a run holds nothing to check."""
-    with pytest.raises(SourceError, match="is not a folder"):
-        check_files(str(tmp_path / "nothing"))
-    with pytest.raises(CheckError, match=r"status\.json is missing"):
-        check_files(str(tmp_path))
 
 
 def test_run_published_meanwhile(root: Path) -> None:

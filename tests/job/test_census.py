@@ -319,16 +319,6 @@ def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, arc
     assert "8 markets of them in the run" in result.output
 
 
-def test_a_run_that_left_out_markets(tmp_path: Path, recorded: tuple[SignedArchive, FromArchive]) -> None:
-    """A tree of a run that read only Blend's markets is refuted, and without the option it is not."""
-    _, given = recorded
-    run(settings_for(tmp_path / "out", **only("blend")), archive=given)
-    without, result = (verify(given, tmp_path / "out", *more) for more in ((), ("--complete",)))
-
-    assert 0 == without.exit_code, without.output
-    assert (EXIT_REFUTED, True) == (result.exit_code, "the run left out" in result.output), result.output
-
-
 def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SignedArchive, FromArchive]) -> None:
     """It is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
     _, given = recorded

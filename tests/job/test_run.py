@@ -11,10 +11,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from exporter.check.published_tree import check_files
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunLog
+from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
+from exporter.localnet.network import snapshot_network
 from exporter.localnet.oracle import price_entries
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
@@ -205,28 +206,12 @@ class TestEmbeddedNetwork:
         assert statuses[0] | {"previous_run_id": statuses[1]["previous_run_id"]} == statuses[1]
 
     def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
-        """It is refused with exit code 3; once published, --replace-ledger gives the tree back, whole."""
-        here, there = (settings_for(tmp_path / name, **SLENDER) for name in ("out", "begun there"))
-        far, time = 1_005_000, 1_764_000_000
-        run(here, network=RecordedNetwork(start_ledger=5_000, start_time=time))
-        beyond = RecordedNetwork(start_ledger=far, start_time=time + 6)
+        """It is refused with exit code 3, and the next one is published."""
+        settings, time = settings_for(tmp_path / "out", **SLENDER), 1_764_000_000
+        run(settings, network=RecordedNetwork(start_ledger=5_000, start_time=time))
         with pytest.raises(SourceError, match="no network is that fast"):
-            run(here, network=beyond)
-        run(there, network=beyond)
-        network = RecordedNetwork(start_ledger=5_001, start_time=time + 5)
-        assert 0 == run(here, network=network)[0]
-        with pytest.raises(NotNewerError):
-            run(there, network=network)
-        with pytest.raises(ConfigError, match=str(far)):
-            run(there, network=network, replaced_ledger=far + 1)
-        for dry_run in (True, False):
-            assert 0 == run(there, network=network, replaced_ledger=far, dry_run=dry_run)[0]
-        with pytest.raises(ConfigError, match="5001"):
-            run(there, network=network, replaced_ledger=far)
-
-        tree = tmp_path / "begun there"
-        assert 5_001 == json.loads((tree / "v1/system/status.json").read_bytes())["observed_ledger"]
-        assert check_files(str(tree)).files
+            run(settings, network=RecordedNetwork(start_ledger=1_005_000, start_time=time + 6))
+        assert 0 == run(settings, network=RecordedNetwork(start_ledger=5_001, start_time=time + 5))[0]
 
     def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
         """A dry run does all the work and leaves no file; over a published tree it changes no byte."""
@@ -324,19 +309,12 @@ class TestAlula:
 
 
 class TestMainnetFile:
-    """The real ledger 55,261,759, as a file and through the embedded RPC."""
+    """The real ledger 55,261,759 through the embedded RPC."""
 
-    @pytest.mark.parametrize("through", ["file", "rpc"])
-    def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path, through: str) -> None:
+    def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path) -> None:
         """The market document has the contract's own numbers to the last digit, in both directions."""
-        from exporter.ledger.snapshot_file import LedgerSnapshot
-        from exporter.localnet.network import snapshot_network
-
-        if through == "file":
-            run(settings_for(tmp_path, network__name="mainnet"), snapshot=mainnet_snapshot_path)
-        else:
-            with running(create_app(snapshot_network(LedgerSnapshot.load(mainnet_snapshot_path)))) as url:
-                run(settings_for(tmp_path, url, network__name="mainnet"))
+        with running(create_app(snapshot_network(LedgerSnapshot.load(mainnet_snapshot_path)))) as url:
+            run(settings_for(tmp_path, url, network__name="mainnet"))
 
         market = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
         document = json.loads((tmp_path / "v1" / "markets" / f"{market}.json").read_bytes())
