@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import timedelta
 from random import Random
 
 import pytest
@@ -16,7 +15,6 @@ from exporter.errors import CheckError, LostRaceError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.backfill.histories import history_of, rows_of
@@ -111,16 +109,3 @@ def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     with store.exclusive(), pytest.raises(LostRaceError):
         merge_with_retries(store, parts, NETWORK)
     assert {LEDGERS[0]} == merge_with_retries(store, parts, NETWORK).added
-
-
-def test_a_sweep_leaves_the_history() -> None:
-    """What a backfill added is not a leftover: a sweep takes none of it, however old the ledgers are."""
-    clock = TestClock()
-    store = MemoryStore(clock=clock)
-    fill(store)
-    publish_pointer(store, 2**31)
-    before = history_of(store)
-    clock.advance(timedelta(days=90))
-    sweep(store, timedelta(hours=24), now=clock)
-
-    assert before == history_of(store)

@@ -97,6 +97,19 @@ def test_a_damaged_manifest(data: bytes) -> None:
         read_history_manifest(store, older=True)
 
 
+def test_a_manifest_that_lies() -> None:
+    """Entries that are not those of their key, or have ledgers in common, are an error, too."""
+    wrong = (
+        ([entry(100, 101)], "100.parquet is not the key of a file with the ledgers 100 to 101"),
+        ([entry(100), entry(100)], "have ledgers in common"),
+    )
+    for files, message in wrong:
+        store = MemoryStore()
+        store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(HistoryManifest(1, 101, files)))
+        with pytest.raises(StoreError, match=message):
+            read_history_manifest(store)
+
+
 def test_a_lost_manifest() -> None:
     """Without a manifest, files other than the run's own mean that it was lost."""
     store = MemoryStore()

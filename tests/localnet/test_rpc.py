@@ -10,7 +10,6 @@ from stellar_sdk import xdr
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Change
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.rpc import (
@@ -28,22 +27,6 @@ def test_an_entry_without_a_life_has_no_such_field() -> None:
     (entry,) = LocalRpc(network).result("getLedgerEntries", keys=[text(entries.code_key(b"c" * 32))])["entries"]
 
     assert {"key", "xdr", "extXdr", "lastModifiedLedgerSeq"} == set(entry)
-
-
-def test_the_window_of_ledgers_moves_on() -> None:
-    """With a small window the oldest ledger follows the latest, and what is before it is out of range."""
-    network = RecordedNetwork(window=3)
-    for _ in range(10):
-        network.advance()
-    rpc = LocalRpc(network, Behaviour(lags=(5,)))
-
-    health = rpc.result("getHealth")
-    assert (65_000_008, 65_000_008, 3) == (
-        health["oldestLedger"],
-        health["latestLedger"],  # a node cannot lag behind what is kept
-        health["ledgerRetentionWindow"],
-    )
-    assert INVALID_REQUEST == rpc.error("getLedgers", {"startLedger": 65_000_007})[0]
 
 
 FIRST = DEFAULT_START_LEDGER

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from stellar_sdk import Account, SorobanServer, TransactionBuilder, xdr
-from stellar_sdk import scval as sdk
+from stellar_sdk import SorobanServer
 
 from exporter.deployments.networks import NETWORKS
-from exporter.ledger.codec import entries
-from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -49,49 +46,6 @@ def test_the_sdk_reads_health_network_and_ledgers(network: RecordedNetwork, sdk_
     assert list(range(chain.oldest, chain.latest + 1)) == [ledger.sequence for ledger in ledgers]
     assert [chain.close_time(ledger.sequence) for ledger in ledgers] == [ledger.ledger_close_time for ledger in ledgers]
     assert [] == sdk_server.get_events(start_ledger=chain.oldest).events
-
-
-def test_the_sdk_reads_entries(network: RecordedNetwork, sdk_server: SorobanServer) -> None:
-    """stellar-sdk parses getLedgerEntries: the entries are those of the chain, absent ones are left out."""
-    chain = network.chain
-    keys = list(chain.state(chain.latest))[:199]
-    absent = entries.code_key(bytes(32))
-
-    answer = sdk_server.get_ledger_entries([xdr.LedgerKey.from_xdr_bytes(key) for key in (absent, *keys)])
-    assert chain.latest == answer.latest_ledger
-    assert answer.entries is not None
-    assert keys == [xdr.LedgerKey.from_xdr(entry.key).to_xdr_bytes() for entry in answer.entries]
-    for key, entry in zip(keys, answer.entries, strict=True):
-        truth = chain.entry(key, chain.latest)
-        assert truth is not None
-        assert truth.data == xdr.LedgerEntryData.from_xdr(entry.xdr).to_xdr_bytes()
-        assert (truth.last_modified, truth.live_until) == (entry.last_modified_ledger, entry.live_until_ledger)
-
-
-def test_the_sdk_simulates(network: RecordedNetwork, sdk_server: SorobanServer) -> None:
-    """stellar-sdk parses a simulation's result and its error."""
-    token, expected = network.prices.tokens[0], network.prices.now[0]
-    asset = sdk.to_vec([sdk.to_symbol("Stellar"), sdk.to_address(token)])
-
-    def simulated(*arguments: xdr.SCVal) -> object:
-        builder = TransactionBuilder(
-            Account("GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF", 0),
-            NETWORKS[NETWORK].passphrase,
-        )
-        builder.append_invoke_contract_function_op(ORACLE, "lastprice", list(arguments))
-        answer = sdk_server.simulate_transaction(builder.set_timeout(0).build())
-        assert network.chain.latest == answer.latest_ledger
-        if answer.error is not None:
-            return answer.error
-        assert answer.results is not None
-        assert answer.transaction_data is not None
-        xdr.SorobanTransactionData.from_xdr(answer.transaction_data)
-        return sdk.to_native(answer.results[0].xdr)
-
-    price = simulated(asset)
-    assert isinstance(price, dict)
-    assert expected == price["price"]
-    assert str(simulated()).startswith("HostError: Error(WasmVm, MissingValue)")
 
 
 def test_a_server_stops_with_its_block_and_frees_its_port() -> None:

@@ -40,11 +40,3 @@ def test_paths(rpc: LocalRpc) -> None:
         assert 200 == rpc.post(HEALTH, path).status_code
     for path in ("/rpc", "/node/1", "/node/", "/node/x", "/node/-1", "/node/00"):
         assert 404 == rpc.post(HEALTH, path).status_code
-
-
-def test_a_batch(rpc: LocalRpc) -> None:
-    """Each request of a batch is answered in its place, and notifications not at all."""
-    notification = HEALTH.replace(b'"id":7,', b"")
-    answers = rpc.post(b"[%s,%s,5]" % (HEALTH, notification)).json()
-
-    assert [(7, "result"), (None, "error")] == [(answer["id"], list(answer)[2]) for answer in answers]
