@@ -114,8 +114,7 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
     unlisted = unlisted_validators(archives, header.ledger, trust)
     index = StateIndex(archives, checkpoint, given.bucket_cache)
     try:
-        lists = (checkpoint.state.live, checkpoint.state.hot)
-        forget_other_buckets(given.bucket_cache, (digest for each in lists if each for digest in each.digests))
+        forget_other_buckets(given.bucket_cache, (*checkpoint.state.live, *checkpoint.state.hot))
         snapshot = LedgerSnapshot(
             header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
         )

@@ -34,7 +34,7 @@ from exporter.job.unproven import Reason, Unproven
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import Trust
-from exporter.past.archive.trusted_organisations import days_old, signed_by, trust_of
+from exporter.past.archive.trusted_organisations import signed_by, trust_of
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
@@ -77,7 +77,7 @@ class Verified:
 
     def lines(self) -> list[str]:
         found, trust = self.outcome, self.trust
-        names, days = ", ".join(trust.organisations), days_old(trust, datetime.now(UTC).date())
+        names, days = ", ".join(trust.organisations), (datetime.now(UTC).date() - trust.date).days
         return [
             f"run {self.run_id}: ledger {self.ledger} closed at {timestamp(self.close_time)}, {lasting(self.age)} ago",
             f"{self.signed} of {len(trust.organisations)} organisations signed ledger "

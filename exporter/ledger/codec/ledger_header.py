@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec.xdr_walk import opaque, word
+from exporter.ledger.codec.xdr_walk import array, in_turn, opaque, union, word
 from exporter.ledger.source import LATEST_CLOSE_TIME
 
-_long: Final = struct.Struct(">Q").unpack_from
-_MAX_UPGRADES: Final = 6
-_VALUE_TAIL: Final = {0: 0, 1: 104, 2: 172, 3: 112, 4: 180}
-"""Bytes after a StellarValue's kind; 3 and 4 begin with the close time in milliseconds, as u64."""
+_head: Final = struct.Struct(">I32s32sQ").unpack_from
+_until_kind: Final = in_turn(4 + 32 + 32 + 8, array(opaque))
+_value: Final = union("kind of ledger header", {0: 0, 1: 104, 2: 172, 3: 112, 4: 180})
+"""What follows a StellarValue's kind; in 3 and 4 it begins with the close time in milliseconds, as u64."""
+_results: Final = struct.Struct(">32s32sI").unpack_from
+_tail: Final = in_turn(
+    32 + 32 + 4,
+    8 + 8 + 4 + 8 + 4 + 4 + 4 + 128,  # two sums, inflation, ids, fee, reserve, size of a set, and the skip list
+    union("extension of a ledger header", {0: 0, 1: 8}),
+)
+_entry_end: Final = union("extension of a ledger header's history entry", {0: 0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,6 @@ class LedgerHeader:
     transaction_set_hash: bytes
     result_hash: bytes
     bucket_list_hash: bytes
-    base_reserve: int = 0
     value_end: int = 0
     """Where in ``content`` the StellarValue ends."""
 
@@ -44,48 +50,25 @@ class LedgerHeader:
 
 def read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
     """The LedgerHeaderHistoryEntry at a position, and its end. Raises `DecodeError` where its hash is not its own."""
+    stated, begin = data[position : position + 32], position + 32
     try:
-        return _read_header(data, position)
+        protocol, previous, set_hash, close_time = _head(data, begin)
+        kind_at = _until_kind(data, begin)
+        (kind,) = word(data, kind_at)
+        value_end = _value(data, kind_at)
+        result_hash, list_hash, ledger = _results(data, value_end)
+        end = _tail(data, value_end)
+        content = data[begin:end]
+        digest = hashlib.sha256(content).digest()
+        if digest != stated:
+            raise DecodeError(
+                f"the header of ledger {ledger} has the hash {digest.hex()}, not {stated.hex()} as it says"
+            )
+        entry_end = _entry_end(data, end)
     except struct.error:
         raise DecodeError("the bytes end inside a ledger header") from None
-
-
-def _read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
-    stated = data[position : position + 32]
-    begin = position + 32
-    (protocol,) = word(data, begin)
-    (close_time,) = _long(data, begin + 68)
     if close_time > LATEST_CLOSE_TIME:
         raise DecodeError(f"a ledger header with the close time {close_time}, which is after the year 9998")
-    position = begin + 76
-    (upgrades,) = word(data, position)
-    position += 4
-    if upgrades > _MAX_UPGRADES:
-        raise DecodeError(f"a ledger header with {upgrades} upgrades, where {_MAX_UPGRADES} is the most")
-    for _ in range(upgrades):
-        position = opaque(data, position)
-    (kind,) = word(data, position)
-    if kind not in _VALUE_TAIL:
-        raise DecodeError(f"unknown kind of ledger header: {kind}")
-    position += 4 + _VALUE_TAIL[kind]
-    value_end = position - begin
-    result_hash, bucket_list_hash = data[position : position + 32], data[position + 32 : position + 64]
-    (ledger,) = word(data, position + 64)
-    (base_reserve,) = word(data, position + 100)
-    # Two sums, inflation, ids, fee, reserve, size of a set, and the skip list.
-    position += 64 + 4 + 8 + 8 + 4 + 8 + 4 + 4 + 4 + 128
-    (extension,) = word(data, position)
-    if extension > 1:
-        raise DecodeError(f"unknown extension of a ledger header: {extension}")
-    position += 12 if extension else 4
-    content = data[begin:position]
-    digest = hashlib.sha256(content).digest()
-    if digest != stated:
-        raise DecodeError(f"the header of ledger {ledger} has the hash {digest.hex()}, not {stated.hex()} as it says")
-    (extension,) = word(data, position)
-    if extension:
-        raise DecodeError(f"unknown extension of a ledger header's history entry: {extension}")
-    previous, set_hash = data[begin + 4 : begin + 36], data[begin + 36 : begin + 68]
     header = LedgerHeader(
         content,
         digest,
@@ -96,8 +79,7 @@ def _read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
         kind,
         set_hash,
         result_hash,
-        bucket_list_hash,
-        base_reserve,
-        value_end,
+        list_hash,
+        value_end - begin,
     )
-    return header, position + 4
+    return header, entry_end

@@ -7,7 +7,6 @@ said by the archive itself; pin its hash (`Checkpoint.header`) to what you know,
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
@@ -33,58 +32,30 @@ from exporter.past.archive.checkpoint_records import (
     decode_scp_record,
     decode_transactions_record,
 )
+from exporter.past.archive.stellar_proof import RefusedError, check_state
 
 MAX_BUCKET_BYTES = 1 << 35
 """The most that one bucket may unpack to; mainnet's whole list has 10 GB."""
 MAX_RECORDS_FILE_BYTES = 1 << 30
 
 LEVELS: Final = 11
-EMPTY_BUCKET: Final = bytes(32)
-"""The digest of a bucket without entries; it has no file."""
-
 MAX_STATE_BYTES: Final = 1 << 20
 HOT_ARCHIVE_PROTOCOL: Final = 23
 """From this protocol on the bucket list's hash in a header covers the hot archive too."""
 
 
 @dataclass(frozen=True, slots=True)
-class BucketList:
-    """The buckets of a list, from the newest to the oldest: ``curr`` and ``snap`` of each of the eleven levels."""
-
-    digests: tuple[bytes, ...]
-
-    def hash(self) -> bytes:
-        """SHA-256 over the levels' hashes, each the SHA-256 of its two digests."""
-        levels = (self.digests[at] + self.digests[at + 1] for at in range(0, 2 * LEVELS, 2))
-        return hashlib.sha256(b"".join(hashlib.sha256(level).digest() for level in levels)).digest()
-
-    def newest_first(self) -> tuple[bytes, ...]:
-        """The digests of the buckets that are not empty."""
-        return tuple(digest for digest in self.digests if digest != EMPTY_BUCKET)
-
-
-@dataclass(frozen=True, slots=True)
 class HistoryState:
-    """A checkpoint's state file. ``hot`` is the list of archived entries, which version 2 of the file has.
+    """A checkpoint's state file, with the digests of its buckets from the newest to the oldest, two of each level.
 
-    ``passphrase`` is None in files of before 2018 or so, which do not name their network.
+    ``hot`` are those of archived entries, empty in version 1 of the file. ``passphrase`` is None in files of before
+    2018 or so, which do not name their network.
     """
 
     ledger: int
-    live: BucketList
-    hot: BucketList | None
+    live: tuple[bytes, ...]
+    hot: tuple[bytes, ...]
     passphrase: str | None
-
-    def bucket_list_hash(self, protocol_version: int) -> bytes:
-        """The hash that a header of ``protocol_version`` must hold for this state."""
-        if protocol_version < HOT_ARCHIVE_PROTOCOL:
-            return self.live.hash()
-        if self.hot is None:
-            raise ArchiveError(
-                f"the state file of checkpoint {self.ledger} names no hot archive, "
-                f"which ledgers of protocol {protocol_version} have"
-            )
-        return hashlib.sha256(self.live.hash() + self.hot.hash()).digest()
 
 
 class _Level(Struct):
@@ -160,11 +131,11 @@ class HistoryArchive:
         if state.ledger != ledger:
             raise ArchiveError(f"{self._files.label}: {state_name(ledger)} is of ledger {state.ledger}")
         header = self.headers(ledger)[-1]
-        if state.bucket_list_hash(header.protocol_version) != header.bucket_list_hash:
-            raise ArchiveError(
-                f"{self._files.label}: the buckets that {state_name(ledger)} names are not those that the ledger's "
-                "header commits to; do not use this copy"
-            )
+        try:
+            hot = state.hot if header.protocol_version >= HOT_ARCHIVE_PROTOCOL else ()
+            check_state(header.content, state.live, hot)
+        except RefusedError as error:
+            raise ArchiveError(f"{self._files.label}: {state_name(ledger)}: {error}; do not use this copy") from None
         return Checkpoint(state, header)
 
     def bucket(self, digest: bytes) -> Iterator[bytes]:
@@ -182,13 +153,10 @@ def decode_history_state(content: bytes, what: str) -> HistoryState:
         found = msgspec.json.decode(content, type=_StateFile)
     except (ValueError, RecursionError) as error:
         raise ArchiveError(f"{what}: {str(error)[:200]}") from None
-    hot = None
-    if found.version == 2:
-        if found.hot_archive_buckets is None:
-            raise ArchiveError(f"{what}: hotArchiveBuckets is missing")
-        hot = _bucket_list(found.hot_archive_buckets)
-    return HistoryState(found.current_ledger, _bucket_list(found.current_buckets), hot, found.network_passphrase)
-
-
-def _bucket_list(levels: list[_Level]) -> BucketList:
-    return BucketList(tuple(bytes.fromhex(digest) for level in levels for digest in (level.curr, level.snap)))
+    if found.version == 2 and found.hot_archive_buckets is None:
+        raise ArchiveError(f"{what}: hotArchiveBuckets is missing")
+    live, hot = (
+        tuple(bytes.fromhex(digest) for level in levels or () for digest in (level.curr, level.snap))
+        for levels in (found.current_buckets, found.hot_archive_buckets if found.version == 2 else None)
+    )
+    return HistoryState(found.current_ledger, live, hot, found.network_passphrase)

@@ -153,13 +153,13 @@ def _proof(
     network: str,
 ) -> bytes:
     lists = checkpoint.state
-    hot = lists.hot if checkpoint.header.protocol_version >= HOT_ARCHIVE_PROTOCOL else None
+    hot = lists.hot if checkpoint.header.protocol_version >= HOT_ARCHIVE_PROTOCOL else ()
     document = {
         "format": FORMAT,
         "headers": _base64(header.content for header in headers),
-        "hot": [] if hot is None else [digest.hex() for digest in hot.digests],
+        "hot": [digest.hex() for digest in hot],
         "ledger": checkpoint.header.ledger,
-        "live": [digest.hex() for digest in lists.live.digests],
+        "live": [digest.hex() for digest in lists.live],
         "messages": _base64(messages),
         "network": network,
         "transaction_set": base64.b64encode(transactions).decode(),

@@ -28,6 +28,9 @@ LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was e
 DEAD: Final = b"\0\0\0\1"  # in a bucket of the hot archive: the key of an entry that came back
 INIT: Final = b"\0\0\0\2"
 
+EMPTY_BUCKET: Final = bytes(32)
+"""The digest of a bucket without entries; it has no file."""
+
 _DATA, _CODE, _TTL = (kind.to_bytes(4, "big") for kind in (entries.CONTRACT_DATA, entries.CONTRACT_CODE, entries.TTL))
 
 
@@ -53,8 +56,8 @@ class StateIndex(Mapping[bytes, RawEntry]):
             self._rows.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is rebuilt
             self._rows.execute("CREATE TABLE IF NOT EXISTS row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             lists = ((_ENTRY, checkpoint.state.live), (_EVICTED, checkpoint.state.hot))
-            for prefix, digest in ((prefix, item) for prefix, of in lists if of for item in of.newest_first()):
-                if self._get(_BUCKET + prefix + digest) is None:
+            for prefix, digest in ((prefix, digest) for prefix, digests in lists for digest in digests):
+                if digest != EMPTY_BUCKET and self._get(_BUCKET + prefix + digest) is None:
                     archives.first(lambda archive, prefix=prefix, digest=digest: self._take(archive, prefix, digest))  # type: ignore[misc]
         except BaseException:
             self._rows.close()

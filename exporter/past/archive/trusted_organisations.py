@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import date
 from importlib.resources import files
 from pathlib import Path
 
 from exporter.deployments.networks import network_of
 from exporter.errors import ConfigError
-from exporter.past.archive.stellar_proof import Proven, RefusedError, Trust, read_trust
+from exporter.past.archive.stellar_proof import Proven, RefusedError, Trust, read_file, read_trust
 
 MAX_BYTES = 1 << 20
 _HERE = "exporter.past.archive"
@@ -36,7 +35,10 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
     Raises `ConfigError` where the file cannot be read, or where a network has no list.
     """
     if path is not None:
-        return _content(path), path.name
+        try:
+            return read_file(str(path), MAX_BYTES), path.name
+        except OSError as error:
+            raise ConfigError(f"--trust {path.name}: it cannot be read: {error.strerror or error}") from None
     name = network_of(passphrase).name
     file = files(_HERE).joinpath("trusted", f"{name}.json")
     if not file.is_file():
@@ -70,19 +72,3 @@ def checker_digests(network: str | None = None) -> dict[str, str]:
 def signed_by(proven: Proven, trust: Trust) -> int:
     """How many of the trusted organisations signed: more than half of their validators did."""
     return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())
-
-
-def days_old(trust: Trust, today: date) -> int:
-    """How old a list is."""
-    return (today - trust.date).days
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"--trust {path.name}: it cannot be read: {error.strerror or error}") from None
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"--trust {path.name}: it has more than the {MAX_BYTES} bytes that are accepted")
-    return content

@@ -36,7 +36,7 @@ def state_at(
         entries = dict(index)
         index.close()
     found: dict[bytes, bytes] = {}
-    for digest in checkpoint.state.live.newest_first() if others else ():
+    for digest in filter(any, checkpoint.state.live if others else ()):
         for record in archive.bucket(digest):
             if record[:4] != DEAD:
                 found |= {key: record[4:] for key in others if key not in found and record[8 : 8 + len(key)] == key}

@@ -33,7 +33,7 @@ def read(made: MadeArchive) -> HistoryArchive:
 
 def test_a_ledger_of_protocol_23_needs_the_hot_archive(tmp_path: Path) -> None:
     """A state file without hot archive is refused for a ledger whose header covers one."""
-    with pytest.raises(ArchiveError, match="names no hot archive, which ledgers of protocol 23 have"):
+    with pytest.raises(ArchiveError, match=r"history-0000007f\.json: a bucket list does not have two digests"):
         read(MadeArchive(tmp_path, [[live(ONE, u32(1))]], version=23)).checkpoint(127)
 
 
@@ -51,7 +51,7 @@ def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: P
     made = MadeArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
     made.write_state({"currentBuckets": levels([made.bucket([live(ONE, u32(2))])])})
 
-    with pytest.raises(ArchiveError, match="not those that the ledger's header commits to"):
+    with pytest.raises(ArchiveError, match="not those that the checkpoint's header commits to; do not use this copy"):
         read(made).checkpoint(127)
 
 
@@ -83,7 +83,7 @@ def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data:
 def test_every_bucket_of_the_old_mainnet_state_is_whole(real_data: Path) -> None:
     """Buckets from before protocol 11, without META and INIT records, are read to their ends."""
     archive = archive_in(real_data, "archive-pubnet")
-    buckets = archive.checkpoint(12_001_023).state.live.newest_first()
+    buckets = filter(any, archive.checkpoint(12_001_023).state.live)
 
     assert 155_784 == sum(1 for digest in buckets for _ in archive.bucket(digest))
 

@@ -69,7 +69,7 @@ def forge(folder: Path, count: int, seed: int) -> dict[str, int]:
             believed[name] += (
                 not same
                 or len(confirmed) != 2
-                or (proven.hash, proven.live) != (true.header.hash, list(true.state.live.digests))
+                or (proven.hash, proven.live) != (true.header.hash, list(true.state.live))
             )
         except (ArchiveError, OSError, zlib.error):
             pass
