@@ -77,18 +77,27 @@ NUMBERS = {
 TIMES = {"last_update_time": ("LastUpdateTime", _REQUIRED), "boost_cached_at": ("BoostedUnderlyingUpdatedAt", 0)}
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
-_MARKS = ("CollateralFactorScaled", "RatesReady", "TotalBorrowPrincipal", *_OF_CACHING_CODE)
-NUMBERED_ENTRIES = (
+_SAY_THE_SAME_ARCHIVED = (
+    "CollateralFactorScaled",
+    "RatesReady",
+    "TotalBorrowPrincipal",
+    *_OF_CACHING_CODE,
+    _INCENTIVE,
+    _REWARD_TOKEN,
+)
+"""Entries that no totals or rates follow from."""
+_VAULT_ENTRIES = (
     "UnderlyingToken",
     "Peridottroller",
     "InterestModel",
     "BoostedVault",
     "ManagedCash",
     "BorrowYearlyRateScaled",
-    *(name for name, _ in (NUMBERS | TIMES).values() if name not in _MARKS),
+    "RatesReady",
+    "TotalBorrowPrincipal",
+    *_OF_CACHING_CODE,
+    *(name for name, _ in (NUMBERS | TIMES).values()),
 )
-"""Those that totals and rates follow from; the others say the same whether they are archived or not."""
-
 _CONFIGURATION = (
     "UnderlyingToken",
     "Peridottroller",
@@ -200,7 +209,7 @@ def controller_keys(controller: str) -> list[bytes]:
 
 def vault_keys(vault: str) -> list[bytes]:
     """The ledger keys of all that is read of a vault."""
-    return [instance_key(vault), *entry_keys(vault, (*NUMBERED_ENTRIES, *_MARKS))]
+    return [instance_key(vault), *entry_keys(vault, _VAULT_ENTRIES)]
 
 
 def collateral_factor_key(controller: str, vault: str) -> bytes:
@@ -213,22 +222,11 @@ def speed_keys(controller: str, vault: str) -> list[bytes]:
     return [variant_key(controller, name, address(vault)) for name in SPEEDS.values()]
 
 
-def oracle_symbol_key(controller: str, token: str) -> bytes:
-    """The ledger key of the symbol under which the oracle knows a token, where it is not by its address."""
-    return variant_key(controller, "OracleAssetSymbol", address(token))
-
-
-def check_live(contract: str, names: Iterable[str], what: str, entries: Entries) -> None:
-    """Raises `UnreadError` with the name of a contract's first entry that is archived; a missing one is none."""
-    keys = {"instance": instance_key(contract)} | {name: variant_key(contract, name) for name in names}
-    for name, key in keys.items():
-        entry = entries.get(key)
-        if entry is not None:
-            live(entry, f"{what} entry {name}")
-
-
 class _Stored:
-    """The entries of one contract under their names, each None where it is missing. All raise `DecodeError`."""
+    """The entries of one contract under their names, each None where it is missing.
+
+    All raise `DecodeError`, and `UnreadError` for one that is archived.
+    """
 
     def __init__(self, contract: str, what: str, entries: Entries) -> None:
         self.contract, self.what, self.entries = contract, what, entries
@@ -237,11 +235,14 @@ class _Stored:
         entry = self.entries.get(instance_key(self.contract))
         if entry is None:
             raise DecodeError(f"{self.what} instance is missing")
-        instance, wasm_hash = coded_instance(entry.contract_data(), f"{self.what} instance")
+        data = live(entry, f"the {self.what}'s instance").contract_data()
+        instance, wasm_hash = coded_instance(data, f"{self.what} instance")
         return instance, wasm_hash.hex()
 
     def value(self, name: str) -> ScVal | None:
         entry = self.entries.get(variant_key(self.contract, name))
+        if entry is not None and name not in _SAY_THE_SAME_ARCHIVED:
+            live(entry, f"the {self.what}'s entry {name}")
         return None if entry is None else entry.value
 
     def of_kind(self, name: str, kind: int) -> Any:

@@ -12,6 +12,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import CallResult
 from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
 from exporter.ledger.source import ContractCall
@@ -77,7 +78,6 @@ class _Reader(Collector):
         if not self.market_is_usable(market, entries[instance_key(market)], None, ""):
             return
         with self.noting(market):
-            layout.check_live(market, layout.CONTROLLER_ENTRIES, "the controller's", entries)
             controller = layout.decode_controller(market, entries)
             listed = self.listed.get(market, set())
             if controller.supported is None and not listed:
@@ -121,7 +121,6 @@ class _Reader(Collector):
             queued.take(self, (market, vault), vault, queued.OF_VAULT, entries)
             queued.take(self, (market, vault), market, queued.OF_VAULT_AT_CONTROLLER, entries, vault)
             with self.noting(market, vault):
-                layout.check_live(vault, layout.NUMBERED_ENTRIES, "the vault's", entries)
                 decoded = layout.decode_vault(vault, entries)
                 if decoded.controller not in (None, market):
                     raise UnreadError("inconsistent", f"the vault says that its controller is {decoded.controller}")
@@ -151,7 +150,6 @@ class _Reader(Collector):
         if decoded.model is not None:
             changes = queued.of_model(decoded.model)
             queued.take(self, (market.address, vault), decoded.model, changes, entries)
-            layout.check_live(decoded.model, layout.CURVE.values(), f"its rate model {decoded.model}'s", entries)
         factor = entries[layout.collateral_factor_key(market.address, vault)]
         if factor is not None:
             live(factor, "the controller's entry MarketCF of it")
@@ -181,7 +179,7 @@ class _Reader(Collector):
             | terms
             | paid
             | {
-                "decimals": self.decimals_of(decoded.token),
+                "decimals": self.decimals_of(decoded),
                 "receipt_supply": self.answer(vault, "get_total_ptokens") if supply is None else supply,
                 "listed": None if controller.supported is None else int(vault in controller.supported),
                 "borrow_principal": decoded.borrow_principal,
@@ -192,9 +190,9 @@ class _Reader(Collector):
         shown = layout.shown_parameters(decoded, numbers, controller.incentive)
         self.reading.parameters[market.address, vault] = shown
 
-    def decimals_of(self, address: str) -> int:
-        """The decimals of a token. Raises `DecodeError`."""
-        token = self.reading.tokens[address]
+    def decimals_of(self, decoded: layout.Vault) -> int:
+        """The decimals of a vault's token. Raises `DecodeError`."""
+        token = self.reading.tokens[decoded.token]
         if token.decimals is None:
             raise DecodeError(f"its token gives no decimals: {token.failure}")
         if token.decimals > MAX_TOKEN_DECIMALS:
@@ -255,7 +253,7 @@ class _Reader(Collector):
         names = ("market", "oracle", "token_address")
         for market, oracle, token in zip(*(map(str, self.reading.columns[name]) for name in names), strict=True):
             assets[oracle, token] = by_address(token)
-            kept = entries[layout.oracle_symbol_key(market, token)]
+            kept = entries[variant_key(market, "OracleAssetSymbol", address(token))]
             try:
                 if kept is not None:
                     assets[oracle, token] = by_symbol(expect(kept.value, scval.SYMBOL, "OracleAssetSymbol"))
@@ -308,7 +306,7 @@ async def read_markets(
     keys = [key for model in models for key in layout.entry_keys(model, layout.CURVE.values())]
     keys += [key for model in models for key in queued.keys(model, queued.of_model(model))]
     keys += oracle_keys(controller.oracle for controller in reader.reading.controllers.values())
-    keys += [layout.oracle_symbol_key(market, decoded.token) for (market, _), decoded in pools]
+    keys += [variant_key(market, "OracleAssetSymbol", address(decoded.token)) for (market, _), decoded in pools]
     keys += [balance_key(*pair) for pair in held]
     entries |= await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)

@@ -5,6 +5,8 @@ Only the contract that boosted cash was put into knows what it is worth.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import symbol, vec
@@ -24,8 +26,9 @@ def recognises(host: StorageHost, contract: Contract) -> bool:
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     """The answer of one of the views of totals."""
-    keys = vault_keys(contract.address)
-    vault = decode_vault(contract.address, {key: Entry(key, raw) for key in keys if (raw := host.entry(key))})
+    found = {key: raw for key in vault_keys(contract.address) if (raw := host.entry(key))}
+    entries = {key: Entry(key, replace(raw, live_until=None)) for key, raw in found.items()}  # an archived one counts
+    vault = decode_vault(contract.address, entries)
     borrowed = vault.numbers["total_borrowed"]
     match call:
         case ["get_total_ptokens"] if vault.receipt_supply is not None:
