@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from exporter import FORMAT
 from exporter.config import Settings
@@ -123,12 +123,12 @@ def status_document(
         token_count=tables.pools["token_address"].n_unique(),
         unread_count=len(tables.unread),
         unpriced_count=len(tables.unpriced),
-        unread=[documents.Unread(**asdict(item)) for item in tables.unread],
-        unpriced=[documents.Unpriced(**asdict(item)) for item in tables.unpriced],
+        unread=tables.unread,
+        unpriced=tables.unpriced,
         unpriced_bps=unpriced_bps(tables),
         unpriced_markets=unpriced_markets(tables),
-        bounded=[documents.Bounded(**asdict(item)) for item in tables.bounded],
-        absent=[documents.Absent(**asdict(item)) for item in tables.absent],
+        bounded=tables.bounded,
+        absent=tables.absent,
         notices=tables.notices,
         page_sizes=sorted(output.page_sizes),
         default_page_size=output.default_page_size,

@@ -156,7 +156,12 @@ def report_missing(settings: Settings, tables: Tables, said: Sequence[str], log:
     Raises:
         CheckError: no market was read at all.
     """
-    log.add(**{name: list(map(asdict, getattr(tables, name))) for name in ("unread", "unpriced", "bounded", "absent")})
+    log.add(
+        **{
+            name: list(map(structs.asdict, getattr(tables, name)))
+            for name in ("unread", "unpriced", "bounded", "absent")
+        }
+    )
     report_notices(tables.notices, log, said)
     for item in tables.bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")

@@ -24,6 +24,7 @@ from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.curves import RateModel
+from exporter.tree.documents import Absent, Unread
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,30 +108,6 @@ class Coverage:
     """Where the price comes from, and which prices the market itself refuses."""
     limits: str = ""
     """The parts that are not in the numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A market (``pool`` None) or pool that exists but could not be read.
-
-    ``reason`` is one of absent, archived, undecodable, inconsistent (entries that contradict each other, or that the
-    market's own math divides by zero with) and overflow; ``detail`` says it in full.
-    """
-
-    market: str
-    pool: str | None
-    protocol: str
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """A known address at which the ledger has no contract."""
-
-    market: str
-    protocol: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +199,8 @@ class RewardPrice:
 class ProtocolReading:
     """Everything one protocol gave.
 
+    Reasons of ``unread`` are absent, archived, undecodable, overflow, and inconsistent: entries that contradict each
+    other, or that the market's own math divides by zero with.
     ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it but for
     the close times; it always has those of `exporter.protocols.shared_columns.TEXTS`, and decimals.
     ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.

@@ -18,18 +18,9 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import (
-    NOBODY,
-    Absent,
-    Candidate,
-    Held,
-    Market,
-    Parameter,
-    Pending,
-    ProtocolReading,
-    Unread,
-)
+from exporter.protocols.base import NOBODY, Candidate, Held, Market, Parameter, Pending, ProtocolReading
 from exporter.tables import MAX_TIMESTAMP_SECONDS
+from exporter.tree.documents import Absent, Unread
 
 MAX_NAME_LENGTH = 200
 """Characters of a market's name that are kept: anybody who deploys a market can name it, and it is in every row."""
@@ -52,7 +43,7 @@ _MAX_VALUE = 500
 
 
 class UnreadError(Exception):
-    """A market or pool cannot be read; ``reason`` is as `exporter.protocols.base.Unread` has it."""
+    """A market or pool cannot be read; ``reason`` is as `exporter.protocols.base.ProtocolReading` has it."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

@@ -11,7 +11,7 @@ from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import Absent, Held, Parameter, Pending, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.base import Held, Parameter, Pending, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import described
 from exporter.protocols.prices import close_unpriced, price_frame, refuse_older, with_values
 from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
@@ -27,27 +27,8 @@ from exporter.tables import (
     TERMS,
     VALID_PRICE,
 )
+from exporter.tree.documents import Absent, Bounded, Unpriced, Unread
 from exporter.tree.values import ParquetType
-
-
-@dataclass(frozen=True, slots=True)
-class Unpriced:
-    """A pool that was read and has no valid price, with the reason."""
-
-    market: str
-    pool: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bounded:
-    """A field of a pool that is published as ``bound``, the most it can be there: the true number is that or more."""
-
-    market: str
-    pool: str
-    field: str
-    bound: str
-
 
 _MOST = {
     ParquetType.INT64: exact.JSON_INTEGER_MAX,

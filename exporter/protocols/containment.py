@@ -16,7 +16,8 @@ from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, ProtocolModule, ProtocolReading, Unread
+from exporter.protocols.base import Candidate, ProtocolModule, ProtocolReading
+from exporter.tree.documents import Unread
 
 MAX_ATTEMPTS = 100
 """Readings of one protocol for finding what is broken; beyond that the contracts that are still sealed stay so."""

@@ -24,10 +24,11 @@ from exporter.ledger.view import LedgerView
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading, Unread
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.tables import GATES, POOLS, TERMS
+from exporter.tree.documents import Unread
 from tests.entries import decode_data_key
 
 Place = tuple[str, str]

@@ -16,13 +16,14 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading, Unread, WithoutPrice
+from exporter.protocols.base import Candidate, Market, ProtocolReading, WithoutPrice
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
-from exporter.protocols.compute import Bounded, compute
+from exporter.protocols.compute import compute
 from exporter.protocols.prices import ABSURD_PRICE
 from exporter.render.lists import check_pools
 from exporter.render.run_documents import check_markets
 from exporter.tables import GATES, PROTOCOL_COLUMNS, TERMS
+from exporter.tree.documents import Absent, Bounded, Unread
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.world import Change, World, account, contract, demanded, put, token
 

@@ -17,11 +17,12 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.localnet.player import RecordedNetwork
-from exporter.protocols.base import Candidate, Market, ProtocolReading, Unread
+from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
+from exporter.tree.documents import Unread
 from tests.chain_simulator import Chain, ChainSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
 from tests.localnet.recorded import BLEND_V1, BLEND_V2

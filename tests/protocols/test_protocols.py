@@ -17,8 +17,9 @@ from exporter.ledger.codec.scval_encode import u32
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Candidate, Origin, ProtocolReading, Unread
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
+from exporter.tree.documents import Absent, Unread
 from tests.chain_simulator import Chain, ChainSource
 from tests.protocols.golden_rows import PATH, golden_rows
 from tests.protocols.judged import at

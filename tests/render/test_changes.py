@@ -19,7 +19,6 @@ import exporter.render.metrics
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.protocols.base import Unread
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, UNITS, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
@@ -27,7 +26,7 @@ from exporter.render.metrics import decimal, render_metrics
 from exporter.render.openapi import render_llms
 from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
-from exporter.tree.documents import ChangeList, RunChange
+from exporter.tree.documents import ChangeList, RunChange, Unread
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
 from tests.jobs import run, settings_for

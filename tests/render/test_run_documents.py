@@ -19,8 +19,8 @@ from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.ledger.tokens import Token
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Absent, Parameter, Unread
-from exporter.protocols.compute import Tables, Unpriced
+from exporter.protocols.base import Parameter
+from exporter.protocols.compute import Tables
 from exporter.render.lists import listed_pools
 from exporter.render.run_documents import (
     excluded_on,
@@ -31,6 +31,7 @@ from exporter.render.run_documents import (
     token_documents,
 )
 from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS, written
+from exporter.tree.documents import Absent, Unpriced, Unread
 from exporter.tree.pools import (
     AssetDetail,
     AssetIndexes,

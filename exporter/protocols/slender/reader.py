@@ -12,11 +12,12 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Absent, Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
+from exporter.tree.documents import Absent
 
 NAME = "slender"
 MARKET_NAME = "Slender"

@@ -14,14 +14,13 @@ from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Unread
-from exporter.protocols.compute import Tables, Unpriced
+from exporter.protocols.compute import Tables
 from exporter.render.lists import listed_pools
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY
 from exporter.tables import MARKETS, POOLS, TERMS
-from exporter.tree.documents import HistoryManifest
+from exporter.tree.documents import HistoryManifest, Unpriced, Unread
 from tests.render.rendering import contract
 
 LEDGER = 65_000_000

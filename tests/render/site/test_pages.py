@@ -12,12 +12,11 @@ import pytest
 
 from exporter.deployments.networks import NETWORKS
 from exporter.past.archive.trusted_organisations import checker_digests
-from exporter.protocols.base import Absent, Parameter, Unread
-from exporter.protocols.compute import Bounded
+from exporter.protocols.base import Parameter
 from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import EXAMPLE_BASE, snippets, static_files
 from exporter.render.site.text import NO_PRICE
-from exporter.tree.documents import PoolsPage
+from exporter.tree.documents import Absent, Bounded, PoolsPage, Unread
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import MISSING_PAGE
 from tests.render.rendering import contract
