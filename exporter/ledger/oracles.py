@@ -52,6 +52,18 @@ def by_symbol(name: str) -> ScVal:
     return vec(symbol("Other"), symbol(name))
 
 
+def parts_of(pairs: Iterable[tuple[str, str]], most: int) -> list[tuple[str, list[str]]]:
+    """Pairs of oracle and token as oracles, each with at most ``most`` of its tokens."""
+    tokens: dict[str, list[str]] = {}
+    for oracle, token in dict.fromkeys(pairs):
+        tokens.setdefault(oracle, []).append(token)
+    return [
+        (oracle, listed[start : start + most])
+        for oracle, listed in tokens.items()
+        for start in range(0, len(listed), most)
+    ]
+
+
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
     """A quote for each (oracle, token), by the token's address. Raises `SourceError` only when the source fails."""
     return await read_asset_quotes(view, {(oracle, token): by_address(token) for oracle, token in pairs})

@@ -68,7 +68,9 @@ def named_in(market: str, name: str) -> str:
 
 MANAGER, K2_ORACLE = named_in(ALULA, "DeployerHost"), named_in(K2, "ORACLE")
 XOXNO_AGGREGATOR = named_in(XOXNO, "PriceAggregator")
-A_TOKEN = decode_reserve(entry_of((reserve_key(K2, K2_POOL), RECORDED.look(reserve_key(K2, K2_POOL)) or b""))).a_token
+A_TOKEN = decode_reserve(
+    entry_of((reserve_key(K2, K2_POOL), RECORDED.look(reserve_key(K2, K2_POOL)) or b""))
+).share_tokens["supply"]
 AGGREGATOR, SOURCES = contract("aggregator"), [contract("a source"), contract("another source")]
 
 

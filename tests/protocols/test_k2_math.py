@@ -9,6 +9,7 @@ import pytest
 
 from exporter.errors import ExactOverflowError
 from exporter.protocols.k2 import math, rewards
+from exporter.protocols.k2.layout import BITS
 from exporter.protocols.k2.rewards import Emission, Emissions
 from tests.protocols.judged import at, closed, columnar, frame_of, published
 from tests.protocols.world import contract
@@ -121,19 +122,15 @@ def test_models_with_one_slope(optimal: int, expected: int) -> None:
     assert [expected * RAY // 100, 0] == rates
 
 
-OPEN: Reserve = RESERVE | {
+OPEN: Reserve = {
+    **dict.fromkeys((*BITS, "router_paused", "debt_ceiling"), 0),
+    **RESERVE,
     "decimals": 7,
     "ltv": 7_500,
     "liquidation_threshold": 8_000,
     "liquidation_bonus": 500,
     "active": 1,
-    "frozen": 0,
     "borrowing_enabled": 1,
-    "paused": 0,
-    "router_paused": 0,
-    "borrow_cap": 0,
-    "supply_cap": 0,
-    "debt_ceiling": 0,
     "cash": SUPPLY - DEBT,
 }
 

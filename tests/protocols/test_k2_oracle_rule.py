@@ -11,6 +11,7 @@ from tests.ledger.storage_rules.stored import NOW, Stored, by_variant, other, st
 from tests.ledger.storage_rules.test_redstone import ADAPTER, adapter, feed_price
 from tests.ledger.storage_rules.test_reflector import LAST, ORACLE, TOKEN, put_price, release_4
 from tests.protocols.made_ledger import contract
+from tests.protocols.test_blend_aggregator_rule import AGGREGATOR, aggregator
 
 K2 = contract("k2's oracle")
 BTC, XLM = other("BTC"), stellar(contract("native"))
@@ -84,6 +85,14 @@ def test_native_lumens_are_asked_for_by_symbol() -> None:
     assert "HostError: Error(WasmVm, InvalidAction)" == stored.error(K2, PLAIN, vec(stellar(TOKEN)))
 
 
+def test_the_fallback() -> None:
+    """Where Reflector has no price of an asset, or none that is good, the fallback is asked."""
+    stored = aggregator(with_reflector(10**14, FallbackOracle=address(AGGREGATOR)))
+    put_asset(stored, stellar(TOKEN))
+
+    assert vec(price(10**14, LAST)) == stored.value(K2, PLAIN, vec(stellar(TOKEN)))
+
+
 @pytest.mark.parametrize(
     ("last", "limit", "expected"),
     [(80, 2_500, None), (80, 2_499, 16), (0, 1, None), (None, 1, None), (1, 0, None), (125, 2_000, None)],
@@ -136,6 +145,15 @@ def test_an_adapter_that_fails_fails_all() -> None:
     put_asset(stored, stellar(TOKEN), feed_id=string("NONE"), batch_adapter=address(ADAPTER))
 
     assert refused(9) == stored.error(K2, PLAIN, vec(BTC, stellar(TOKEN)))
+
+
+def test_two_adapters() -> None:
+    """Feeds of a second adapter are not asked of the first one."""
+    stored, another = with_adapter(), contract("another adapter")
+    put_asset(stored, BTC, feed_id=string("BTC"), batch_adapter=address(another))
+
+    error = stored.error(K2, PLAIN, vec(BTC, stellar(TOKEN)))
+    assert f"not from storage: the instance of {another} is not held" == error
 
 
 def test_an_override_comes_first_until_it_ends() -> None:

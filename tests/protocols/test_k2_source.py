@@ -33,9 +33,8 @@ def test_bits(source: Path) -> None:
         )
     }
     read = {
-        name: (word, first, bits)
-        for word, table in (("data_low", layout._LOW_BITS), ("data_high", layout._HIGH_BITS))
-        for name, (first, bits, _) in table.items()
+        name: ("data_high" if first >= 128 else "data_low", first % 128, bits)
+        for name, (first, bits, _) in layout.BITS.items()
     }
 
     assert found == read

@@ -130,7 +130,7 @@ ZONE = blend_layout.reward_zone_key(
             )
         ),
         *(
-            (k2_layout.decode_a_token, "k2", A_TOKEN, value, path, message)
+            (lambda entry: k2_layout.decode_share_token(entry, "supply"), "k2", A_TOKEN, value, path, message)
             for value, path, message in (
                 (i128(-1), ("State", "total_supply_scaled"), "aToken State: field total_supply_scaled is -1"),
                 (i128(10**38), ("State", "total_supply_scaled"), f"is {10**38}, above {10**38 - 1}"),

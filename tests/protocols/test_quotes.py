@@ -48,7 +48,7 @@ class TestK2:
         def given(call: ContractCall) -> Result:
             tokens = [asset[1][1][1] for asset in call.arguments[0][1]]
             if batch is not None and len(tokens) > 1:
-                return batch if isinstance(batch, str) else (batch[0], batch[1])
+                return (batch[0], batch[1])
             found = [item if each == XLM else price(DOLLAR) for each in tokens]
             return next((each for each in found if isinstance(each, str)), None) or vec(*found)
 
@@ -75,6 +75,10 @@ class TestK2:
         assert {"USDC": VALID_PRICE, "native": refused}.items() <= reasons(world).items()
         asked = [call.function for call in world.source.calls if call.contract == self.ORACLE]
         assert [FRESH] * 5 == asked  # the function exists, so that the other is not asked for what it refuses
+
+    def test_fewer_prices_than_tokens(self) -> None:
+        """A result that does not have a price for each token does not say which is whose: each is asked for alone."""
+        assert {VALID_PRICE} == set(reasons(self.world(price(DOLLAR), batch=vec(price(1)))).values())
 
     def test_oracle_that_is_gone(self) -> None:
         """Where no call gives anything no pool has a price, each with the reason, and all of them are read."""

@@ -27,8 +27,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
 
 
 def _settled(key: bytes, step: Step, old: dict[str, int]) -> tuple[dict[str, int | str], dict[str, int]]:
-    """The state that the rates at the end of a ledger follow from, and the rates; neither where they were not fixed
-    again.
+    """The state that the rates at the end of a ledger follow from, and the rates, if they were fixed again.
 
     A reserve within a flash loan is stored with its old rates.
     """
@@ -37,14 +36,15 @@ def _settled(key: bytes, step: Step, old: dict[str, int]) -> tuple[dict[str, int
         return {}, {}
     reserve = layout.decode_reserve(entry)
     asset = entry.contract_data().key[1][1][1]
-    a_token, debt_token = (step.after(instance_key(token)) for token in (reserve.a_token, reserve.debt_token))
+    tokens = {side: step.after(instance_key(token)) for side, token in reserve.share_tokens.items()}
     own, defaults = (step.after(model) for model in layout.rate_model_keys(reserve.rate_contract, asset))
     rates = {name: reserve.numbers[name] for name in _RATES}
-    if a_token is None or debt_token is None or own is defaults is None or rates.items() <= old.items():
+    if None in tokens.values() or own is defaults is None or rates.items() <= old.items():
         return {}, {}
     totals: dict[str, int | str] = {
-        "total_supply_scaled": layout.decode_a_token(a_token).scaled,
-        "total_debt_scaled": layout.decode_debt_token(debt_token).scaled,
+        layout.SHARE_TOKENS[side][2]: layout.decode_share_token(token, side)[2]
+        for side, token in tokens.items()
+        if token is not None
     }
     totals |= {**layout.decode_rate_model(own, defaults), "reserve_factor": reserve.numbers["reserve_factor"]}
     return totals, rates

@@ -1,13 +1,11 @@
 """How K2 (Kinetic) keeps its state in the ledger (docs/protocols/k2.md, "Keys").
 
-A market is a router, a pool is one of its reserves. The router has the reserve's indexes, rates and a bitmap of its
-configuration; the scaled totals are in the instances of two tokens of the reserve's own, the parameters of its rate
-model with the rate contract that the reserve names. All amounts but the tokens' totals are unsigned.
+A market is a router, a pool is one of its reserves. All amounts but the tokens' totals are unsigned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from exporter.errors import DecodeError
@@ -67,21 +65,7 @@ MODEL = dict.fromkeys(MODEL_FIELDS, UNSIGNED) | {"optimal_utilization_rate": Num
 _DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
 """Where the rate contract's instance has them for reserves without parameters of their own."""
 
-RESERVE_NUMBERS = (*RESERVE, "decimals", "reserve_factor")
-BITMAP_NUMBERS = (
-    "ltv",
-    "liquidation_threshold",
-    "liquidation_bonus",
-    "active",
-    "frozen",
-    "borrowing_enabled",
-    "paused",
-    "borrow_cap",
-    "supply_cap",
-)
-"""The names in `ReserveEntry.numbers`, the latter in basis points, as yes or no, and in whole tokens."""
-
-_LOW_BITS = {  # name: (first bit, bits, decimals of the value)
+BITS = {  # name: (first bit, bits, decimals of the value)
     "ltv": (0, 14, 4),
     "liquidation_threshold": (14, 14, 4),
     "liquidation_bonus": (28, 14, 4),
@@ -93,9 +77,16 @@ _LOW_BITS = {  # name: (first bit, bits, decimals of the value)
     "flashloan_enabled": (56, 1, 0),
     "reserve_factor": (57, 14, 4),
     "min_remaining_debt": (71, 32, 0),
+    "borrow_cap": (128, 64, 0),
+    "supply_cap": (192, 64, 0),
 }
-_HIGH_BITS = {"borrow_cap": (0, 64, 0), "supply_cap": (64, 64, 0)}
-"""Whole tokens, as min_remaining_debt; 0 means no cap."""
+"""The numbers in the bitmap, ``data_low`` and behind it ``data_high``; the last three are in whole tokens."""
+
+SHARE_TOKENS = {
+    "supply": ("aToken", "underlying_asset", "total_supply_scaled"),
+    "borrow": ("debt token", "borrowed_asset", "total_debt_scaled"),
+}
+"""The token of each side: what people call it, and the names of its asset and of its total before the index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,32 +108,11 @@ class RouterInstance:
 
 @dataclass(frozen=True, slots=True)
 class ReserveEntry:
-    """An ``RDATA`` entry: three contracts, and numbers by their field names.
+    """An ``RDATA`` entry: the share tokens by side, the rate contract, and the numbers of `RESERVE` and `BITS`."""
 
-    ``numbers`` has indexes and annual rates with 27 decimals, unix seconds (last_update_timestamp), the token's
-    decimals, basis points (reserve_factor), and `BITMAP_NUMBERS`. ``shown`` is what the bitmap says of limits and what
-    is allowed.
-    """
-
-    a_token: str
-    debt_token: str
+    share_tokens: dict[str, str]
     rate_contract: str
     numbers: dict[str, int]
-    shown: tuple[Parameter, ...]
-
-    @property
-    def share_tokens(self) -> dict[str, str]:
-        """By the side that has it."""
-        return {"supply": self.a_token, "borrow": self.debt_token}
-
-
-@dataclass(frozen=True, slots=True)
-class TokenState:
-    """The state of a reserve's aToken or debt token: ``scaled`` is its total before the index."""
-
-    router: str
-    asset: str
-    scaled: int
 
 
 def router_keys(router: str) -> tuple[bytes, bytes, bytes]:
@@ -172,9 +142,7 @@ def decode_router(entry: Entry) -> RouterInstance:
     """
     instance, wasm_hash = coded_instance(entry.contract_data(), "router instance")
     storage = Fields(instance.storage, "router instance")
-    storage.address(
-        "PADMIN"
-    )  # the router has had an administrator since it was made: without one, it is another contract
+    storage.address("PADMIN")  # every router has an administrator: without one, it is another contract
     oracle_config = storage.struct("ORACFG") if "ORACFG" in storage else None
     return RouterInstance(
         wasm_hash=wasm_hash.hex(),
@@ -205,30 +173,18 @@ def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
 
 
 def decode_reserve(entry: Entry) -> ReserveEntry:
-    """Decode an ``RDATA`` entry.
-
-    Raises `DecodeError` naming the field for a missing field, another kind, a number of more than 38 digits, and a
-    value with which the contract cannot compute. Fields that are not known are ignored: an upgrade may add some.
-    """
+    """Decode an ``RDATA`` entry. Raises `DecodeError`, also for a value with which the contract cannot compute."""
     reserve = Fields.of(entry.value, "RDATA")
-    numbers = reserve.numbers(RESERVE)
     configuration = reserve.struct("configuration")
-    what = "RDATA.configuration"
-    low, high = (configuration.u128(name) for name in ("data_low", "data_high"))
-    shown = (*_bits(low, _LOW_BITS), *_bits(high, _HIGH_BITS))
-    values = {item.name: item.value for item in shown}
-    numbers |= {name: values[name] for name in ("decimals", "reserve_factor", *BITMAP_NUMBERS)}
-    if numbers["decimals"] > MAX_TOKEN_DECIMALS:
-        raise DecodeError(f"{what}: {numbers['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
-    if numbers["reserve_factor"] > BPS:
-        raise DecodeError(f"{what}: the reserve factor is {numbers['reserve_factor']}, above {BPS}")
-    return ReserveEntry(
-        a_token=reserve.contract("a_token_address"),
-        debt_token=reserve.contract("debt_token_address"),
-        rate_contract=reserve.contract("interest_rate_strategy_address"),
-        numbers=numbers,
-        shown=tuple(item for item in shown if item.name != "decimals"),
-    )
+    word = configuration.u128("data_low") | configuration.u128("data_high") << 128
+    bits = {name: word >> first & (1 << width) - 1 for name, (first, width, _) in BITS.items()}
+    if bits["decimals"] > MAX_TOKEN_DECIMALS:
+        raise DecodeError(f"RDATA.configuration: {bits['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
+    if bits["reserve_factor"] > BPS:
+        raise DecodeError(f"RDATA.configuration: the reserve factor is {bits['reserve_factor']}, above {BPS}")
+    tokens = {"supply": reserve.contract("a_token_address"), "borrow": reserve.contract("debt_token_address")}
+    rate_contract = reserve.contract("interest_rate_strategy_address")
+    return ReserveEntry(tokens, rate_contract, reserve.numbers(RESERVE) | bits)
 
 
 def decode_debt_ceiling(entry: Entry | None) -> int:
@@ -239,14 +195,15 @@ def decode_debt_ceiling(entry: Entry | None) -> int:
     return 0 if entry is None else min(int(expect(entry.value, scval.U128, "RDEBTCEIL")), MAX_AMOUNT)
 
 
-def decode_a_token(entry: Entry) -> TokenState:
-    """The supply in an aToken's instance. Raises `DecodeError`."""
-    return _token_state(entry, "aToken", "underlying_asset", "total_supply_scaled")
-
-
-def decode_debt_token(entry: Entry) -> TokenState:
-    """The debt in a debt token's instance. Raises `DecodeError`."""
-    return _token_state(entry, "debt token", "borrowed_asset", "total_debt_scaled")
+def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
+    """The router, the asset and the total before the index in a share token's instance. Raises `DecodeError`."""
+    what, asset, total = SHARE_TOKENS[side]
+    state = dict(instance_of(entry.contract_data()).storage or ()).get(vec(symbol("State")))
+    if state is None:
+        raise DecodeError(f"{what} instance: there is no State")
+    fields = Fields.of(state, f"{what} State")
+    scaled = fields.number(total, scval.I128, 0, MAX_AMOUNT)
+    return fields.address("pool_address"), fields.address(asset), scaled
 
 
 def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, int]:
@@ -263,48 +220,34 @@ def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, in
     return {name: found.get(key, 0) for name, key in _DEFAULTS.items()}
 
 
-def shown_parameters(reserve: ReserveEntry, model: dict[str, int], debt_ceiling: int) -> tuple[Parameter, ...]:
-    """The rate model, and what the bitmap says; caps, ceiling and the smallest debt are whole tokens."""
+def shown_parameters(numbers: dict[str, int], model: dict[str, int], debt_ceiling: int) -> tuple[Parameter, ...]:
+    """The rate model, and what the bitmap says; caps, ceiling and the smallest debt are whole tokens, 0 no limit."""
     curve = (Parameter(name, model[name], RAY_DECIMALS) for name in MODEL_FIELDS)
-    return (*curve, *reserve.shown, Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
+    bits = (
+        Parameter(name, numbers[name], decimals, no_limit=name.endswith("_cap") and not numbers[name])
+        for name, (_, _, decimals) in BITS.items()
+        if name != "decimals"
+    )
+    return (*curve, *bits, Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
 
 
-def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ReserveConfiguration | None]]) -> str:
+def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -> str:
     """16 hex digits that change if and only if the market's configuration does.
 
     The start of SHA-256 over the canonical XDR of two ScVal maps: the router's instance storage without
     `NOT_CONFIGURATION`, in ascending order of its keys' XDR; and for each reserve of RLIST, in its order, its address
-    with a vector of its configuration (`reserve_configuration`), or with an absent vector for one whose configuration
-    cannot be read. Indexes, rates and totals are state.
+    with its `reserve_configuration`. Indexes, rates and totals are state.
     """
     storage = [pair for pair in router.storage if pair[0][0] != scval.SYMBOL or pair[0][1] not in NOT_CONFIGURATION]
-    configured = [(address(asset), (scval.VEC, None) if known is None else vec(*known)) for asset, known in reserves]
-    return config_hash_of(by_key(storage), configured)
+    return config_hash_of(by_key(storage), ((address(asset), configured) for asset, configured in reserves))
 
 
-ReserveConfiguration = tuple[ScVal, ...]
-"""The configuration of a reserve: its three contracts, its bitmap and its rate model."""
-
-
-def reserve_configuration(entry: Entry, model: dict[str, int]) -> ReserveConfiguration:
-    """The configuration of a reserve that could be decoded."""
-    reserve = Fields.of(entry.value, "RDATA")
+def reserve_configuration(entry: Entry | None, own: Entry | None, defaults: Entry | None) -> ScVal:
+    """A reserve's three contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
     names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
-    values = [value for name in names if (value := reserve.get(name)) is not None]
-    return (*values, *((scval.U128, model[name]) for name in MODEL_FIELDS))
-
-
-def _bits(word: int, layout: dict[str, tuple[int, int, int]]) -> Iterator[Parameter]:
-    for name, (first, width, decimals) in layout.items():
-        value = word >> first & (1 << width) - 1
-        yield Parameter(name, value, decimals, no_limit=name in _HIGH_BITS and not value)
-
-
-def _token_state(entry: Entry, what: str, asset: str, total: str) -> TokenState:
-    storage = instance_of(entry.contract_data()).storage or ()
-    state = next((value for key, value in storage if key == vec(symbol("State"))), None)
-    if state is None:
-        raise DecodeError(f"{what} instance: there is no State")
-    fields = Fields.of(state, f"{what} State")
-    scaled = fields.number(total, scval.I128, 0, MAX_AMOUNT)
-    return TokenState(router=fields.address("pool_address"), asset=fields.address(asset), scaled=scaled)
+    try:
+        model = decode_rate_model(own, defaults)
+        reserve = Fields.of((scval.VOID, None) if entry is None else entry.value, "RDATA")
+        return vec(*map(reserve.required, names), *((scval.U128, model[name]) for name in MODEL_FIELDS))
+    except DecodeError:
+        return (scval.VEC, None)

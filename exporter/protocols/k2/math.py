@@ -24,7 +24,7 @@ from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.curves import RateModel
 from exporter.protocols.k2.layout import (
-    BITMAP_NUMBERS,
+    BITS,
     BPS,
     MIN_FIRST_SUPPLY,
     MODEL_FIELDS,
@@ -43,7 +43,7 @@ SECONDS_PER_YEAR = 31_536_000
 RESERVE_COLUMNS = (*RESERVE, "reserve_factor", "total_supply_scaled", "total_debt_scaled", *MODEL_FIELDS)
 """The raw columns that `project` reads."""
 
-TERM_COLUMNS = (*BITMAP_NUMBERS, "router_paused", "debt_ceiling")
+TERM_COLUMNS = (*BITS, "router_paused", "debt_ceiling")
 """Those that `with_available` and what is published of the terms also read, and ``cash``, null if not known."""
 
 

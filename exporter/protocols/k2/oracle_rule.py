@@ -6,13 +6,12 @@ those ``get_asset_prices_vec_fresh`` is answered where a cached price would not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.fields import Fields, expect, named
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, struct_map, symbol, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, struct_map, symbol, u32, u64, u128, vec
 from exporter.ledger.storage_rules.host import (
     PANIC,
     Call,
@@ -27,13 +26,13 @@ from exporter.ledger.storage_rules.host import (
 )
 
 NO_SUCH_FUNCTION: Final = "Error(WasmVm, MissingValue)"
-DEFAULT_PRECISION: Final = 14
-DEFAULT_MAX_AGE: Final = 3600
-DEFAULT_MAX_CHANGE: Final = 2000
+DEFAULT_CONFIG: Final = struct_map(
+    {"max_price_change_bps": u32(2000), "price_precision": u32(14), "price_staleness_threshold": u64(3600)}
+)
 ADAPTER_DECIMALS: Final = 8
 U128_MAX: Final = 2**128 - 1
 
-TOO_OLD, NOT_INITIALIZED, NOT_WHITELISTED, DISABLED, FAILED, CALCULATION = 4, 6, 7, 8, 9, 10
+TOO_OLD, NOT_WHITELISTED, DISABLED, FAILED, CALCULATION = 4, 7, 8, 9, 10
 MOVED, EXPIRED, OVERFLOW, INVALID, NO_SOURCE = 16, 17, 18, 19, 2
 
 
@@ -51,78 +50,70 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     """The prices of some assets, in their order; one that is refused fails the call."""
-    oracle = _Oracle(host, contract)
     match call:
         case ["get_asset_prices_vec", assets]:
-            return oracle.prices(items(assets, "assets"))
+            return _Oracle(host, contract).prices(items(assets, "assets"))
         case ["get_asset_prices_vec_fresh", assets]:
             code = host.code(contract)
             if code is not None and b"get_asset_prices_vec_fresh" not in code:
                 raise TrapError(NO_SUCH_FUNCTION)
-            return oracle.prices(items(assets, "assets"), cached_counts=False)
+            return _Oracle(host, contract).prices(items(assets, "assets"), cached_counts=False)
     raise unknown_function(call)
 
 
 class _Oracle:
-    """An oracle's settings, with what they default to."""
+    """An oracle with its settings, and what they default to. Prices are pairs of the price and its time."""
 
     def __init__(self, host: StorageHost, contract: Contract) -> None:
-        self.host, self.contract = host, contract
-        stored = self._setting("OracleConfig")
-        config = None if stored is None else Fields.of(stored, "OracleConfig")
-        precision = self._setting("ReflectorPrecision")
-        self.source_decimals: int | None = None if precision is None else expect(precision, scval.U32, "precision")
-        configured = DEFAULT_PRECISION if config is None else config.u32("price_precision")
+        self.host, self.address = host, contract.address
+        storage = named(contract.instance.storage).items()
+        self.settings = Fields((((scval.SYMBOL, name), value) for name, value in storage if value != VOID), "oracle")
+        self.is_fallback_void = contract.storage.get(vec(symbol("FallbackOracle"))) == VOID
+        config = Fields.of(self.settings.get("OracleConfig") or DEFAULT_CONFIG, "OracleConfig")
+        self.source_decimals: int | None = _optional(self.settings, "ReflectorPrecision", scval.U32)
+        configured = config.u32("price_precision")
         self.precision = configured if self.source_decimals is None else self.source_decimals
-        self.max_age = DEFAULT_MAX_AGE if config is None else config.u64("price_staleness_threshold")
-        self.max_change = DEFAULT_MAX_CHANGE if config is None else config.u32("max_price_change_bps")
-        ttl = self._setting("PriceCacheTtl")
-        self.cache_seconds: int = 0 if ttl is None else expect(ttl, scval.U64, "PriceCacheTtl")
-
-    def _setting(self, name: str) -> ScVal | None:
-        value = self.contract.storage.get(vec(symbol(name)))
-        return None if value == VOID else value
-
-    def check_paused(self) -> None:
-        paused = self._setting("Paused")
-        if paused is not None and expect(paused, scval.BOOL, "Paused"):
-            raise _RefusedError(FAILED)
+        self.max_age, self.max_change = config.u64("price_staleness_threshold"), config.u32("max_price_change_bps")
+        self.cache_seconds: int = _optional(self.settings, "PriceCacheTtl", scval.U64) or 0
 
     def prices(self, assets: tuple[ScVal, ...], *, cached_counts: bool = True) -> ScVal:
         """All of them, those of one adapter asked for together: where that fails, all fail."""
-        self.check_paused()
+        if _optional(self.settings, "Paused", scval.BOOL):
+            raise _RefusedError(FAILED)
         if len(set(assets)) != len(assets):
             raise NotFromStorageError("an asset is listed twice, and the second price is compared with the first")
-        found: dict[int, tuple[int, int]] = {}
+        found: dict[ScVal, tuple[int, int]] = {}
         adapter: str | None = None
-        together: dict[int, tuple[ScVal, Fields]] = {}
-        for place, asset in enumerate(assets):
+        together: dict[ScVal, Fields] = {}
+        for asset in assets:
             cached = self.cached(asset, cached_counts=cached_counts)
             if cached is not None:
-                found[place] = cached
+                found[asset] = cached
                 continue
             config = self.config(asset)
-            override = _optional(config, "manual_override_price", scval.U128)
-            expiry = _optional(config, "override_expiry_timestamp", scval.U64)
+            override: int | None = _optional(config, "manual_override_price", scval.U128)
+            expiry: int | None = _optional(config, "override_expiry_timestamp", scval.U64)
             if override is not None and expiry is not None and self.host.now < expiry:
                 self.check_change(asset, override)
-                set_at = _optional(config, "override_set_timestamp", scval.U64)
-                found[place] = override, self.host.now if set_at is None else set_at
+                set_at: int | None = _optional(config, "override_set_timestamp", scval.U64)
+                found[asset] = override, self.host.now if set_at is None else set_at
                 continue
-            named, feed = _optional(config, "batch_adapter", scval.ADDRESS), config.get("feed_id") or VOID
-            if named is not None and feed != VOID and adapter in (None, named):
-                adapter = named
-                together[place] = feed, config
+            own = _adapter_of(config)
+            if own is not None and adapter in (None, own):
+                adapter = own
+                together[asset] = config
                 continue
-            found[place] = self.one(asset, config, override, expiry)
+            found[asset] = self.one(asset, config, override, expiry)
         if adapter is not None:
-            found |= self.from_adapter(adapter, together)
-            for place in together:
-                self.check_change(assets[place], found[place][0])
-        return vec(*(_price(*found[place]) for place in range(len(assets))))
+            found |= dict(zip(together, self.from_adapter(adapter, [*together.values()]), strict=True))
+            for asset in together:
+                self.check_change(asset, found[asset][0])
+        return vec(
+            *(struct_map({"price": u128(found[asset][0]), "timestamp": u64(found[asset][1])}) for asset in assets)
+        )
 
     def config(self, asset: ScVal) -> Fields:
-        stored = self.host.data(self.contract.address, vec(symbol("AssetConfig"), asset))
+        stored = self.stored("AssetConfig", asset)
         if stored is None:
             raise _RefusedError(NOT_WHITELISTED)
         config = Fields.of(stored, "AssetConfig")
@@ -130,16 +121,18 @@ class _Oracle:
             raise _RefusedError(DISABLED)
         return config
 
+    def stored(self, name: str, asset: ScVal) -> ScVal | None:
+        return self.host.data(self.address, vec(symbol(name), asset))
+
     def one(self, asset: ScVal, config: Fields, override: int | None, expiry: int | None) -> tuple[int, int]:
-        """Price and time of the asset's first source; an override that is over is what it must not be too far from."""
-        if override is not None:
-            if self.max_age == 0:
-                raise _RefusedError(NO_SOURCE)
-            if expiry is None:
-                raise _RefusedError(EXPIRED)
-        adapter, feed = _optional(config, "batch_adapter", scval.ADDRESS), config.get("feed_id") or VOID
-        if adapter is not None and feed != VOID:
-            found = self.from_adapter(adapter, {0: (feed, config)})[0]
+        """The price of the asset's first source; an override that is over is what it must not be too far from."""
+        if override is not None and self.max_age == 0:
+            raise _RefusedError(NO_SOURCE)
+        if override is not None and expiry is None:
+            raise _RefusedError(EXPIRED)
+        adapter = _adapter_of(config)
+        if adapter is not None:
+            (found,) = self.from_adapter(adapter, [config])
         elif _optional(config, "custom_oracle", scval.ADDRESS) is not None:
             raise NotFromStorageError("the asset has an oracle of its own")
         else:
@@ -149,9 +142,7 @@ class _Oracle:
 
     def cached(self, asset: ScVal, *, cached_counts: bool) -> tuple[int, int] | None:
         """The price of an earlier call, while the oracle's settings let it count."""
-        if self.cache_seconds == 0:
-            return None
-        stored = self.host.data(self.contract.address, vec(symbol("LastPriceData"), asset))
+        stored = None if self.cache_seconds == 0 else self.stored("LastPriceData", asset)
         if stored is None:
             return None
         fields = Fields.of(stored, "LastPriceData")
@@ -171,8 +162,7 @@ class _Oracle:
         if self.max_change == 0:
             return
         if last is None:
-            stored = self.host.data(self.contract.address, vec(symbol("LastPrice"), asset))
-            last = 0 if stored is None else expect(stored, scval.U128, "LastPrice")
+            last = expect(self.stored("LastPrice", asset) or u128(0), scval.U128, "LastPrice")
         if not last:
             return
         moved = abs(price - last) * 10_000
@@ -181,50 +171,45 @@ class _Oracle:
         if moved // last > self.max_change:
             raise _RefusedError(MOVED)
 
-    def from_adapter(self, adapter: str, feeds: Mapping[int, tuple[ScVal, Fields]]) -> dict[int, tuple[int, int]]:
-        """Prices and times of a RedStone adapter's feeds, by the place that each is wanted at."""
-        if len(feeds) == 1:
-            data = self.host.try_call(adapter, "read_price_data_for_feed", next(iter(feeds.values()))[0])
-            given: tuple[ScVal, ...] | None = None if data is None else (data,)
-        else:
-            data = self.host.try_call(adapter, "read_price_data", vec(*(feed for feed, _ in feeds.values())))
-            given = None if data is None else items(data, "read_price_data()")
-        if given is None or len(given) != len(feeds):
+    def from_adapter(self, adapter: str, configs: list[Fields]) -> list[tuple[int, int]]:
+        """The prices of a RedStone adapter's feeds."""
+        feeds = vec(*(present(config.get("feed_id")) for config in configs))
+        answered = self.host.try_call(adapter, "read_price_data", feeds)
+        given = () if answered is None else items(answered, "read_price_data()")
+        if len(given) != len(configs):
             raise _RefusedError(FAILED)
-        found = {}
-        for (place, (_, config)), value in zip(feeds.items(), given, strict=True):
+        found = []
+        for config, value in zip(configs, given, strict=True):
             fields = Fields.of(value, "price")
             price: int = expect(present(fields.get("price")), scval.U256, "price")
             if price > U128_MAX:
                 raise _RefusedError(OVERFLOW)
             time = fields.u64("package_timestamp") // 1000
-            own = _optional(config, "max_age", scval.U64)
+            own: int | None = _optional(config, "max_age", scval.U64)
             self.check_age(time, self.max_age if own is None else own)
-            decimals = _optional(config, "oracle_decimals", scval.U32)
+            decimals: int | None = _optional(config, "oracle_decimals", scval.U32)
             price = _normalized(price, ADAPTER_DECIMALS if decimals is None else decimals, self.precision)
             if price == 0:
                 raise _RefusedError(INVALID)
-            found[place] = price, time
+            found.append((price, time))
         return found
 
     def from_reflector(self, asset: ScVal) -> tuple[int, int]:
-        """Price and time of Reflector, or where it has none that is good of the fallback."""
-        reflector: str = expect(present(self._setting("ReflectorContract")), scval.ADDRESS, "ReflectorContract")
+        """The price of Reflector, or where it has none that is good of the fallback."""
+        reflector: str = expect(present(self.settings.get("ReflectorContract")), scval.ADDRESS, "ReflectorContract")
         try:
             return self.from_oracle(reflector, asset, self.source_decimals)
         except _RefusedError:
-            key = vec(symbol("FallbackOracle"))
-            fallback = self.contract.storage.get(key)
-            if fallback is None:
+            if self.is_fallback_void:  # the contract reads it as an address
+                raise TrapError(PANIC) from None
+            if "FallbackOracle" not in self.settings:
                 raise
-        if fallback == VOID:  # the contract reads it as an address
-            raise TrapError(PANIC)
-        return self.from_oracle(expect(fallback, scval.ADDRESS, "FallbackOracle"), asset, None)
+        return self.from_oracle(self.settings.address("FallbackOracle"), asset, None)
 
     def from_oracle(self, oracle: str, asset: ScVal, decimals: int | None) -> tuple[int, int]:
         """An oracle's last price; native XLM is asked for by its symbol, too."""
         found = price_parts(self.host.call(oracle, "lastprice", asset))
-        native = vec(symbol("Stellar"), present(self._setting("NativeXlmAddress")))
+        native = vec(symbol("Stellar"), present(self.settings.get("NativeXlmAddress")))
         if (found is None or found[0] < 0) and asset == native:
             found = price_parts(self.host.call(oracle, "lastprice", vec(symbol("Other"), symbol("XLM"))))
         if found is None or found[0] < 0:
@@ -237,6 +222,12 @@ class _Oracle:
     def check_age(self, time: int, most: int) -> None:
         if time > self.host.now or self.host.now - time > most:
             raise _RefusedError(TOO_OLD)
+
+
+def _adapter_of(config: Fields) -> str | None:
+    """The RedStone adapter of an asset that has one, and a feed there."""
+    has_feed = (config.get("feed_id") or VOID) != VOID
+    return _optional(config, "batch_adapter", scval.ADDRESS) if has_feed else None
 
 
 def _normalized(price: int, given: int, wanted: int) -> int:
@@ -253,7 +244,3 @@ def _optional(fields: Fields, name: str, kind: int) -> Any:
     """A field's payload, or None where it is void or missing."""
     value = fields.get(name)
     return None if value is None or value == VOID else expect(value, kind, name)
-
-
-def _price(price: int, time: int) -> ScVal:
-    return struct_map({"price": (scval.U128, price), "timestamp": u64(time)})

@@ -9,16 +9,16 @@ Up to which age the router takes what it is given is in the router's instance, n
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, symbol, vec
+from exporter.ledger.codec.scval_encode import VOID, vec
 from exporter.ledger.observation import CallResult
-from exporter.ledger.oracles import Quote
+from exporter.ledger.oracles import Quote, by_address, parts_of
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols.k2.layout import MAX_RESERVES, PRICE_DECIMALS, UNSIGNED
@@ -26,60 +26,38 @@ from exporter.protocols.k2.layout import MAX_RESERVES, PRICE_DECIMALS, UNSIGNED
 FRESH = "get_asset_prices_vec_fresh"
 PLAIN = "get_asset_prices_vec"
 
-_NO_SUCH_FUNCTION = re.compile(r"Error\(WasmVm, MissingValue\)")
+_NO_SUCH_FUNCTION = "Error(WasmVm, MissingValue)"
 
-_Pair = tuple[str, str]
+_Part: TypeAlias = tuple[str, str, list[str]]
+"""An oracle, one of its two functions, and tokens."""
 
 
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
     """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
     every = list(dict.fromkeys(pairs))
-    tokens: dict[str, list[str]] = {}
-    for oracle, token in every:
-        if oracle.startswith("C"):  # an account cannot be called
-            tokens.setdefault(oracle, []).append(token)
-    batches = [
-        (oracle, listed[start : start + MAX_RESERVES])
-        for oracle, listed in tokens.items()
-        for start in range(0, len(listed), MAX_RESERVES)
-    ]
-    quotes = await _read_batches(view, batches)
-    return {pair: quotes.get(pair) or Quote(*pair, failure="the market's oracle is not a contract") for pair in every}
-
-
-async def _read_batches(view: LedgerView, batches: Sequence[tuple[str, list[str]]]) -> dict[_Pair, Quote]:
-    functions = dict.fromkeys((oracle for oracle, _ in batches), FRESH)
-    results = await view.call(prices_call(oracle, FRESH, tokens) for oracle, tokens in batches)
-    for (oracle, _), result in zip(batches, results, strict=True):
-        if result.value is None and _NO_SUCH_FUNCTION.search(result.error or ""):
-            functions[oracle] = PLAIN
-    quotes: dict[_Pair, Quote] = {}
-    while batches:  # twice at most: the second time each is of one token
-        # What is known already is not asked again: only oracles without the one function are asked for the other.
-        results = await view.call(prices_call(oracle, functions[oracle], tokens) for oracle, tokens in batches)
-        alone: list[tuple[str, list[str]]] = []
-        for (oracle, tokens), result in zip(batches, results, strict=True):
-            items = _items(result, len(tokens))
-            if items is None and len(tokens) > 1:
-                alone += [(oracle, [token]) for token in tokens]
-                continue
-            for place, token in enumerate(tokens):
-                item = None if items is None else items[place]
-                quotes[oracle, token] = _quote(oracle, token, functions[oracle], result, item)
-        batches = alone
+    quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in every}
+    contracts = [pair for pair in every if pair[0].startswith("C")]  # an account cannot be called
+    parts = [(oracle, FRESH, tokens) for oracle, tokens in parts_of(contracts, MAX_RESERVES)]
+    while parts:  # three times at most: the other function, each token alone
+        results = await view.call([prices_call(*part) for part in parts])
+        again: list[_Part] = []
+        for (oracle, function, tokens), result in zip(parts, results, strict=True):
+            kind, items = result.value or (scval.VOID, None)
+            prices = items if kind == scval.VEC and len(items or ()) == len(tokens) else None
+            if function == FRESH and _NO_SUCH_FUNCTION in (result.error or ""):
+                again.append((oracle, PLAIN, tokens))
+            elif prices is None and len(tokens) > 1:
+                again += [(oracle, function, [token]) for token in tokens]
+            else:
+                for token, item in zip(tokens, prices or [None], strict=True):
+                    quotes[oracle, token] = _quote(oracle, token, function, result, item)
+        parts = again
     return quotes
-
-
-def _items(result: CallResult, count: int) -> Sequence[ScVal] | None:
-    """The prices in the order that was asked for; None where they are not one for each."""
-    kind, items = result.value or (scval.VOID, None)
-    return items if kind == scval.VEC and len(items or ()) == count else None
 
 
 def prices_call(oracle: str, function: str, tokens: Iterable[str]) -> ContractCall:
     """The call of one of the two functions for some tokens."""
-    assets = vec(*(vec(symbol("Stellar"), address(token)) for token in tokens))
-    return ContractCall(oracle, function, (assets,))
+    return ContractCall(oracle, function, (vec(*map(by_address, tokens)),))
 
 
 def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScVal | None) -> Quote:

@@ -9,14 +9,15 @@ from dataclasses import replace
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.observation import Entry
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.observation import Entries
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
 from exporter.protocols.k2 import layout, prices
-from exporter.protocols.k2.math import RAY, TERM_COLUMNS
+from exporter.protocols.k2.math import RAY, RESERVE_COLUMNS, TERM_COLUMNS
 from exporter.protocols.k2.rewards import Emissions, read_emissions, reward_contract_of
 from exporter.protocols.shared_columns import TEXTS
 
@@ -30,16 +31,11 @@ ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin o
 PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "admin of upgrades"}
 """Who is to have these roles and has not accepted yet."""
 
-Entries = Mapping[bytes, Entry | None]
-
 COLUMNS = (
     *TEXTS,
     "a_token",
     "debt_token",
-    *layout.RESERVE_NUMBERS,
-    "total_supply_scaled",
-    "total_debt_scaled",
-    *layout.MODEL_FIELDS,
+    *RESERVE_COLUMNS,
     *TERM_COLUMNS,
     "cash",
     "supply_emissions",
@@ -80,9 +76,8 @@ class _Reader(Collector):
     def keys_of_rest(self) -> Iterator[bytes]:
         """The keys that the reserves name: their two tokens, what the aToken has, and the rate model's entries."""
         for (_, asset), reserve in self.reserves.items():
-            yield instance_key(reserve.a_token)
-            yield balance_key(asset, reserve.a_token)
-            yield instance_key(reserve.debt_token)
+            yield from map(instance_key, reserve.share_tokens.values())
+            yield balance_key(asset, reserve.share_tokens["supply"])
         for (_, asset), reserve in self.reserves.items():
             yield from layout.rate_model_keys(reserve.rate_contract, asset)
 
@@ -116,42 +111,42 @@ class _Reader(Collector):
             )
         )
 
-    def configuration_of(self, market: str, asset: str, entries: Entries) -> layout.ReserveConfiguration | None:
-        """A reserve's configuration, whatever of its totals can be read; None where it cannot be determined."""
-        reserve, entry = self.reserves.get((market, asset)), entries[layout.reserve_key(market, asset)]
-        if reserve is None or entry is None:
-            return None
-        try:
-            model = layout.decode_rate_model(
-                *(entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
-            )
-        except DecodeError:
-            return None
-        return layout.reserve_configuration(entry, model)
+    def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
+        """A reserve's configuration, whatever of its totals can be read."""
+        reserve = self.reserves.get((market, asset))
+        if reserve is None:
+            return layout.reserve_configuration(None, None, None)
+        models = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
+        return layout.reserve_configuration(entries[layout.reserve_key(market, asset)], *models)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
         """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
         reserve = self.reserve(market, asset, entries)
-        a_token = live(entries[instance_key(reserve.a_token)], f"the reserve's aToken {reserve.a_token}")
-        debt_token = live(entries[instance_key(reserve.debt_token)], f"the reserve's debt token {reserve.debt_token}")
+        tokens = {side: f"{layout.SHARE_TOKENS[side][0]} {token}" for side, token in reserve.share_tokens.items()}
+        instances = {
+            side: live(entries[instance_key(token)], f"the reserve's {tokens[side]}")
+            for side, token in reserve.share_tokens.items()
+        }
         own, shared = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
-        rates = (own, "the reserve's APARAMS entry")
         if own is None:
-            rates = (shared, f"the reserve's rate contract {reserve.rate_contract}")
-        live(*rates)
-        supply, debt = layout.decode_a_token(a_token), layout.decode_debt_token(debt_token)
+            live(shared, f"the reserve's rate contract {reserve.rate_contract}")
+        else:
+            live(own, "the reserve's APARAMS entry")
+        states = {side: layout.decode_share_token(instance, side) for side, instance in instances.items()}
         model = layout.decode_rate_model(own, shared)
-        self.take_code(market, f"aToken {reserve.a_token}", a_token)
-        self.take_code(market, f"debt token {reserve.debt_token}", debt_token)
-        for state, what in ((supply, f"aToken {reserve.a_token}"), (debt, f"debt token {reserve.debt_token}")):
-            if (state.router, state.asset) != (market, asset):
-                detail = f"the {what} says that it is of asset {state.asset} of router {state.router}"
+        for side, what in tokens.items():
+            self.take_code(market, what, instances[side])
+        for side, (of_router, of_asset, _) in states.items():
+            if (of_router, of_asset) != (market, asset):
+                detail = f"the {tokens[side]} says that it is of asset {of_asset} of router {of_router}"
                 raise UnreadError("inconsistent", detail)
         ceiling = layout.decode_debt_ceiling(entries[layout.debt_ceiling_key(market, asset)])
-        self.reading.parameters[market, asset] = layout.shown_parameters(reserve, model, ceiling)
-        router, balance = self.routers[market], self.balances[asset, reserve.a_token]
         numbers = reserve.numbers
-        free = supply.scaled * numbers["liquidity_index"] - debt.scaled * numbers["variable_borrow_index"]
+        self.reading.parameters[market, asset] = layout.shown_parameters(numbers, model, ceiling)
+        router, (a_token, debt_token) = self.routers[market], reserve.share_tokens.values()
+        supply, debt = (scaled for *_, scaled in states.values())
+        balance = self.balances[asset, a_token]
+        free = supply * numbers["liquidity_index"] - debt * numbers["variable_borrow_index"]
         if free >= RAY and not balance.stored:  # a unit or more that is not lent
             balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
@@ -165,17 +160,17 @@ class _Reader(Collector):
             "pool": asset,
             "token_address": asset,
             "oracle": router.oracle,
-            "a_token": reserve.a_token,
-            "debt_token": reserve.debt_token,
-            **reserve.numbers,
-            "total_supply_scaled": supply.scaled,
-            "total_debt_scaled": debt.scaled,
+            "a_token": a_token,
+            "debt_token": debt_token,
+            **numbers,
+            "total_supply_scaled": supply,
+            "total_debt_scaled": debt,
             **model,
             "router_paused": int(router.paused),
             "debt_ceiling": ceiling,
             "cash": balance.amount,
-            "supply_emissions": self.emissions[reserve.a_token],
-            "borrow_emissions": self.emissions[reserve.debt_token],
+            "supply_emissions": self.emissions[a_token],
+            "borrow_emissions": self.emissions[debt_token],
         }
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
@@ -249,7 +244,7 @@ async def read_markets(
     entries |= await view.read([*reader.keys_of_rest()])
     await reader.take_rewards(view, entries)
     reader.balances = await read_balances(
-        view, [(asset, reserve.a_token) for (_, asset), reserve in reader.reserves.items()]
+        view, [(asset, reserve.share_tokens["supply"]) for (_, asset), reserve in reader.reserves.items()]
     )
     for market in reader.routers:
         reader.take_market(market, entries)

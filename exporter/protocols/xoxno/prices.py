@@ -16,7 +16,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.observation import CallResult, Entry
-from exporter.ledger.oracles import Quote
+from exporter.ledger.oracles import Quote, parts_of
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols.xoxno.layout import decode_max_age, price_key
@@ -39,14 +39,7 @@ async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> 
 
     Raises `SourceError` only when the source itself fails.
     """
-    by_aggregator: dict[str, list[str]] = {}
-    for aggregator, token in asked:
-        by_aggregator.setdefault(aggregator, []).append(token)
-    parts = [
-        (aggregator, tokens[start : start + TOKENS_PER_CALL])
-        for aggregator, tokens in by_aggregator.items()
-        for start in range(0, len(tokens), TOKENS_PER_CALL)
-    ]
+    parts = parts_of(asked, TOKENS_PER_CALL)
     quotes: dict[_Pair, Quote] = {}
     while parts:  # twice at most: the second time each is of one token
         results = await view.call([quotes_call(*part) for part in parts])
