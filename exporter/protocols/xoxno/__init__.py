@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.xoxno import aggregator_rule, events, oracle_rule, prices, reader
+from exporter.protocols.xoxno import events, oracle_rule, prices, reader
 from exporter.protocols.xoxno.accrual import RULE
 from exporter.protocols.xoxno.math import RATE_MODEL, project_pools
 from exporter.protocols.xoxno.views import XoxnoViews
@@ -46,7 +46,7 @@ class Xoxno(ProtocolModule):
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = XoxnoViews()
     accrual = RULE
-    storage_rules = (aggregator_rule, oracle_rule)
+    storage_rules = (oracle_rule,)
     market_names = frozenset({"PositionLimits", "PriceAggregator", "SpokeAsset"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project_pools)

@@ -1,41 +1,304 @@
-"""XOXNO's own oracle: the aggregate of its signers' prices by feed, and by asset (docs/oracles.md, "XOXNO")."""
+"""XOXNO's price aggregator, and the oracle of its own that it asks (docs/oracles.md, "XOXNO").
+
+The aggregator's prices are in WAD, 18 decimals. A source that cannot be read is missing; one that is broken makes the
+price unusable. The sources that ask an Aquarius pool for its reserves have no rule here. The oracle has the aggregate
+of its signers' prices by feed, and by asset.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, encode_scval, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.storage_rules.host import (
     I128_MAX,
     PANIC,
     Call,
     Contract,
+    NotFromStorageError,
     StorageHost,
     TrapError,
+    items,
     present,
     price_data,
+    price_parts,
     unknown_function,
 )
 
-DECIMALS: Final = 8
+WAD: Final = 10**18
+WAD_DECIMALS: Final = 18
+MAX_DEPTH: Final = 3
+MAX_FUTURE_SECONDS: Final = 60
+MAX_SPREAD_SECONDS: Final = 3600
+MIN_RESOLUTION_SECONDS: Final = 60
+MAX_TWAP_RECORDS: Final = 12
+
+NO_TYPE, NO_RECORDS, MANY_RECORDS = 204, 219, 228
+
+ORACLE_DECIMALS: Final = 8
 MAX_STALE_SECONDS: Final = 86_400
 NO_DATA: Final = "Error(Contract, #7)"
 STALE: Final = "Error(Contract, #8)"
 
 
+class Reading(NamedTuple):
+    """The quote of a source: ``price`` in WAD, ``market`` whether it is a market's price and not a fundamental one."""
+
+    price: int
+    time: int
+    stale: bool
+    market: bool
+
+
+class PriceStatus(NamedTuple):
+    """What the contract says of a key; all zeros where there is no price."""
+
+    final_wad: int = 0
+    primary_wad: int = 0
+    secondary_wad: int = 0
+    price_timestamp: int = 0
+    stale: bool = False
+    deviation: bool = False
+    valid: bool = False
+
+    def encoded(self) -> ScVal:
+        flags = {name: (scval.BOOL, getattr(self, name)) for name in ("stale", "deviation", "valid")}
+        prices = {name: i128(getattr(self, name)) for name in ("final_wad", "primary_wad", "secondary_wad")}
+        return struct_map({**prices, **flags, "price_timestamp": u64(self.price_timestamp)})
+
+
+class _SourceError(Exception):
+    """A key or a source of it is broken in a way that leaves the key without a price."""
+
+
 def recognises(_host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract has signers and a threshold, under the variants of an enum."""
-    return all(vec(symbol(name)) in contract.storage for name in ("Signers", "Threshold"))
+    """Whether a contract has an index of oracles, or signers and a threshold, under the variants of an enum."""
+    return _is_aggregator(contract) or all(vec(symbol(name)) in contract.storage for name in ("Signers", "Threshold"))
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The answer of one of the reading functions."""
+    """The answer of the aggregator's ``quotes()``, or of one of the oracle's reading functions."""
+    if not _is_aggregator(contract):
+        return _oracle_answer(host, contract, call)
+    match call:
+        case ["quotes", keys]:
+            session = _Session(host, contract)
+            found = {key: session.status(key, 0).encoded() for key in items(keys, "keys")}
+            return (scval.MAP, tuple(sorted(found.items(), key=_order)))
+    raise unknown_function(call)
+
+
+def _is_aggregator(contract: Contract) -> bool:
+    return vec(symbol("OracleKeys")) in contract.storage
+
+
+def _order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
+    """The host's order of the keys of a map: by their kind, then by the address or symbol."""
+    kind, content = _variant(pair[0])
+    return kind, content[1].encode() if content[0] == scval.SYMBOL else encode_scval(content)
+
+
+class _Session:
+    """One call: what was found of a key that others' prices are multiples of stays so until its end."""
+
+    def __init__(self, host: StorageHost, contract: Contract) -> None:
+        self.host, self.contract = host, contract
+        self.resolving: list[ScVal] = []
+        self.known: dict[ScVal, PriceStatus] = {}
+
+    def nested(self, key: ScVal, depth: int) -> PriceStatus:
+        """The usable price of a key that another one's price is a multiple of."""
+        if key not in self.known:
+            self.known[key] = self.status(key, depth)
+        elif self.known[key].valid:
+            self.check_path(key, depth)
+        if not self.known[key].valid:
+            raise _SourceError
+        return self.known[key]
+
+    def check_path(self, key: ScVal, depth: int) -> None:
+        """What is known already must not be too deep, or lead back, from here either."""
+        with self.resolved(key, depth) as oracle:
+            for source in items(oracle.get("sources") or vec(), "sources"):
+                kind, content = _variant(source)
+                if kind == "Scaled":
+                    self.check_path(present(Fields.of(content, kind).get("quote")), depth + 1)
+                elif kind != "Feed":
+                    raise _no_rule(kind)
+
+    @contextmanager
+    def resolved(self, key: ScVal, depth: int) -> Iterator[Fields]:
+        """A key's settings, while the sources that they name are looked at."""
+        if depth > MAX_DEPTH or key in self.resolving:
+            raise _SourceError
+        stored = self.host.data(self.contract.address, vec(symbol("Oracle"), key))
+        if stored is None:
+            raise _SourceError
+        self.resolving.append(key)
+        try:
+            yield Fields.of(stored, "Oracle")
+        finally:
+            self.resolving.pop()
+
+    def status(self, key: ScVal, depth: int) -> PriceStatus:
+        try:
+            with self.resolved(key, depth) as oracle:
+                sources = items(oracle.get("sources") or vec(), "sources")
+                if len(sources) not in (1, 2):
+                    return PriceStatus()
+                return _combined([self.read(source, oracle, depth) for source in sources], oracle)
+        except _SourceError:
+            return PriceStatus()
+
+    def read(self, source: ScVal, oracle: Fields, depth: int) -> Reading | None:
+        """The quote of one source, or None where it cannot be read."""
+        kind, content = _variant(source)
+        if kind not in ("Feed", "Scaled"):
+            raise _no_rule(kind)
+        fields = Fields.of(content, kind)
+        feed = fields if kind == "Feed" else fields.struct("factor")
+        found = self.observation(feed)
+        if found is None:
+            return None
+        price, time = found
+        stale = self.is_old(time, feed.u64("max_stale_seconds"))
+        if kind == "Scaled":
+            if not fields.i128("min_factor_wad") <= price <= fields.i128("max_factor_wad"):
+                raise _SourceError
+            quote = self.nested(present(fields.get("quote")), depth + 1)
+            price, time = (price * quote.final_wad + WAD // 2) // WAD, min(time, quote.price_timestamp)
+            if price > I128_MAX:
+                raise _SourceError
+        return Reading(price, time, stale or self.is_old(time, oracle.u64("max_price_stale_seconds")), _is_market(feed))
+
+    def is_old(self, time: int, most: int) -> bool:
+        return self.host.now - time > most
+
+    def observation(self, feed: Fields) -> tuple[int, int] | None:
+        """Price and time of a feed, or None where it gives none that is usable."""
+        provider, content = _variant(present(feed.get("provider")))
+        fields, decimals = Fields.of(content, provider), feed.u32("decimals")
+        contract = fields.address("contract")
+        if provider in ("RedStone", "Xoxno"):
+            answered = self.host.try_call(contract, "read_price_data_for_feed", present(fields.get("feed_id")))
+            if answered is None:
+                return None
+            data = Fields.of(answered, "price")
+            times = data.u64("package_timestamp") // 1000, data.u64("write_timestamp") // 1000
+            price: int = expect(present(data.get("price")), scval.U256, "price")
+            return None if price > I128_MAX else self.usable(price, min(times), max(times), decimals)
+        if provider != "Reflector":
+            raise _no_rule(provider)
+        asset = _reflector_asset(present(fields.get("asset")))
+        mode, records = _variant(present(fields.get("read_mode")))
+        if mode == "Spot":
+            answered = self.host.try_call(contract, "lastprice", asset)
+            found = None if answered is None else price_parts(answered)
+            return None if found is None else self.usable(*found, found[1], decimals)
+        return self.average(contract, asset, expect(records, scval.U32, "Twap"), decimals)
+
+    def average(self, contract: str, asset: ScVal, records: int, decimals: int) -> tuple[int, int] | None:
+        """The mean of an oracle's last records, none of which may be missing, with the time of the oldest."""
+        if not 0 < records <= MAX_TWAP_RECORDS:
+            raise TrapError(f"Error(Contract, #{NO_RECORDS if records == 0 else MANY_RECORDS})")
+        answered = self.host.try_call(contract, "prices", asset, u32(records))
+        if answered is None or answered == VOID:
+            return None
+        parts = [price_parts(item) for item in items(answered, "prices()")]
+        history = [part for part in parts if part is not None]
+        if len(history) not in (records, records + 1):
+            return None
+        answered = self.host.try_call(contract, "resolution")
+        if answered is None:
+            return None
+        step: int = expect(answered, scval.U32, "resolution()")
+        if step < MIN_RESOLUTION_SECONDS:
+            return None
+        times = [time for _, time in history]
+        if any(newer - older < step for newer, older in pairwise(times)):
+            return None
+        total = sum(price for price, _ in history)
+        if min(price for price, _ in history) <= 0 or total > I128_MAX:
+            return None
+        return self.usable(total // len(history), times[-1], max(times), decimals)
+
+    def usable(self, price: int, time: int, newest: int, decimals: int) -> tuple[int, int] | None:
+        """A price above zero in WAD, unless it is of the future."""
+        if newest > self.host.now + MAX_FUTURE_SECONDS or price <= 0 or decimals > WAD_DECIMALS:
+            return None
+        scaled = price * 10 ** (WAD_DECIMALS - decimals)
+        return None if scaled > I128_MAX else (scaled, time)
+
+
+def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
+    """One price of one or two sources; if one of two is missing there is none, but a deviation."""
+    first, second = readings[0], readings[-1]
+    if first is None or second is None:
+        found = first or second
+        if found is None:
+            return PriceStatus()
+        prices = (found.price, 0) if first else (0, found.price)
+        return PriceStatus(0, *prices, found.time, stale=found.stale, deviation=True)
+    apart = first.market and second.market and abs(first.time - second.time) > MAX_SPREAD_SECONDS
+    total = first.price + second.price
+    price = total // 2 if total <= I128_MAX or first is second else 0
+    stale = first.stale or second.stale or apart
+    deviation = first is not second and not _within(
+        first.price, second.price, oracle.struct("tolerance").u32("upper_ratio_bps")
+    )
+    is_sane = price > 0 and oracle.i128("min_sanity_price_wad") <= price <= oracle.i128("max_sanity_price_wad")
+    return PriceStatus(
+        price,
+        first.price,
+        second.price,
+        min(first.time, second.time),
+        stale=stale,
+        deviation=deviation,
+        valid=not stale and not deviation and is_sane,
+    )
+
+
+def _within(first: int, second: int, most: int) -> bool:
+    """Whether the larger is at most this many basis points of the smaller, rounded half up."""
+    high, low = max(first, second), min(first, second)
+    if low <= 0:
+        return False
+    return (high * 10_000 + low // 2) // low <= most
+
+
+def _is_market(feed: Fields) -> bool:
+    provider, content = _variant(present(feed.get("provider")))
+    return provider == "Reflector" or Fields.of(content, provider).get("nature") == vec(symbol("Market"))
+
+
+def _reflector_asset(asset: ScVal) -> ScVal:
+    kind, content = _variant(asset)
+    if kind == "String":
+        raise TrapError(f"Error(Contract, #{NO_TYPE})")
+    return vec(symbol("Other" if kind == "Symbol" else "Stellar"), content)
+
+
+def _variant(value: ScVal) -> tuple[str, ScVal]:
+    """An enum's variant with its one value, void where it has none."""
+    parts = items(value, "a variant")
+    name: str = expect(parts[0], scval.SYMBOL, "a variant") if parts else ""
+    return name, parts[1] if len(parts) > 1 else VOID
+
+
+def _no_rule(kind: str) -> NotFromStorageError:
+    return NotFromStorageError(f"no rule for a source of the kind {kind[:40]}")
+
+
+def _oracle_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match call:
         case ["decimals"]:
-            return u32(DECIMALS)
+            return u32(ORACLE_DECIMALS)
         case ["read_price_data_for_feed", feed]:
             return _aggregate(host, contract, feed)
         case ["lastprice", asset]:
