@@ -242,10 +242,10 @@ def test_terms_of_several_spokes() -> None:
 def test_what_cannot_be_known() -> None:
     """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
     row = row_of(LENDING, None)
+    of_spokes = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "risk_scope", "supply_cap")
 
-    assert 5 * [None] == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]
-    assert (None, None, UNKNOWN_SPOKES) == (row["risk_scope"], row["supply_cap"], row["can_reason"])
-    assert (1_500, None) == (row["reserve_factor_bps"], row["spokes"])
+    assert {None} == {row.get(name) for name in of_spokes}
+    assert (UNKNOWN_SPOKES, 1_500, None) == (row["can_reason"], row["reserve_factor_bps"], row["spokes"])
 
 
 def test_an_insolvent_market_takes_no_supply() -> None:

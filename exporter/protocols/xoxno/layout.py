@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -76,6 +76,7 @@ SPOKE_ASSET = {
     **{name: Number(scval.U32) for name in ("loan_to_value", "liquidation_threshold", "liquidation_bonus")},
     **dict.fromkeys(("supply_cap", "borrow_cap"), AMOUNT),
 }
+SPOKE_FLAGS = ("is_collateralizable", "is_borrowable", "paused", "frozen", "no_seize")
 SPOKE_USAGE = dict.fromkeys(("supplied_scaled_ray", "borrowed_scaled_ray"), AMOUNT)
 """A spoke's terms, in basis points and base units, and what its accounts have, in RAY."""
 
@@ -256,20 +257,16 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
     A spoke without an entry of its own takes nothing new, as one that is deprecated; without usage it has nothing.
     """
     fields = Fields.of(asset.value, "SpokeAsset")
+    terms: dict[str, Any] = {**fields.numbers(SPOKE_ASSET), **{name: fields.boolean(name) for name in SPOKE_FLAGS}}
     used = dict.fromkeys(SPOKE_USAGE, 0)
     if usage is not None:
         used = Fields.of(usage.value, "SpokeUsage").numbers(SPOKE_USAGE)
     return Spoke(
         number=number,
         deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
-        is_collateralizable=fields.boolean("is_collateralizable"),
-        is_borrowable=fields.boolean("is_borrowable"),
-        paused=fields.boolean("paused"),
-        frozen=fields.boolean("frozen"),
-        no_seize=fields.boolean("no_seize"),
         supplied=used["supplied_scaled_ray"],
         borrowed=used["borrowed_scaled_ray"],
-        **fields.numbers(SPOKE_ASSET),
+        **terms,
     )
 
 
@@ -281,8 +278,9 @@ def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | 
     its ``Params`` entry, or with an empty vector where the entry cannot be decoded. What spokes allow is not in it.
     """
     stored = [((scval.SYMBOL, name), value) for name, value in controller.storage]
-    configs = [(pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0])]
-    return config_hash_of(stored, configs)
+    return config_hash_of(
+        stored, ((pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0]))
+    )
 
 
 def _configured(entry: Entry | None) -> ScVal:

@@ -21,7 +21,7 @@ from exporter import exact
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY, RAY_DECIMALS, STATE, VERSION
-from exporter.protocols.xoxno.terms import OWN_TERMS, with_terms
+from exporter.protocols.xoxno.terms import terms_of
 from exporter.tables import SPOKES
 
 YEAR_MILLISECONDS = 31_556_926_000
@@ -102,7 +102,8 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     part of what is supplied, so nothing is apart from the totals. Raises `ExactError` with the positions of the hub
     markets for which the contract's math has no result.
     """
-    projected = with_terms(project(raw_rows(columns, POOL_COLUMNS)), columns)
+    projected = project(raw_rows(columns, POOL_COLUMNS))
+    terms = terms_of(projected, columns)
     shared = shared_columns(
         projected,
         "xoxno",
@@ -117,14 +118,14 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit=0,
-        **{name: name for name in OWN_TERMS},
+        **{name: terms[name] for name in terms.columns if name != SPOKES},
         **NO_REWARDS,
         pool_label=pl.format("Hub {}", pl.col("pool").str.split("-").list.first()),
         liability_factor_bps=10_000,
         reserve_factor_bps="reserve_factor",
         max_utilization_bps=pl.when(pl.col("max_utilization") < RAY).then(pl.col("max_utilization") // (RAY // BPS)),
     )
-    return shared.with_columns(projected[SPOKES])
+    return shared.with_columns(terms[SPOKES])
 
 
 CURVE = (

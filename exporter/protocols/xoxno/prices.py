@@ -40,19 +40,15 @@ async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> 
     Raises `SourceError` only when the source itself fails.
     """
     parts = parts_of(asked, TOKENS_PER_CALL)
-    quotes: dict[_Pair, Quote] = {}
+    results: dict[_Pair, CallResult] = {}
     while parts:  # twice at most: the second time each is of one token
-        results = await view.call([quotes_call(*part) for part in parts])
-        alone: list[tuple[str, list[str]]] = []
-        for (aggregator, tokens), result in zip(parts, results, strict=True):
-            if result.value is None and len(tokens) > 1:
-                alone += [(aggregator, [token]) for token in tokens]
-                continue
-            for token in tokens:
-                oracle = asked[aggregator, token]
-                quotes[aggregator, token] = _with_limit(_quote(aggregator, token, result), oracle)
-        parts = alone
-    return quotes
+        answers = await view.call([quotes_call(*part) for part in parts])
+        failed = []
+        for (aggregator, tokens), answer in zip(parts, answers, strict=True):
+            failed += [(aggregator, token) for token in tokens if answer.value is None and len(tokens) > 1]
+            results |= {(aggregator, token): answer for token in tokens}
+        parts = parts_of(failed, 1)
+    return {pair: _with_limit(_quote(*pair, result), asked[pair]) for pair, result in results.items()}
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
@@ -76,42 +72,40 @@ def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
         return replace(quote, failure="the price aggregator has no oracle for this token", is_known=True)
     if oracle.archived:
         problem = "the price aggregator's oracle for this token is archived; it can be restored"
-    else:
-        try:
-            return replace(quote, max_age=decode_max_age(oracle))
-        except DecodeError as error:
-            problem = f"the limit of the price's age cannot be read: {error}"
-            if quote.failure is not None:
-                return quote
-    return replace(quote, failure=problem, is_known=False)
+        return replace(quote, failure=problem, is_known=False)
+    try:
+        return replace(quote, max_age=decode_max_age(oracle))
+    except DecodeError as error:
+        if quote.failure is not None:
+            return quote
+        return replace(quote, failure=f"the limit of the price's age cannot be read: {error}", is_known=False)
 
 
 def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
     if result.value is None:
         return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     try:
-        statuses = dict(expect(result.value, scval.MAP, "quotes()") or ())
-        if price_key(token) not in statuses:
+        found = dict(expect(result.value, scval.MAP, "quotes()") or ()).get(price_key(token))
+        if found is None:
             return Quote(aggregator, token, failure="quotes() gave no status of this token")
-        status = Fields.of(statuses[price_key(token)], "quotes()")
+        status = Fields.of(found, "quotes()")
         price, time = status.i128("final_wad"), status.u64("price_timestamp")
-        good = status.boolean("valid") and not status.boolean("stale") and not status.boolean("deviation")
-        failure = None if good else _verdict(status, price)
+        return Quote(aggregator, token, WAD_DECIMALS, price, time, _verdict(status, price))
     except DecodeError as error:
         return Quote(aggregator, token, failure=str(error), is_known=False)
-    if failure is None and price <= 0:
-        failure = f"the price is {price}, not above zero"
-    return Quote(aggregator, token, WAD_DECIMALS, price, time, failure)
 
 
-def _verdict(status: Fields, price: int) -> str:
-    """Why a status is not valid, in the order in which the aggregator looks for reasons."""
+def _verdict(status: Fields, price: int) -> str | None:
+    """Why a status is not valid, in the order in which the aggregator looks for reasons; None when it is."""
+    valid, stale, deviation = (status.boolean(name) for name in ("valid", "stale", "deviation"))
+    if valid and not stale and not deviation:
+        return None if price > 0 else f"the price is {price}, not above zero"
     legs = [status.i128("primary_wad"), status.i128("secondary_wad")]
     if not any(legs) and not status.u64("price_timestamp"):
         return "the price aggregator could not get a price"
-    if status.boolean("stale"):
+    if stale:
         return "the price aggregator says that the price is stale"
-    if status.boolean("deviation"):
+    if deviation:
         how = "gave one price of its two" if 0 in legs else "says that its two sources deviate too much"
         return f"the price aggregator {how}"
     if price <= 0:

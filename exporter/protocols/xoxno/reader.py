@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.observation import Entry
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
@@ -28,8 +27,6 @@ PRICE_AGGREGATOR = "price_aggregator"
 MAX_SPOKE_ASSETS = 4_096
 """How many times a spoke may allow something with a pool; with more none of it is read."""
 
-Entries = Mapping[bytes, Entry | None]
-
 COLUMNS = (
     *TEXTS,
     "pool_contract",
@@ -42,48 +39,36 @@ COLUMNS = (
 )
 
 
-@dataclass(slots=True)
-class _Known:
-    """A controller before it is read: the list that has it, and its hub markets."""
-
-    deployment: Deployment | None = None
-    expected: set[layout.HubAsset] = field(default_factory=set)
-    """Those that were there once, or that the operator named: their absence is a failure."""
-    listed: set[layout.HubAsset] = field(default_factory=set)
-    """Those of a list or an event: their absence means that they are not created, or not yet."""
-
-    @property
-    def pools(self) -> list[layout.HubAsset]:
-        return sorted(self.expected | self.listed)
-
-
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(PROTOCOL, candidates, COLUMNS)
-        self.known: dict[str, _Known] = {candidate.address: _Known() for candidate in candidates}
         self.deployments = deployments
         self.controllers: dict[str, layout.Controller] = {}
-        for deployment in deployments:
-            for market in deployment.markets:
-                if market in self.known:
-                    self.known[market].deployment = deployment
-            for pool in deployment.pools:
-                if pool.market in self.known:
-                    self.take_pool_id(pool.market, pool.pool, Origin.DEPLOYMENT)
+        self.named: dict[str, dict[layout.HubAsset, bool]] = {candidate.address: {} for candidate in candidates}
+        """By controller: its hub markets, and whether each was there once, or the operator named it: then it is a
+        failure if it is absent. Others, of a list or an event, are not created then, or not yet.
+        """
+        for listed in (pool for deployment in deployments for pool in deployment.pools):
+            if listed.market in self.named:
+                self.take_pool_id(listed.market, listed.pool, expected=False)
         for candidate in candidates:
             if candidate.pool is not None:
-                self.take_pool_id(candidate.address, candidate.pool, candidate.origin)
+                expected = candidate.origin in (Origin.CONFIGURATION, Origin.REMEMBERED)
+                self.take_pool_id(candidate.address, candidate.pool, expected=expected)
 
-    def take_pool_id(self, market: str, pool: str, origin: Origin) -> None:
+    def take_pool_id(self, market: str, pool: str, *, expected: bool) -> None:
         """Note a hub market that is listed, was found, or is named."""
-        known = self.known[market]
         with self.noting(market, pool):
-            group = known.expected if origin in (Origin.CONFIGURATION, Origin.REMEMBERED) else known.listed
-            group.add(layout.hub_asset(pool))
+            asset = layout.hub_asset(pool)
+            self.named[market][asset] = expected or self.named[market].get(asset, False)
+
+    def pools(self, market: str) -> list[layout.HubAsset]:
+        """The hub markets that are asked for."""
+        return sorted(self.named[market])
 
     def keys(self, market: str) -> Iterator[bytes]:
         """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
-        controller, pools = self.controllers[market], self.known[market].pools
+        controller, pools = self.controllers[market], self.pools(market)
         yield from (layout.state_key(controller.pool, pool) for pool in pools)
         yield from (layout.parameters_key(controller.pool, pool) for pool in pools)
         if controller.aggregator is not None:
@@ -103,7 +88,7 @@ class _Reader(Collector):
             self.take_admins(market, entry, {"Owner": "owner"})
             if controller.aggregator is None:
                 self.notice(f"market {market} names no price aggregator, so its pools have no price")
-            listed = self.known[market].deployment
+            listed = next((item for item in self.deployments if market in item.markets), None)
             for role, named, does in (
                 (POOL, controller.pool, "keeps its pools in"),
                 (PRICE_AGGREGATOR, controller.aggregator, "takes its prices from"),
@@ -115,13 +100,13 @@ class _Reader(Collector):
     def spoke_numbers(self, market: str) -> range:
         """The numbers of a controller's spokes; none where it does not say them, or has more than can be read."""
         last = self.controllers[market].last_spoke
-        if last is None or last * len(self.known[market].pools) > MAX_SPOKE_ASSETS:
+        if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
             return range(0)
         return range(1, last + 1)
 
     def spoke_keys(self, market: str) -> list[bytes]:
         """The keys of what a controller's hubs and spokes allow."""
-        spokes, pools = self.spoke_numbers(market), self.known[market].pools
+        spokes, pools = self.spoke_numbers(market), self.pools(market)
         keys = [layout.hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools)]
         keys += [layout.spoke_key(market, spoke) for spoke in spokes]
         return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
@@ -158,7 +143,7 @@ class _Reader(Collector):
 
     def take_pools(self, market: str, entries: Entries) -> None:
         """Decode a controller's hub markets; one that cannot be read does not cost the others."""
-        known, controller = self.known[market], self.controllers[market]
+        controller = self.controllers[market]
         self.take_code(market, f"pool contract {controller.pool}", entries[instance_key(controller.pool)])
         proposed = entries[layout.proposed_owner_key(market)]
         if proposed is not None:
@@ -168,10 +153,10 @@ class _Reader(Collector):
             self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
         members: list[tuple[layout.HubAsset, Entry | None]] = []
         missing: list[layout.HubAsset] = []
-        for pool in known.pools:
+        for pool in self.pools(market):
             state = entries[layout.state_key(controller.pool, pool)]
             parameters = entries[layout.parameters_key(controller.pool, pool)]
-            if state is None and parameters is None and pool not in known.expected:
+            if state is None and parameters is None and not self.named[market][pool]:
                 missing.append(pool)
                 continue
             members.append((pool, parameters))
@@ -246,8 +231,8 @@ async def read_markets(
     wrong with one controller or hub market is in the reading.
     """
     reader = _Reader(candidates, deployments)
-    markets = sorted(reader.known)
-    tokens = dict.fromkeys(pool.token for market in markets for pool in reader.known[market].pools)
+    markets = sorted(reader.named)
+    tokens = dict.fromkeys(pool.token for market in markets for pool in reader.pools(market))
     entries = dict(await view.read(map(instance_key, (*markets, *tokens))))
     for market in markets:
         reader.take_controller(market, entries)
@@ -257,7 +242,7 @@ async def read_markets(
             layout.spoke_usage_key(market, spoke, pool)
             for market in reader.controllers
             for spoke in reader.spoke_numbers(market)
-            for pool in reader.known[market].pools
+            for pool in reader.pools(market)
             if entries[layout.spoke_asset_key(market, spoke, pool)] is not None
         ]
     )

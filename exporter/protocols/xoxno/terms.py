@@ -19,29 +19,6 @@ from exporter.tables import MAX_DECIMAL, SPOKES, TERMS
 LIQUIDATION_BUFFER_BPS = 200
 """Of what is supplied, that a loan has to leave as cash."""
 
-OWN_TERMS = (
-    "can_supply",
-    "can_withdraw",
-    "can_borrow",
-    "can_repay",
-    "can_liquidate",
-    "can_reason",
-    "pool_status",
-    "risk_scope",
-    "liquidation_kind",
-    "available_to_withdraw",
-    "available_to_borrow",
-    "available_to_supply",
-    "collateral_factor_bps",
-    "liquidation_threshold_bps",
-    "liquidation_bonus_bps",
-    "supply_cap",
-    "borrow_cap",
-    "can_be_collateral",
-    "can_be_borrowed",
-)
-"""The columns of `exporter.tables.TERMS` that `with_terms` adds, with `SPOKES`."""
-
 UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
 
 
@@ -55,12 +32,12 @@ class AccruedPool(NamedTuple):
     borrow_index: int
     cash: int
     max_utilization: int
-    decimals: int
+    asset_decimals: int
 
     @property
     def unit(self) -> int:
         """A base unit in RAY."""
-        unit: int = 10 ** (RAY_DECIMALS - self.decimals)
+        unit: int = 10 ** (RAY_DECIMALS - self.asset_decimals)
         return unit
 
     @property
@@ -74,40 +51,27 @@ class AccruedPool(NamedTuple):
         return self.claims - self.cash <= -(-self.borrowed * self.borrow_index // RAY) // self.unit
 
 
-def with_terms(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """Add `OWN_TERMS` and `SPOKES`; what hangs on spokes or a hub that could not be read is null."""
-    names = (
-        "accrued_supplied",
-        "accrued_revenue",
-        "accrued_supply_index",
-        "borrowed",
-        "accrued_borrow_index",
-        "cash",
-        "max_utilization",
-        "asset_decimals",
-    )
-    numbers = numbers_of(projected, names).iter_rows()
+def terms_of(projected: pl.DataFrame, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    """`SPOKES` and those of `TERMS` that XOXNO has; what hangs on spokes or a hub that could not be read is null."""
+    names = [f"accrued_{name}" if f"accrued_{name}" in projected.columns else name for name in AccruedPool._fields]
     gates = (columns[name] for name in ("paused", "hub_active", "spokes"))
-    found = [_terms(AccruedPool(*row), *allowed) for row, *allowed in zip(numbers, *gates, strict=True)]
-    schema = {name: TERMS[name] for name in OWN_TERMS} | {SPOKES: pl.String()}
-    return projected.with_columns(exact.frame({name: [row.get(name) for row in found] for name in schema}, schema))
+    rows = [
+        _terms(AccruedPool(*row), *allowed)
+        for row, *allowed in zip(numbers_of(projected, names).iter_rows(), *gates, strict=True)
+    ]
+    schema = {name: dtype for name, dtype in TERMS.items() if any(name in row for row in rows)} | {SPOKES: pl.String()}
+    return exact.frame({name: [row.get(name) for row in rows] for name in schema}, schema)
 
 
 def _terms(pool: AccruedPool, paused: object, hub_active: object, spokes: object) -> dict[str, object]:
-    withdrawable, borrowable = most_withdrawn(pool), most_borrowed(pool)
-    amounts: dict[str, object] = {"available_to_withdraw": withdrawable, "available_to_borrow": borrowable}
+    borrowable = most_borrowed(pool)
+    terms: dict[str, object] = {"available_to_withdraw": most_withdrawn(pool), "available_to_borrow": borrowable}
     if not isinstance(spokes, tuple) or not isinstance(hub_active, bool):
-        return amounts | {"can_reason": UNKNOWN_SPOKES}
+        return terms | {"can_reason": UNKNOWN_SPOKES}
     status = ("active" if spokes else "unlisted") if pool.is_backed else "insolvent"
-    return (
-        amounts
-        | _terms_of_spokes(spokes, pool, borrowable, enters=hub_active and not paused)
-        | {
-            "pool_status": status if hub_active else "hub_inactive",
-            "risk_scope": "spoke",
-            "liquidation_kind": "range",
-        }
-    )
+    terms |= {"pool_status": status if hub_active else "hub_inactive"}
+    terms |= {"risk_scope": "spoke", "liquidation_kind": "range"}
+    return terms | _terms_of_spokes(spokes, pool, borrowable, enters=hub_active and not paused)
 
 
 def _terms_of_spokes(spokes: Sequence[Spoke], pool: AccruedPool, borrowable: int, *, enters: bool) -> dict[str, object]:
