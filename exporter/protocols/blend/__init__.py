@@ -1,8 +1,6 @@
 """Blend, contract generations v1 and v2 (v2.1 is the v2 contract, deployed again): one pool a reserve.
 
-The rates that are published are those of the stored utilization and rate modifier, which is what Blend's own SDK
-and site show; totals are accrued to the close time of the ledger (docs/protocols/blend.md, "Formulas", and
-docs/decisions.md, "Totals at the close time, rates from the stored state").
+Rates are of the stored state, as Blend's own SDK and site show them; totals are accrued to the ledger's close time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Blend's oracle aggregator, in two layouts (docs/oracles.md, "Blend's oracle aggregator").
 
-The one of 2025 has everything in its instance, and gives the newest price of an upstream oracle within a maximum age,
-checked against an older one. The one of 2024 has persistent entries, and passes the upstream's last price through. A
-build of early 2025 keeps the entries of 2024 but looks further back where the upstream gives no last price; entries
-cannot distinguish the two, so that such a case has no answer.
+The one of 2025 has everything in its instance, that of 2024 has persistent entries. A build of early 2025 keeps the
+entries of 2024 but looks further back where the upstream gives no last price; entries cannot distinguish the two, so
+that such a case has no answer.
 """
 
 from __future__ import annotations

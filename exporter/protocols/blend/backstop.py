@@ -1,7 +1,6 @@
 """The backstop of a pool: what insures it, what its depositors are paid out of which funds, and which status follows.
 
-Numbers are the contracts' own (docs/protocols/blend.md, "Backstop" and "Funding"), in plain integers: there are a few
-dozen pools.
+Numbers are the contracts' own (docs/protocols/blend.md, "Backstop" and "Funding"), in plain integers.
 """
 
 from __future__ import annotations

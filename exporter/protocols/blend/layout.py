@@ -132,8 +132,7 @@ def named_contracts(backstop: Entry | None, *names: str) -> list[str]:
 def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one.
 
-    The generation is decided by the code's hash, and for unknown code by the fields that only v2 has; never by
-    the size of a number.
+    The code's hash decides the generation, and of unknown code the fields that only v2 has; never the size of a number.
     """
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = Fields(instance.storage, "pool instance")
@@ -184,10 +183,7 @@ def has_index(config_entry: Entry | None, place: int) -> bool:
 
 
 def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, Any]:
-    """The raw state of one reserve: the fields of both entries, and ``generation``, whose form its ResConfig has.
-
-    Raises `DecodeError` naming the field for a missing field, another kind, or a number the contract cannot hold.
-    """
+    """The fields of both entries, and ``generation``, whose form the ResConfig has. Raises `DecodeError`."""
     config = Fields.of(config_entry.value, "ResConfig")
     if ("enabled" in config) != ("supply_cap" in config):
         raise DecodeError("ResConfig: of the fields enabled and supply_cap only one is there")
@@ -202,9 +198,7 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, Any]:
 
 
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
-    """The rates and limits in a reserve's configuration, with the pool's part for the backstop.
-
-    ``max_positions`` is how many of the pool's reserves one account may use.
+    """The rates and limits in a reserve's configuration, with the pool's part for the backstop, and ``max_positions``.
 
     Rates and factors have 7 decimals; ``supply_cap``, which only v2 has, is in base units of the token.
     """

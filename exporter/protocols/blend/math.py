@@ -1,15 +1,12 @@
 """Blend's interest math over columns of reserves, function by function as the contract has it.
 
-The formulas are those of docs/protocols/blend.md, "Formulas", on the exact operations of `exporter.exact`. Both
-contract generations are computed in one frame: they differ in the scale of the rates (R), the scale of the rate
-modifier (M) and the cap of the utilization.
-
-Scales: utilization, rates a year and every configured factor have 7 decimals in both generations (S7); b_rate and
-d_rate have 9 (v1) or 12 (v2); ir_mod has 9 (v1) or 7 (v2); supplies, credit and totals are token base units.
+Formulas: docs/protocols/blend.md. Both contract generations are computed in one frame: they differ in the scale of the
+rates (R), the scale of the rate modifier (M) and the cap of the utilization. Utilization, rates a year and every
+configured factor have 7 decimals in both (S7); b_rate and d_rate have 9 (v1) or 12 (v2); ir_mod has 9 (v1) or 7 (v2);
+supplies, credit and totals are token base units.
 
 Every value that has a name in the contract must fit into signed 128 bits, as it must there; products before a
-division may be wider. A reserve for which this fails, or that divides by zero, raises an ExactError that carries its
-row: `exact.set_aside_failures` then computes the others. What a guard of the contract skips cannot raise here:
+division may be wider. Otherwise an ExactError carries the rows. What a guard of the contract skips cannot raise here:
 its inputs are replaced by harmless ones.
 """
 
@@ -77,10 +74,7 @@ REWARD_COLUMNS = {
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a reserve, in the order given.
-
-    Raises `ExactError` with the positions of the reserves for which the contract's math has no result.
-    """
+    """The columns of `PROTOCOL_COLUMNS` and `TERMS`, a row a reserve, in the order given. Raises `ExactError`."""
     reserves = project(raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "generation", "reward_token"))
     generation = pl.col("generation")
     return shared_columns(
@@ -121,21 +115,9 @@ def rewards(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
 def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every reserve to the close time of the ledger, and add what is published of it.
 
-    Args:
-        frame: a row a reserve: `generation` (String, "v1" or "v2"), RESERVE_COLUMNS and `close_time` (unix seconds;
-            Int128 or smaller integers), all without nulls; the configured ones are within the contract's u32,
-            `last_time` within u64. Other columns are kept as they are. A reserve whose `last_time` is not before the
-            close time does not accrue: on the chain it cannot be after it.
-
-    Returns:
-        The frame with the totals, the accrued state, and the rates of the stored and of the accrued state, all Int128;
-        `utilization_bps` and, from the stored rates as Blend's SDK and site show them, the yields, all Int64.
-
-    Raises:
-        ExactOverflowError: with the rows in which a value of the contract does not fit into 128 bits.
-        ExactDivisionError: with the rows that divide by zero: a v1 reserve with liabilities, whose shares of supply are
-            worth nothing.
-        ValueError: for a null or an unknown generation.
+    ``frame`` has `generation` ("v1" or "v2"), RESERVE_COLUMNS and `close_time` (unix seconds), none null. Added are the
+    totals, the accrued state, and rates of the stored and of the accrued state, Int128; `utilization_bps` and the
+    yields of the stored rates, Int64. Raises `ExactError`, and `ValueError` for a null or an unknown generation.
     """
     unknown = set(frame["generation"].unique().to_list()) - set(RATE_SCALES)
     if unknown:
@@ -192,11 +174,10 @@ def total_liabilities(d_supply: pl.Series, d_rate: pl.Series, rate_scale: pl.Ser
 
 @exact.naming("utilization")
 def utilization(liabilities: pl.Series, supply: pl.Series, b_supply: pl.Series, is_v2: pl.Series) -> pl.Series:
-    """The share of the supply that is lent, 7 decimals: ceil(liabilities × S7 / supply).
+    """The share of the supply that is lent, 7 decimals: ceil(liabilities × S7 / supply), 0 without liabilities.
 
-    Without liabilities it is 0. v2 caps it at S7, which also covers debt without any supply. v1 does not cap. Of a
-    v1 reserve without shares of supply (b_supply 0) the contract never asks for it: it is 0 here, as in Blend's SDK.
-    With shares that are worth nothing v1 divides by zero.
+    v2 caps it at S7, which also covers debt without any supply. v1 does not cap; without shares of supply (b_supply 0)
+    it is 0 as in Blend's SDK, and with shares that are worth nothing it divides by zero.
     """
     capped = is_v2 & (liabilities >= supply)
     divided = (liabilities != 0) & ~capped & (is_v2 | (b_supply != 0))
@@ -269,8 +250,7 @@ RATE_MODEL = RateModel(
 def supply_rate(borrow_rate: pl.Series, utilization: pl.Series, bstop_rate: pl.Series) -> pl.Series:
     """The rate a year that suppliers earn, 7 decimals: floor(ir × floor((S7 - bstop_rate) × u / S7) / S7).
 
-    It is not on the chain; this is the definition of Blend's SDK. One beyond 128 bits is INT128_MAX, or minus that
-    where an odd number of the three factors is negative.
+    This is the definition of Blend's SDK. One beyond 128 bits is INT128_MAX, or minus that.
     """
 
     @exact.at_most(exact.INT128_MAX)
@@ -293,10 +273,10 @@ def accrue(
     utilization: pl.Series,
     borrow_rate: pl.Series,
 ) -> Accrued:
-    """The state after the interest of the time since `last_time`, at one simple rate for the whole of it.
+    """The state after the interest of the time since `last_time`, at the one simple rate of the stored state.
 
     Nothing accrues, and the modifier does not change, where no time has passed, nothing is supplied (b_supply 0) or
-    nothing is lent (utilization 0). `supply`, `liabilities`, `utilization` and `borrow_rate` are of the stored state.
+    nothing is lent (utilization 0).
     """
     accrues = (state["last_time"] < state["close_time"]) & (state["b_supply"] != 0) & (utilization != 0)
     # With no seconds gone the formulas below leave everything as it is, whatever the rest; only the modifier would

@@ -1,9 +1,7 @@
 """What Blend's factories and backstops say: which pools are genuine, which are rewarded.
 
-A factory has a record of every pool it deployed, ``Contracts(pool)``, and no list of them (docs/protocols/blend.md,
-"Discovery"). Anybody can deploy the same code outside of it, so an address is taken for a pool because of that record,
-or because somebody answers for it: the operator, the package's list, or an earlier run that saw the record
-(docs/discovery.md).
+A factory has a record of every pool it deployed, and no list of them. Anybody can deploy the same code, so an address
+is taken for a pool because of that record, or because somebody answers for it (docs/discovery.md).
 """
 
 from __future__ import annotations

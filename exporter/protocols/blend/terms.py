@@ -1,7 +1,7 @@
 """Operations, amounts and risk of Blend's reserves (docs/protocols/blend.md, "Terms").
 
-The amounts are of one operation by one user who has all the shares or collateral that it takes. Each is the largest
-that passes the contract's own test, in its own shares and with its own rounding; one base unit more does not pass.
+An amount is the largest that passes the contract's own test, with its own rounding, of one operation by one user who
+has all the shares or collateral that it takes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def _floor(amount: pl.Series, factor: pl.Series, divisor: pl.Series) -> pl.Serie
 
 
 def terms(reserves: pl.DataFrame, one: pl.Series) -> dict[str, Given]:
-    """The columns of `exporter.tables.TERMS`, of reserves as `exporter.protocols.blend.math.project` gives them.
-
-    ``one`` is the scale of their rates.
-    """
+    """The columns of `TERMS`, of reserves as `project` gives them; ``one`` is the scale of their rates."""
     enabled, v2 = pl.col("enabled") != 0, pl.col("generation") == "v2"
     borrowable = enabled & (pl.col("l_factor") > 0)
 

@@ -1,8 +1,4 @@
-"""Blend's own view of a reserve: ``get_reserve(asset)`` of v2 pools, which accrues to the time of the call.
-
-It gives the struct {asset, config, data, scalar}. Totals are not in it; they follow from the accrued rates
-(docs/protocols/blend.md, "Formulas"). The pools of v1 have no such function.
-"""
+"""Blend's own view of a reserve: ``get_reserve`` of v2 pools, accrued to the time of the call, without the totals."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""K2 (Kinetic): one router with a list of reserves, rates that stay between actions, indexes that grow by them.
-
-The published yields are those of the stored rates, which is what is charged now; totals and indexes are brought to
-the ledger's close time (docs/protocols/k2.md).
-"""
+"""K2 (Kinetic): one router with a list of reserves, rates that stay between actions, indexes that grow by them."""
 
 from __future__ import annotations
 

@@ -91,10 +91,9 @@ SHARE_TOKENS = {
 
 @dataclass(frozen=True, slots=True)
 class RouterInstance:
-    """A router: what its instance entry holds; ``oracle`` is None where none is set.
+    """A router: what its instance entry holds. Ages of prices are in seconds, and up to them the router takes a price.
 
-    ``price_decimals`` are those of the oracle's prices, as the router has noted them. ``price_age`` is the age in
-    seconds up to which it takes a price, ``asset_price_ages`` has the assets for which it is another.
+    ``price_decimals`` are those of the oracle's prices, as the router has noted them.
     """
 
     wasm_hash: str
@@ -136,10 +135,7 @@ def rate_model_keys(rate_contract: str, asset: str) -> tuple[bytes, bytes]:
 
 
 def decode_router(entry: Entry) -> RouterInstance:
-    """Decode a router's instance entry. Raises `DecodeError` naming the field when it is not one.
-
-    A router is known by the form of its entries: what is deployed is newer than the published source.
-    """
+    """Decode a router's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "router instance")
     storage = Fields(instance.storage, "router instance")
     storage.address("PADMIN")  # every router has an administrator: without one, it is another contract
@@ -188,10 +184,7 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
 
 
 def decode_debt_ceiling(entry: Entry | None) -> int:
-    """A reserve's ceiling of debt in whole tokens; 0, and no entry, is none. Raises `DecodeError`.
-
-    An archived entry says the same: it cannot change, and comes back with whoever needs it.
-    """
+    """A reserve's ceiling of debt in whole tokens, also an archived one; 0 is none. Raises `DecodeError`."""
     return 0 if entry is None else min(int(expect(entry.value, scval.U128, "RDEBTCEIL")), MAX_AMOUNT)
 
 
@@ -207,10 +200,7 @@ def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
 
 
 def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, int]:
-    """The parameters of a reserve's rate model: its own, or those of the rate contract's instance.
-
-    A default that is not set is 0, as in the contract. Raises `DecodeError`, also where there is neither entry.
-    """
+    """A reserve's own parameters, or else those of the rate contract, 0 where not set. Raises `DecodeError`."""
     if own is not None:
         return Fields.of(own.value, "APARAMS").numbers(MODEL)
     if instance is None:

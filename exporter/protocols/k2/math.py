@@ -1,16 +1,10 @@
-"""K2's math over columns of reserves, function by function as the contract has it.
-
-The formulas are those of docs/protocols/k2.md, "Formulas", on the exact operations of `exporter.exact`.
+"""K2's math over columns of reserves, function by function as the contract has it (docs/protocols/k2.md, "Formulas").
 
 Scales: indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals are
 totals before the index. ray_mul and ray_div round half up; everything else is rounded down.
 
-Nothing accrues twice: a total is the scaled total times the index once. The aToken's own ``total_supply()`` is that
-product already.
-
 The contract computes in unsigned 128 bits, with 256 bits in between; here every value that has a name must fit into
-signed 128 bits, because no published number is larger. A reserve for which this fails raises an ExactError that
-carries its row: `exact.set_aside_failures` then computes the others.
+signed 128 bits, because no published number is larger. Otherwise an ExactError carries the rows.
 """
 
 from __future__ import annotations
@@ -58,20 +52,9 @@ class Totals(NamedTuple):
 def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every reserve to the close time of the ledger, and add what is published of it.
 
-    Args:
-        frame: a row a reserve, with RESERVE_COLUMNS and `close_time` (unix
-            seconds; Int128 or smaller integers), all without nulls and none
-            negative, a reserve factor of at most BPS and an optimal utilization of at most RAY. Other columns are
-            kept as they are.
-
-    Returns:
-        The frame with the totals, the accrued indexes and rates, and the utilizations, all Int128; `utilization_bps`
-        and the yields, of the stored rates, all Int64.
-
-    Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or
-            that were last updated after `close_time`, for which the contract has an error, too.
-        ValueError: for a null.
+    ``frame`` has RESERVE_COLUMNS and `close_time` (unix seconds), none null or negative. Added are totals, indexes,
+    rates and utilizations, Int128; `utilization_bps` and the yields of the stored rates, Int64. Raises `ValueError` for
+    a null, and `ExactOverflowError`, also for a reserve that was last updated after `close_time`.
     """
     state = numbers_of(frame, (*RESERVE_COLUMNS, "close_time"))
     seconds = elapsed(state["last_update_timestamp"], state["close_time"])
@@ -101,14 +84,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given.
-
-    Totals, indexes and the accrued rates are those at the close time (unix seconds); the stored rates, and the yields
-    from them, are what the reserve charges until its next action. K2 has no collateral apart from what is supplied,
-    no modifier of its rates (a factor of 1), and sets nothing aside in its state: what the treasury may collect is
-    what the aToken holds beyond its suppliers' claims. Raises `ExactError` with the positions of the reserves for
-    which the contract's math has no result.
-    """
+    """The columns of `PROTOCOL_COLUMNS` and `TERMS`, a row a reserve, in the order given. Raises `ExactError`."""
     raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"), "a_token")
     return shared_columns(
         with_available(project(raw)).hstack(_rewards(columns)),
@@ -190,11 +166,10 @@ _TERMS: dict[str, Given] = {
 
 
 def with_available(projected: pl.DataFrame) -> pl.DataFrame:
-    """Add the two caps in base units, null for none, and how much can be withdrawn, borrowed and supplied at the most.
+    """Add the caps in base units, null for none, and how much can be withdrawn, borrowed and supplied.
 
-    Int128, base units, whatever the gates say. The aToken's own balance bounds what it pays out, suppliers' claims what
-    is withdrawn; totals of now and the amount may not be above a cap. The debt has two, its cap and its ceiling. With a
-    limit that the contract cannot compute with nothing passes.
+    Gates do not count. The aToken's balance bounds what it pays out. With a limit that the contract cannot compute with
+    nothing passes.
     """
     supplied, borrowed = projected["total_supplied"], projected["total_borrowed"]
     supply_cap, borrow_cap, ceiling = (
@@ -241,10 +216,7 @@ def ray_div(left: exact.Operand, right: pl.Series) -> pl.Series:
 
 @exact.naming("time since the last update")
 def elapsed(last_update: pl.Series, close_time: pl.Series) -> pl.Series:
-    """The seconds that interest has run for. A last update after the close time has no result, as in the contract.
-
-    Such a time would be one of another unit: K2's clock has seconds, XOXNO's milliseconds.
-    """
+    """The seconds that interest has run for. A last update after the close time has no result, as in the contract."""
     seconds = exact.subtract(close_time, last_update)
     if (seconds < 0).any():
         raise failure("seconds below zero", (seconds < 0).arg_true().to_list())
@@ -263,9 +235,6 @@ def compound_interest(rate: pl.Series, seconds: exact.Operand) -> pl.Series:
 
     b2 = floor(ray_mul(r, r) / year²), b3 = floor(ray_mul(b2, r) / year)
     RAY + floor(r × n / year) + floor(n (n-1) b2 / 2) + floor(n (n-1) (n-2) b3 / 6)
-
-    b2 and b3 are small numbers, so their floors show in the result and are kept. In one second only the first term
-    is not 0, in none not even that.
     """
     square = exact.floor_divide(ray_mul(rate, rate), SECONDS_PER_YEAR**2)
     cube = exact.floor_divide(ray_mul(square, rate), SECONDS_PER_YEAR)

@@ -1,10 +1,7 @@
 """K2's prices: one simulation for all reserves of an oracle, and one each where that fails.
 
-The deployed router prices its reserves with ``get_asset_prices_vec_fresh(Vec<Asset>)``; the published source has
-``get_asset_prices_vec`` alone, with the same shapes (docs/protocols/k2.md, "Prices"). So the former is asked, and the
-latter where the oracle has no such function. One asset that the oracle refuses (unknown, disabled, too old, moved
-too far) fails the call for all of them, so that each is then asked alone, and only the refused ones have no price.
-Up to which age the router takes what it is given is in the router's instance, not here.
+The deployed router asks ``get_asset_prices_vec_fresh``; the published source has ``get_asset_prices_vec`` alone, with
+the same shapes. One asset that the oracle refuses fails the call for all (docs/protocols/k2.md, "Prices").
 """
 
 from __future__ import annotations

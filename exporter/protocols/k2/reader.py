@@ -212,10 +212,9 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all K2 markets: routers with their lists, reserves, the contracts that these name, prices.
+    """Read all K2 markets; each wave asks for what the one before names, lists of rewards are a fourth.
 
-    Each wave asks for what the one before names; lists of rewards are a fourth, and what these name a fifth. Raises
-    `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
+    Raises `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
     """
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
     reader = _Reader(candidates, own)

@@ -85,10 +85,7 @@ def _configurations(contract: str, token: str, side: str, listed: Entry | None) 
 
 
 def _decode(entry: Entry | None) -> tuple[int, int] | None:
-    """Base units a second and the end of what is switched on. Raises `DecodeError`.
-
-    An archived entry says what it said: it cannot change, and comes back with whoever needs it.
-    """
+    """Base units a second and the end of what is switched on, also of an archived entry. Raises `DecodeError`."""
     if entry is None:
         return None
     fields = Fields.of(entry.value, "ARC")

@@ -1,9 +1,7 @@
-"""K2's own view of a reserve: ``get_current_reserve_data(asset)``, which accrues to the time of the call.
+"""K2's own view of a reserve, ``get_current_reserve_data``: ``RDATA`` with indexes and time brought to the call's time.
 
-It gives the struct of ``RDATA`` with the indexes and the time brought up to date. Totals are not in it; they follow
-from the indexes and the scaled totals. The tokens' own ``total_supply()`` is not asked: it is that product, and of the
-debt token's others say that it fails (docs/protocols/k2.md, "Views"). Where the view fails, the one index that other
-readers of K2 use, ``get_current_var_borrow_idx(asset)``, is asked alone.
+Totals follow from these and the scaled totals. Where the view fails, the one index that other readers of K2 use is
+asked alone (docs/protocols/k2.md, "Views").
 """
 
 from __future__ import annotations

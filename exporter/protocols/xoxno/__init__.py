@@ -1,8 +1,6 @@
 """XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
 
-Totals and indexes are accrued to the ledger's close time, exactly as the contract would. Rates are those of the stored
-state, which the contract charges until its next operation (docs/protocols/xoxno.md, docs/decisions.md). The
-market is the controller, the contract that users call.
+The market is the controller, the contract that users call (docs/protocols/xoxno.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The events of XOXNO's contracts that name hub markets (docs/protocols/xoxno.md, "Discovery").
-
-The pool publishes the state of a hub market after each change of it, and the parameters when they are set; the
-controller publishes the creation. Each names the hub and the token, so any of them shows a hub market that no list has.
-"""
+"""The events of XOXNO's contracts that name hub markets (docs/protocols/xoxno.md, "Discovery")."""
 
 from __future__ import annotations
 

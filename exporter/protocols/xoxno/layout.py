@@ -1,7 +1,6 @@
 """How XOXNO Lending keeps its state in the ledger (docs/protocols/xoxno.md, "Keys").
 
-One pool contract holds every hub market. Its keys are a symbol with a `HubAssetKey`: a hub's number and a token. The
-controller, which users call and which is the market here, says in its instance which pool contract that is.
+One pool contract holds every hub market, under a symbol with a `HubAssetKey`: a hub's number and a token.
 """
 
 from __future__ import annotations
@@ -200,10 +199,7 @@ def decode_max_age(entry: Entry) -> int:
 
 
 def decode_controller(entry: Entry) -> Controller:
-    """Decode a controller's instance entry. Raises `DecodeError` naming the field when it is not one.
-
-    Its keys are taken as symbols and as enum variants without values alike.
-    """
+    """Decode a controller's instance, with keys of either form. Raises `DecodeError` naming the field."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "controller instance")
     storage = named(instance.storage)
     fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
@@ -252,10 +248,7 @@ def decode_hub(entry: Entry | None) -> bool:
 
 
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
-    """A spoke's terms for a hub market. Raises `DecodeError` naming the field.
-
-    A spoke without an entry of its own takes nothing new, as one that is deprecated; without usage it has nothing.
-    """
+    """A spoke's terms for a hub market; one without an entry takes nothing new. Raises `DecodeError`."""
     fields = Fields.of(asset.value, "SpokeAsset")
     terms: dict[str, Any] = {**fields.numbers(SPOKE_ASSET), **{name: fields.boolean(name) for name in SPOKE_FLAGS}}
     used = dict.fromkeys(SPOKE_USAGE, 0)

@@ -1,12 +1,9 @@
 """XOXNO Lending's math over columns of hub markets, function by function as the contract has it.
 
-The formulas are those of docs/protocols/xoxno.md, on the exact operations of `exporter.exact`.
-
-Scales: scaled amounts, their values, indexes, utilization and rates are RAY (27 decimals); the rate of a millisecond
-is RAY as well. `cash` and what is published of the totals are token base units, the reserve factor is basis points,
-times are milliseconds. RAY × RAY needs up to 256 bits in between, as in the contract; every value with a name must fit
-into signed 128 bits. A hub market for which this fails, or that divides by zero, raises an ExactError that carries its
-row: `exact.set_aside_failures` then computes the others.
+Formulas: docs/protocols/xoxno.md. Scaled amounts, their values, indexes, utilization and rates, also that of a
+millisecond, are RAY (27 decimals). `cash` and what is published of the totals are token base units, the reserve factor
+is basis points, times are milliseconds. RAY × RAY needs up to 256 bits in between, as in the contract; every value
+with a name must fit into signed 128 bits. Otherwise an ExactError carries the rows.
 """
 
 from __future__ import annotations
@@ -51,19 +48,9 @@ class Accrued(NamedTuple):
 def project(frame: pl.DataFrame) -> pl.DataFrame:
     """Bring every hub market to the close time of the ledger, and add what is published of it.
 
-    Args:
-        frame: a row a hub market: POOL_COLUMNS and `close_time` (unix
-            seconds; Int128 or smaller integers), without nulls and not negative, the
-            reserve factor at most BPS and the decimals at most 27. Other columns are kept as they are.
-
-    Returns:
-        The frame with the totals, in which the protocol's revenue is, the accrued state, and the rates of the stored
-        and of the accrued state, all Int128; `utilization_bps` and the yields, of the stored rates, all Int64.
-
-    Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
-        ExactDivisionError: with the rows that divide by zero.
-        ValueError: for a null.
+    ``frame`` has POOL_COLUMNS and `close_time` (unix seconds), none null or negative. Added are totals, in which the
+    protocol's revenue is, the accrued state, and the rates of the stored and of the accrued state, Int128;
+    `utilization_bps` and the yields of the stored rates, Int64. Raises `ExactError`, and `ValueError` for a null.
     """
     state = numbers_of(frame, (*POOL_COLUMNS, "close_time"))
 
@@ -96,12 +83,7 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a hub market, in the order given, and `SPOKES`.
-
-    Nothing modifies the rates here, so their modifier is 1. There is no backstop, and the protocol's own revenue is
-    part of what is supplied, so nothing is apart from the totals. Raises `ExactError` with the positions of the hub
-    markets for which the contract's math has no result.
-    """
+    """`SPOKES` and columns of `PROTOCOL_COLUMNS` and `TERMS`, in the order of the hub markets. Raises `ExactError`."""
     projected = project(raw_rows(columns, POOL_COLUMNS))
     terms = terms_of(projected, columns)
     shared = shared_columns(
@@ -155,10 +137,7 @@ def base_units(value: pl.Series, decimals: pl.Series) -> pl.Series:
 
 @exact.naming("utilization")
 def utilization(borrowed: pl.Series, supplied: pl.Series) -> pl.Series:
-    """The utilization U that drives the rates: half up of borrowed × RAY / supplied, 0 where nothing is supplied.
-
-    Both are values, not scaled amounts. It may be above RAY.
-    """
+    """The utilization that drives the rates: half up of borrowed × RAY / supplied, values both; it may be above RAY."""
     return exact.or_zero(exact.multiply_divide_half_up, borrowed, RAY, supplied)
 
 
@@ -232,8 +211,7 @@ def rate_of_a_millisecond(rate: pl.Series) -> pl.Series:
 def growth(per_millisecond: pl.Series, milliseconds: exact.Operand) -> pl.Series:
     """The factor by which a debt grows, RAY: eight terms of the series of e^x with x = rate × time.
 
-    RAY + the sum for k = 1 to 8 of x^k / k!, where each power is the half up of the one before × x / RAY, and each
-    division rounds half up.
+    Each power is the half up of the one before × x / RAY, and each division by k! rounds half up.
     """
     x = exact.multiply(per_millisecond, milliseconds)
     power, result = x, exact.add(x, RAY)
@@ -244,14 +222,9 @@ def growth(per_millisecond: pl.Series, milliseconds: exact.Operand) -> pl.Series
 
 
 def accrue(state: pl.DataFrame, now: exact.Operand) -> Accrued:
-    """Bring hub markets to a time as the contract does, in chunks of at most a year, with the curve read in each.
+    """Bring hub markets to ``now`` (milliseconds) as the contract does, in chunks of at most a year.
 
-    Args:
-        state: POOL_COLUMNS, Int128.
-        now: milliseconds since 1970. For a hub market whose last accrual is later no time has passed.
-
-    Raises:
-        ExactError: with the rows in which a value has no result.
+    The curve is read in each. Of a last accrual after ``now`` no time has passed. Raises `ExactError`.
     """
     remaining = exact.clamp(exact.subtract(now, state["last_timestamp"]), 0, exact.INT128_MAX)
     accrued = Accrued(state["borrow_index"], state["supply_index"], state["supplied"], state["revenue"])
@@ -304,7 +277,7 @@ def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Acc
 
 @exact.basis_points
 def apy_bps(rate: pl.Series) -> pl.Series:
-    """The yield of a rate a year in whole basis points, Int64, rounded down, in the form of XOXNO's own API.
+    """The yield of a rate a year in whole basis points, Int64, in the form of XOXNO's own API.
 
     floor(((1 + rate × 86,400,000 / 31,556,926,000)^365 - 1) × 10000), exactly.
     """

@@ -1,8 +1,7 @@
 """XOXNO's price aggregator, and the oracle of its own that it asks (docs/oracles.md, "XOXNO").
 
 The aggregator's prices are in WAD, 18 decimals. A source that cannot be read is missing; one that is broken makes the
-price unusable. The sources that ask an Aquarius pool for its reserves have no rule here. The oracle has the aggregate
-of its signers' prices by feed, and by asset.
+price unusable. The sources that ask an Aquarius pool for its reserves have no rule here.
 """
 
 from __future__ import annotations

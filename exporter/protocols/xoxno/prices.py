@@ -1,9 +1,7 @@
 """Prices of XOXNO's price aggregator: ``quotes(Vec<PriceKey>)``, many tokens in one simulated call.
 
-It answers a map from each key to its status, and gives a token that it does not know, or cannot price, a status of
-zeros that is not valid; so no token costs another its price. ``prices`` would fail as a whole instead. Where the call
-itself fails, as when its budget does not suffice, each token is asked for alone.
-The rules are those of docs/protocols/xoxno.md, "Prices".
+No token costs another its price. Where the call itself fails, as when its budget does not suffice, each token is asked
+for alone (docs/protocols/xoxno.md, "Prices").
 """
 
 from __future__ import annotations
@@ -35,10 +33,7 @@ def quotes_call(aggregator: str, tokens: Iterable[str]) -> ContractCall:
 
 
 async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> Mapping[_Pair, Quote]:
-    """A quote for each (aggregator, token), of which the aggregator's ``Oracle`` entry of the token is given.
-
-    Raises `SourceError` only when the source itself fails.
-    """
+    """A quote for each (aggregator, token), of which the ``Oracle`` entry is given. Raises `SourceError` only."""
     parts = parts_of(asked, TOKENS_PER_CALL)
     results: dict[_Pair, CallResult] = {}
     while parts:  # twice at most: the second time each is of one token
@@ -52,10 +47,7 @@ async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> 
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
-    """Why a quote is not a valid price at the close time: the aggregator's own verdict first, then the token's limit.
-
-    The verdict is of the time of the call, so that the limits are tried again at the run's ledger.
-    """
+    """Why a quote is not a valid price: the aggregator's verdict when it was called, then the token's limit of age."""
     if quote.failure is not None or quote.price is None or quote.timestamp is None or quote.max_age is None:
         return quote.failure or "the price aggregator gave no price"
     age = close_time - quote.timestamp

@@ -225,10 +225,8 @@ async def read_markets(
 ) -> ProtocolReading:
     """Read all controllers with their hub markets: three waves of entries, and one of prices.
 
-    Nothing on the chain lists the hub markets (docs/protocols/xoxno.md, "Discovery"), so those of the deployments and
-    of the candidates are all there are. The controller says where they are and how many spokes there are; what these
-    allow is in the second wave, and what they use in the third. Raises `SourceError` when the source fails; anything
-    wrong with one controller or hub market is in the reading.
+    Nothing on the chain lists the hub markets, so those of deployments and candidates are all there are. Raises
+    `SourceError` when the source fails; anything wrong with one controller or hub market is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.named)

@@ -75,10 +75,8 @@ def _terms(pool: AccruedPool, paused: object, hub_active: object, spokes: object
 
 
 def _terms_of_spokes(spokes: Sequence[Spoke], pool: AccruedPool, borrowable: int, *, enters: bool) -> dict[str, object]:
-    """The terms of a pool that these spokes list, and the document's list of them.
+    """The terms of a pool that these spokes list, and the document's list of them (docs/protocols/xoxno.md, "Spokes").
 
-    An account belongs to one spoke. A gate is open where some spoke opens it; room and caps are the sums of what the
-    spokes have that may lend or borrow; factors and bonus are together those of the spoke with the highest factor.
     ``enters``: the controller and the hub let somebody in; each spoke says that, too.
     """
     shown: list[dict[str, Any]] = []
@@ -156,8 +154,7 @@ def _scaled(cap: int, unit: int, index: int) -> int:
 def most_withdrawn(pool: AccruedPool) -> int:
     """The most that can be withdrawn, whatever gates say (contracts/pool/src/guards.rs, ops/withdraw.rs).
 
-    The cash bounds it; it may not leave a utilization above the highest, nor debt without any supply. The protocol's
-    revenue is not for suppliers.
+    The protocol's revenue is not for suppliers.
     """
     burnt = min(pool.supplied - shares_to_keep(pool), pool.supplied - pool.revenue)
     return max(min(pool.cash, burnt * pool.supply_index // RAY // pool.unit), 0)

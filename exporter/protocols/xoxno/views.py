@@ -1,7 +1,6 @@
 """XOXNO's own views of its pools (docs/protocols/xoxno.md, "Views").
 
-``get_bulk_indexes`` alone brings the indexes to now. The views of a single pool use the stored ones, so they are held
-against the rates that are published, which are stored, and against the stored state as it was read.
+``get_bulk_indexes`` alone brings the indexes to now; the views of a single pool use the stored ones.
 """
 
 from __future__ import annotations
