@@ -1,9 +1,8 @@
-"""What can happen to a call of a bucket: refused, reset, never answered, half answered, held up, its client killed."""
+"""What can happen to a call of a bucket: refused, reset, never answered, half answered, held up."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -44,12 +43,4 @@ class Stall:
     after: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A function that ends the client is called before or after the call took effect; it is never answered."""
-
-    end: Callable[[], object]
-    after: bool = False
-
-
-Fault = Answer | Reset | Hang | Cut | Stall | Kill
+Fault = Answer | Reset | Hang | Cut | Stall

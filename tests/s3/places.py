@@ -15,7 +15,7 @@ from exporter.publishing.published_state import read_current_listing, read_publi
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
-from exporter.stores.store import Store, utc_now
+from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish, status_of
@@ -116,10 +116,10 @@ def open_place(
     return store_at(place.environment(client), place.prefix, options=options, clock=clock)
 
 
-def publish_ledger(store: Store, ledger: int) -> PublishResult:
+def publish_ledger(store: Store, ledger: int, now: Clock = utc_now) -> PublishResult:
     """Publish the run of a ledger as the pipeline would."""
     run = run_at(ledger)
-    return publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, now=utc_now)
+    return publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, now=now)
 
 
 def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
@@ -162,10 +162,14 @@ class Outcome:
     result: PublishResult | None
     error: ExporterError | None
 
+    @property
+    def code(self) -> int:
+        return 0 if self.error is None else self.error.exit_code
 
-def attempt(store: Store, ledger: int) -> Outcome:
+
+def attempt(store: Store, ledger: int, now: Clock = utc_now) -> Outcome:
     """Try to publish."""
     try:
-        return Outcome(publish_ledger(store, ledger), None)
+        return Outcome(publish_ledger(store, ledger, now), None)
     except ExporterError as error:
         return Outcome(None, error)

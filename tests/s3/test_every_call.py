@@ -15,8 +15,9 @@ from exporter.errors import LostRaceError, StoreError
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.s3_writer import LEASE_KEY
+from tests.s3 import scenarios
 from tests.s3.bucket_objects import Stored
-from tests.s3.faults import Answer, Cut, Fault, Hang, Kill, Reset
+from tests.s3.faults import Answer, Cut, Fault, Hang, Reset
 from tests.s3.places import (
     FAST,
     JumpingClock,
@@ -27,15 +28,13 @@ from tests.s3.places import (
     open_place,
     publish_ledger,
 )
-from tests.s3.publishers import KILLED, Job, Publisher
 from tests.s3.wire_bucket import WireBucket
 
 OLD, NEW, LATER = 100, 102, 103
 ONE_BY_ONE = replace(FAST, concurrency=1)
 """One call after the other, so that a position means the same call each time."""
 
-PATIENT = replace(ONE_BY_ONE, connect_seconds=20.0, read_seconds=20.0)
-"""For those to whom nothing happens, however busy the machine is."""
+PATIENT = replace(scenarios.PATIENT, concurrency=1)
 
 AFTER_ITS_LEASE = 600.0
 
@@ -49,6 +48,10 @@ PASSING: dict[str, Fault] = {
     "no answer": Hang(),
     "no answer, done": Hang(after=True),
 }
+
+
+DEATHS = {"dies": False, "dies after": True}
+"""Whether the last call of a publisher that dies takes effect."""
 
 
 class Scene:
@@ -131,12 +134,18 @@ def passing(scene: Scene, name: str, position: int) -> None:
     assert_settled(scene.place, NEW)
 
 
-def lasting(scene: Scene, name: str, position: int) -> None:
-    """It lasts: the run fails with an error that says what, a reader is served, and a later run makes all whole."""
+def lasting(scene: Scene, name: str, position: int) -> bool:
+    """It lasts: the run fails with an error that says what, a reader is served, and a later run makes all whole.
+
+    Gives whether the run had become the published one.
+    """
     scene.set()
     client = "disturbed"
-    fault = Answer(403, "AccessDenied") if name == "access denied" else PASSING[name]
-    scene.bucket.disturb(client, position, fault, more=10_000)
+    if name in DEATHS:
+        scene.bucket.kill(client, position, after=DEATHS[name])
+    else:
+        fault = Answer(403, "AccessDenied") if name == "access denied" else PASSING[name]
+        scene.bucket.disturb(client, position, fault, more=10_000)
     outcome = attempt(scene.store(client, ONE_BY_ONE), NEW)
     scene.bucket.calm()
     if outcome.error is not None:
@@ -145,9 +154,16 @@ def lasting(scene: Scene, name: str, position: int) -> None:
 
     published = assert_readable(scene.place, OLD, NEW)
     assert outcome.error is not None or published == NEW
+    if b'"holder":"' in scene.place.objects()[LEASE_KEY]:
+        with pytest.raises(LostRaceError):  # it may still be at work, for all the others can know
+            publish_ledger(scene.store("hasty"), LATER)
     scene.clock.advance(AFTER_ITS_LEASE)
+    if published == OLD and position % 2:
+        publish_ledger(scene.store("again"), NEW)
+        assert_settled(scene.place, NEW)
     publish_ledger(scene.store("later"), LATER)
     assert_settled(scene.place, LATER)
+    return published == NEW
 
 
 def test_something_passes_by(scene: Scene) -> None:
@@ -164,8 +180,8 @@ def test_something_passes_by(scene: Scene) -> None:
 def test_something_lasts(scene: Scene) -> None:
     """When every call from one on fails, readers keep the run they have, and a later run completes."""
     calls = scene.calls()
-    for number, name in enumerate(["access denied", "reset", "answer lost"]):
-        for position in range(number * 17, calls, 71):
+    for number, name in enumerate(["access denied", "reset", "answer lost", *DEATHS]):
+        for position in range(number * 13, calls, 71):
             lasting(scene, name, position)
 
 
@@ -181,53 +197,14 @@ def test_something_passes_by_at_every_call(scene: Scene) -> None:
 def test_something_lasts_from_every_call(scene: Scene) -> None:
     """As above: each fault that lasts, from each call on."""
     calls = scene.calls()
-    names = [*PASSING, "access denied"]
-
-    assert calls * len(names) == every_case(names, calls, lasting)
-
-
-def killed(scene: Scene, position: int, *, after: bool) -> bool:
-    """A process is killed at a call; gives whether its run had become the published one."""
-    scene.set()
-    client = "killed"
-    job = Job(scene.place.uri, scene.place.environment(client), NEW, options=PATIENT)
-    publisher = Publisher(job)
-    scene.bucket.disturb(client, position, Kill(publisher.kill, after=after))
-    assert publisher.start().join() in KILLED
-    scene.bucket.quiesce()
-    assert len(scene.bucket.calls_of(client)) - position in (1, 2)  # a listing may have been under way next to it
-    published = assert_readable(scene.place, OLD, NEW)
-
-    if b'"holder":"' in scene.place.objects()[LEASE_KEY]:
-        with pytest.raises(LostRaceError):  # it may still be at work, for all the others can know
-            publish_ledger(scene.store("hasty"), LATER)
-    scene.clock.advance(AFTER_ITS_LEASE)
-    if published == OLD and position % 2:
-        publish_ledger(scene.store("again"), NEW)
-        assert_settled(scene.place, NEW)
-    publish_ledger(scene.store("later"), LATER)
-    assert_settled(scene.place, LATER)
-    return published == NEW
-
-
-def test_killed(scene: Scene) -> None:
-    """A process that is killed at some calls leaves the old run whole, and the next one waits only for its lease."""
-    calls = scene.calls()
-
-    assert not any(killed(scene, position, after=bool(position % 2)) for position in range(7, calls - 3, 40))
-
-
-@pytest.mark.slow
-def test_killed_at_every_call() -> None:
-    """As above: at each call, before and after it took effect; the swap of the pointer publishes the new run."""
-    with Scene() as scene:
-        calls = scene.calls()
-    became: dict[int, bool] = {}
+    names = [*PASSING, "access denied", *DEATHS]
+    became: dict[tuple[str, int], bool] = {}
 
     def case(scene: Scene, name: str, position: int) -> None:
-        became[2 * position + (name == "after")] = killed(scene, position, after=name == "after")
+        became[name, position] = lasting(scene, name, position)
 
-    assert 2 * calls == every_case(["before", "after"], calls, case)
-    switched = sorted(became).index(next(number for number in sorted(became) if became[number]))
-    assert [False] * switched + [True] * (2 * calls - switched) == [became[number] for number in sorted(became)]
-    assert 2 * calls - 20 < switched < 2 * calls
+    assert calls * len(names) == every_case(names, calls, case)
+    for name in names:  # the swap of the pointer publishes the new run
+        switched = [became[name, position] for position in range(calls)]
+        assert sorted(switched) == switched
+        assert 1 <= switched.count(True) <= 10

@@ -14,6 +14,7 @@ import pytest
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
 from exporter.publishing.retention import sweep
+from tests.s3 import scenarios
 from tests.s3.faults import Stall
 from tests.s3.places import (
     FAST,
@@ -25,13 +26,13 @@ from tests.s3.places import (
     open_place,
     publish_ledger,
 )
-from tests.s3.scenarios import races, two_at_once
+from tests.s3.scenarios import assert_one_wins, at_once, publish_in
 from tests.s3.wire_bucket import Call, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
 AFTER_ITS_LEASE = 600.0
 
-PATIENT = replace(FAST, concurrency=1, connect_seconds=20.0, read_seconds=20.0)
+PATIENT = replace(scenarios.PATIENT, concurrency=1)
 """Waits for an answer for as long as a test needs, so that a call that is held up goes on."""
 
 
@@ -48,43 +49,23 @@ def place(clock: JumpingClock) -> Iterator[WirePlace]:
         yield WirePlace(bucket)
 
 
-def publish_in(place: WirePlace, client: str, ledger: int) -> None:
-    """Publish and close the store."""
-    with closing(open_place(place, client, PATIENT)) as store:
-        publish_ledger(store, ledger)
-
-
-# -- two at once ----------------------------------------------------------------------------------------------------
-
-
-def test_two_processes_at_once(place: WirePlace) -> None:
-    """Of two processes that publish the same ledger, exactly one wins; the other ends with code 5 or 3."""
-    assert 3 == sum(races(place, 3).values())
+# -- many at once ---------------------------------------------------------------------------------------------------
 
 
 def test_older_and_newer_at_once(place: WirePlace) -> None:
-    """Of two processes with different ledgers, the newer one's documents remain if it published; one always does."""
+    """Of two publishers with different ledgers, the newer one's documents remain if it published; one always does."""
     for ledger in (100, 110, 120):
-        codes = two_at_once(place, ledger, ledger + 2)
+        codes = at_once(place, ledger, ledger + 2)
 
         assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
         assert 0 in codes
         assert_settled(place, ledger + 2 if codes[1] == 0 else ledger)
 
 
-def test_many_threads_at_once(place: WirePlace) -> None:
-    """Of eight publishers of the same ledger in threads, exactly one wins, ledger after ledger."""
-    stores = [open_place(place, f"thread-{number}", PATIENT) for number in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        for ledger in (100, 101):
-            outcomes: list[Outcome] = list(pool.map(lambda store: attempt(store, ledger), stores))  # noqa: B023
-            codes = [0 if outcome.error is None else outcome.error.exit_code for outcome in outcomes]
-
-            assert 1 == codes.count(0)
-            assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
-            assert_settled(place, ledger)
-    for store in stores:
-        store.close()
+def test_many_at_once(place: WirePlace) -> None:
+    """Of eight publishers of the same ledger exactly one wins, ledger after ledger."""
+    for ledger in (100, 101):
+        assert_one_wins(place, ledger, 8)
 
 
 # -- one that pauses -------------------------------------------------------------------------------------------------
@@ -151,7 +132,7 @@ def test_pauses_at_every_call() -> None:
     cases = [(position, after) for position in range(calls) for after in (False, True)]
     with ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(lambda case: pause_at(case[0], after=case[1]), cases))
-    codes = [0 if outcome.error is None else outcome.error.exit_code for outcome in outcomes]
+    codes = [outcome.code for outcome in outcomes]
 
     assert {0, EXIT_LOST_RACE, EXIT_SOURCE} >= set(codes)
     assert [0] * codes.count(0) == codes[-codes.count(0) :]

@@ -1,4 +1,4 @@
-"""A bucket that speaks S3 over HTTP, logs every call, and can fail, hang or kill at any one of them.
+"""A bucket that speaks S3 over HTTP, logs every call, and can fail or hang at any one of them, or lose its client.
 
 Strongly consistent, like the real ones: a write that was answered is seen by every later read. It speaks what a store
 uses: PUT, GET, HEAD, POST ?delete, LIST version 2, ``If-Match``, ``If-None-Match``, and single-level bucket requests.
@@ -10,7 +10,7 @@ It checks no signature; the access key says which client a call comes from::
         bucket.disturb("alice", 7, Answer(503))       # her eighth call (counted from 0) is refused
         bucket.disturb("alice", 7, Reset(after=True)) # it takes effect, and its answer is lost
         bucket.disturb("alice", 7, Hang(), more=2)    # it and the two after it are never answered
-        bucket.disturb("alice", 7, Kill(process.kill))  # before it takes effect, a function is called
+        bucket.kill("alice", 7, after=False)          # from here on she is dead: no call takes effect any more
 
 A test that holds ``bucket.lock`` stops the bucket from serving anything.
 """
@@ -32,7 +32,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from exporter.stores.store import Clock, utc_now
 from tests.s3.bucket_objects import CODES, Objects, Reply, Stored, error, operation_of
-from tests.s3.faults import Answer, Cut, Fault, Hang, Kill, Reset, Stall
+from tests.s3.faults import Answer, Cut, Fault, Hang, Reset, Stall
 
 MAX_BODY = 64 * 1024 * 1024
 READS = frozenset({"GET", "HEAD", "LIST", "BUCKET"})
@@ -129,6 +129,11 @@ class WireBucket:
         with self.lock:
             self.disturb(client, self._counts.get(client, 0), fault, more=more)
 
+    def kill(self, client: str, position: int, *, after: bool) -> None:
+        """Let a client be as dead before or after a call took effect: none that follows has one."""
+        self.disturb(client, position, Reset(), more=10_000)
+        self.disturb(client, position, Reset(after))
+
     def calm(self) -> None:
         """Forget the faults that are still to come."""
         with self.lock:
@@ -221,7 +226,7 @@ class WireBucket:
             self._suffer(fault)
         return reply, isinstance(fault, Cut)
 
-    def _suffer(self, fault: Reset | Hang | Stall | Kill) -> None:
+    def _suffer(self, fault: Reset | Hang | Stall) -> None:
         match fault:
             case Stall():
                 fault.reached.set()
@@ -231,8 +236,6 @@ class WireBucket:
                 return
             case Hang():
                 self._closing.wait(LONGEST_HANG)
-            case Kill():
-                fault.end()
         raise _DropError
 
     def date(self) -> str:
