@@ -420,7 +420,7 @@ class FolderStore:
                     os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
             batch.popleft()
             changed.add(self._path(staged.part))
-            total += Written(1, 0, staged.size) if is_new else Written(unchanged=1)
+            total += Written.of(staged.size, written=is_new)
         return total
 
     def _files_below(self, part: str) -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -329,7 +329,7 @@ class S3Store:
             written = put(_check_own(key), data)
             if not immutable and (alias := alias_of(key)) is not None:
                 put(alias, data, key)
-            return Written(1, 0, len(data)) if written else Written(unchanged=1)
+            return Written.of(len(data), written=written)
 
         options = self._client.options
         return sum(

@@ -6,8 +6,7 @@ Three classes of writes exist, and each is whole or absent:
 - ``put``: a document. A reader gets the old bytes or the new ones, never a mixture.
 - ``swap``: the pointer. Written only if nobody wrote it since it was read (compare-and-swap).
 
-Every method returns when its effect would outlive a power cut (where the store promises durability at all);
-``put_many`` and ``put_new_many`` exist so that a store can pay for that once for many files.
+Every method returns when its effect would outlive a power cut, where the store promises durability at all.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Clock = Callable[[], datetime]
-"""Gives the wall clock as an aware UTC time; tests inject their own."""
+"""Gives the wall clock as an aware UTC time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,10 @@ class Written:
     written: int = 0
     unchanged: int = 0
     bytes: int = 0
+
+    @classmethod
+    def of(cls, size: int, *, written: bool) -> Written:
+        return cls(1, 0, size) if written else cls(unchanged=1)
 
     def __add__(self, other: Written) -> Written:
         return Written(self.written + other.written, self.unchanged + other.unchanged, self.bytes + other.bytes)
@@ -132,10 +135,7 @@ class Store(Protocol):
         ...
 
     def try_writing(self) -> None:
-        """Find out cheaply whether a run could publish here: that there is leave to write, and conditions are kept.
-
-        Leaves nothing behind that readers can find. Another publisher at work is not a failure.
-        """
+        """Find out cheaply whether a run could publish here. Another publisher at work is not a failure."""
         ...
 
     def remove_leftovers(self, before: datetime) -> int:
@@ -144,11 +144,8 @@ class Store(Protocol):
 
 
 def one_by_one(files: Iterable[tuple[str, bytes]], write: Callable[[str, bytes], bool]) -> Written:
-    """Do a bulk write with a store's single one, and count."""
-    total = Written()
-    for key, data in files:
-        total += Written(1, 0, len(data)) if write(key, data) else Written(unchanged=1)
-    return total
+    """Do a bulk write with a store's single one."""
+    return sum((Written.of(len(data), written=write(key, data)) for key, data in files), Written())
 
 
 def utc_now() -> datetime:
@@ -184,8 +181,7 @@ def moved_message(key: str) -> str:
 def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:
     """Read objects; gives each key with its object (None: there is none), in any order.
 
-    They come one after the other from a disk, and many at once where each takes a journey. At most twice as many
-    objects as the store reads at once are in memory.
+    At most twice as many objects as the store reads at once are in memory.
     """
     if store.reads_at_once == 1:
         yield from ((key, store.get(key)) for key in keys)
