@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
@@ -113,24 +114,26 @@ def change_list(
     if previous.observed_ledger == tables.ledger:
         return msgspec.structs.replace(now, data=previous.data)
 
-    def dated(facts: _Facts) -> RunChange:
+    compared = _Comparison(previous, now)
+    found = []
+    for facts in chain(compared.markets(), compared.pools(), compared.unread(), compared.queued()):
         place = f"{network}/{tables.ledger}/{facts.kind}/{facts.market}/{facts.pool or ''}{facts.subject}"
-        return RunChange(
-            id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}",
-            kind=facts.kind,
-            market=facts.market,
-            pool=facts.pool,
-            title=facts.title,
-            before=facts.before,
-            after=facts.after,
-            unit=UNITS.get(facts.kind),
-            takes_effect=facts.takes_effect,
-            observed_ledger=tables.ledger,
-            ledger_close_time=timestamp(tables.close_time),
-            previous_ledger=previous.observed_ledger,
+        found.append(
+            RunChange(
+                id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}",
+                kind=facts.kind,
+                market=facts.market,
+                pool=facts.pool,
+                title=facts.title,
+                before=facts.before,
+                after=facts.after,
+                unit=UNITS.get(facts.kind),
+                takes_effect=facts.takes_effect,
+                observed_ledger=tables.ledger,
+                ledger_close_time=timestamp(tables.close_time),
+                previous_ledger=previous.observed_ledger,
+            )
         )
-
-    found = [dated(facts) for find in (_found, _replaced, _queued) for facts in find(previous, now)]
     found.sort(key=lambda change: (change.market, change.pool or "", change.kind, change.title))
     return msgspec.structs.replace(now, data=_bounded([*found, *previous.data]))
 
@@ -142,8 +145,8 @@ class _Facts(NamedTuple):
     market: str
     pool: str | None
     title: str
-    before: str | None
-    after: str | None
+    before: str | None = None
+    after: str | None = None
     subject: str = ""
     takes_effect: str | None = None
 
@@ -161,98 +164,99 @@ def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
     return held
 
 
-def _replaced(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
-    """Which of these are others than in the previous run."""
-    known = {market.market: market.values for market in before.markets}
-    for market in now.markets:
-        earlier = {(item.kind, item.subject): item.value for item in known.get(market.market, ())}
-        for item in market.values:
-            value = earlier.get((item.kind, item.subject), item.value)
-            if value != item.value:
-                what = f"code of the {item.subject}" if item.kind == "code" else item.subject
-                title = f"{market.name or market.market}: the {what} changed"
-                yield _Facts(item.kind, market.market, None, title, value, item.value, item.subject)
-
-
 _WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
 """Queued changes, by the kind of `exporter.protocols.base.Pending`."""
 
 
-def _queued(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
-    """Changes that are newly queued or not queued any more; not of markets that are unread now or were before."""
-    names = {market.market: market.name or market.market for market in now.markets}
-    symbols = {(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
-    compared = {market.market for market in before.markets} & names.keys()
-    unread = {(item.market, item.pool) for item in now.unread}
+class _Comparison:
+    """The changes between two runs, each with how people call its market or pool."""
 
-    def facts(item: WatchedPending, title: str, before: str | None, after: str | None) -> _Facts:
-        place = names[item.market]
-        if item.pool is not None:
-            place = f"{symbols.get((item.market, item.pool), item.pool)} in {place}"
-        title = f"{place}: {_WORDS.get(item.kind, item.kind)} {title}"
-        subject = f"{item.kind} {item.value} {item.takes_effect}"
-        time = None if after is None else item.takes_effect
-        return _Facts("pending", item.market, item.pool, title, before, after, subject, time)
+    def __init__(self, before: ChangeList, now: ChangeList) -> None:
+        self._before, self._now = before, now
+        self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
+        self._symbols = {(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
+        self._known = {market.market: market for market in before.markets}
+        self._read = {market.market for market in now.markets}
+        self._was_unread, self._is_unread = (
+            {(item.market, item.pool) for item in document.unread} for document in (before, now)
+        )
 
-    earlier, later = set(before.pending), set(now.pending)
-    for item in now.pending:
-        if item.market in compared and item not in earlier:
-            yield facts(item, "queued", None, item.value)
-    for item in before.pending:
-        if item.market in compared and item not in later and (item.market, item.pool) not in unread:
-            yield facts(item, "not queued any more", item.value, None)
+    def _place(self, market: str, pool: str | None) -> str:
+        name = self._names.get(market, market)
+        return name if pool is None else f"{self._symbols.get((market, pool), pool)} in {name}"
 
+    def markets(self) -> Iterator[_Facts]:
+        """Markets that are new, or have another status, configuration, code, admin or oracle."""
+        for market in self._now.markets:
+            name, was = self._names[market.market], self._known.get(market.market)
+            if was is None:
+                if (market.market, None) not in self._was_unread:
+                    title = f"New market: {name} ({market.protocol})"
+                    yield _Facts("new_market", market.market, None, title, None, market.status)
+                continue
+            if was.status != market.status:
+                title = f"{name}: {was.status} is now {market.status}"
+                was_open, is_open = was.status in ACTIVE, market.status in ACTIVE
+                kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
+                yield _Facts(kind, market.market, None, title, was.status, market.status)
+            # Another version may take other fields into the digest.
+            if was.config_hash != market.config_hash and self._before.exporter_version == self._now.exporter_version:
+                title = f"{name}: its configuration changed"
+                yield _Facts("configuration", market.market, None, title, was.config_hash, market.config_hash)
+            earlier = {(item.kind, item.subject): item.value for item in was.values}
+            for item in market.values:
+                value = earlier.get((item.kind, item.subject), item.value)
+                if value != item.value:
+                    what = f"code of the {item.subject}" if item.kind == "code" else item.subject
+                    title = f"{name}: the {what} changed"
+                    yield _Facts(item.kind, market.market, None, title, value, item.value, item.subject)
 
-def _found(before: ChangeList, now: ChangeList) -> Iterator[_Facts]:
-    known = {market.market: market for market in before.markets}
-    names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
-    missing = {(item.market, item.pool) for item in before.unread}
-    restated = set()
-    for market in now.markets:
-        name, was = names[market.market], known.get(market.market)
-        if was is None:
-            if (market.market, None) not in missing:
-                yield _Facts(
-                    "new_market", market.market, None, f"New market: {name} ({market.protocol})", None, market.status
-                )
-            continue
-        if was.status != market.status:
-            restated.add(market.market)
-            title = f"{name}: {was.status} is now {market.status}"
-            was_open, is_open = was.status in ACTIVE, market.status in ACTIVE
-            kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
-            yield _Facts(kind, market.market, None, title, was.status, market.status)
-        # Another version may take other fields into the digest.
-        if was.config_hash != market.config_hash and before.exporter_version == now.exporter_version:
-            title = f"{name}: its configuration changed"
-            yield _Facts("configuration", market.market, None, title, was.config_hash, market.config_hash)
-    pools = {(pool.market, pool.pool): pool for pool in before.pools}
-    for pool in now.pools:
-        title, old = f"{pool.symbol} in {names[pool.market]}", pools.get((pool.market, pool.pool))
-        if old is None:
-            if pool.market in known and (pool.market, pool.pool) not in missing:
-                yield _Facts("new_pool", pool.market, pool.pool, f"New pool: {title}", None, None)
-            continue
-        if pool.market not in restated:
-            yield from _restated(title, old, pool)
-        if old.utilization_bps <= HIGH_UTILIZATION_BPS < pool.utilization_bps:
-            ends = str(old.utilization_bps), str(pool.utilization_bps)
-            yield _Facts("utilization", pool.market, pool.pool, f"{title}: utilization over 95 %", *ends)
-        for what, said, earlier, later in changed_numbers(old, pool):
-            yield _Facts(what, pool.market, pool.pool, f"{title}: {said}", earlier, later)
-    symbols = {(pool.market, pool.pool): pool.symbol for pool in before.pools}
-    accounted = {(pool.market, pool.pool) for pool in now.pools} | {(item.market, item.pool) for item in now.unread}
-    read = {market.market for market in now.markets}
-    for market_address, pool_id in symbols.keys() - accounted:
-        if market_address in read:
-            title = f"{symbols[market_address, pool_id]} in {names[market_address]}: the market has it no longer"
-            yield _Facts("removed_pool", market_address, pool_id, title, None, None)
-    for item in now.unread:
-        if (item.market, item.pool) not in missing:
-            place = names.get(item.market, item.market)
-            if item.pool is not None:
-                place = f"{symbols.get((item.market, item.pool), item.pool)} in {place}"
-            yield _Facts("unread", item.market, item.pool, f"{place}: could not be read", None, item.reason)
+    def pools(self) -> Iterator[_Facts]:
+        """Pools that are new or gone, or of which something moved; a status that is its market's is not its own."""
+        restated = {
+            market.market
+            for market in self._now.markets
+            if market.market in self._known and self._known[market.market].status != market.status
+        }
+        left = {(pool.market, pool.pool): pool for pool in self._before.pools}
+        for pool in self._now.pools:
+            place, old = (pool.market, pool.pool), left.pop((pool.market, pool.pool), None)
+            title = self._place(*place)
+            if old is None:
+                if pool.market in self._known and place not in self._was_unread:
+                    yield _Facts("new_pool", *place, f"New pool: {title}")
+                continue
+            if pool.market not in restated:
+                yield from _restated(title, old, pool)
+            if old.utilization_bps <= HIGH_UTILIZATION_BPS < pool.utilization_bps:
+                ends = str(old.utilization_bps), str(pool.utilization_bps)
+                yield _Facts("utilization", *place, f"{title}: utilization over 95 %", *ends)
+            for kind, said, was, is_now in _changed_numbers(old, pool):
+                yield _Facts(kind, *place, f"{title}: {said}", was, is_now)
+        for market, name in left.keys() - self._is_unread:
+            if market in self._read:
+                yield _Facts("removed_pool", market, name, f"{self._place(market, name)}: the market has it no longer")
+
+    def unread(self) -> Iterator[_Facts]:
+        """Markets and pools that could be read before."""
+        for item in self._now.unread:
+            if (item.market, item.pool) not in self._was_unread:
+                title = f"{self._place(item.market, item.pool)}: could not be read"
+                yield _Facts("unread", item.market, item.pool, title, None, item.reason)
+
+    def queued(self) -> Iterator[_Facts]:
+        """Changes that are newly queued or not queued any more; not of markets that are unread now or were before."""
+        earlier, later = set(self._before.pending), set(self._now.pending)
+        for item in (*self._now.pending, *self._before.pending):
+            if item.market not in self._known or item.market not in self._read or item in earlier & later:
+                continue
+            title = f"{self._place(item.market, item.pool)}: {_WORDS.get(item.kind, item.kind)}"
+            subject = f"{item.kind} {item.value} {item.takes_effect}"
+            place = item.market, item.pool
+            if item in later:
+                yield _Facts("pending", *place, f"{title} queued", None, item.value, subject, item.takes_effect)
+            elif place not in self._is_unread:
+                yield _Facts("pending", *place, f"{title} not queued any more", item.value, None, subject)
 
 
 def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Facts]:
@@ -290,12 +294,6 @@ def by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
     return dict(sorted(found.items()))
 
 
-# Changes of a pool's numbers: its price, rates, rewards and caps.
-
-Fact = tuple[str, str, str | None, str | None]
-"""Kind, title, before and after."""
-
-
 def watched_pools(tables: Tables) -> list[WatchedPool]:
     """The facts of each pool that the next run compares."""
     worth = pl.col("tvl_usd_cents") >= LEAST_VALUE
@@ -315,8 +313,8 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
     return [WatchedPool(*row) for row in columns.iter_rows()]
 
 
-def changed_numbers(old: WatchedPool, new: WatchedPool) -> Iterator[Fact]:
-    """Changes of a pool's numbers. A number that was or is not known is not a change."""
+def _changed_numbers(old: WatchedPool, new: WatchedPool) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """The kind, title and both values of changes of a pool's numbers. One that was or is not known is not a change."""
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
         said = "it has no price" if new.oracle_price_usd is None else "it has a price"
         yield "price", said, old.oracle_price_usd, new.oracle_price_usd

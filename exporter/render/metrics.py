@@ -8,8 +8,8 @@ published or how long its steps took, are not in it (the first is in the status,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from io import BytesIO
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -25,101 +25,92 @@ MAX_DECIMALS = 1_000
 MOST_POOLS = 2_000
 """How many pools have lines, of about 2 kB each."""
 
-_LABELS = ("market", "pool", "protocol", "symbol")
-
-
-def decimal(value: pl.Expr, decimals: pl.Expr) -> pl.Expr:
-    """Integers of 0 or more in units of 10^-decimals, with all of their digits; null beyond `MAX_DECIMALS`."""
-    places = decimals.clip(0, MAX_DECIMALS)
-    digits = value.cast(pl.String).str.zfill(places + 1)
-    parts = pl.concat_str(digits.str.head(digits.str.len_bytes() - places), pl.lit("."), digits.str.tail(places))
-    return pl.when(decimals == 0).then(digits).when(decimals == places).then(parts)
-
-
-def _bps(name: str) -> pl.Expr:
-    return decimal(pl.col(name), pl.lit(4))
-
-
-def _amount(name: str) -> pl.Expr:
-    return decimal(pl.col(name), pl.col("decimals"))
-
-
-_OF_POOLS: tuple[tuple[str, str, pl.Expr], ...] = (
-    ("supply_apy_ratio", "Annual yield of suppliers; 0.05 is 5 %.", _bps("supply_apy_bps")),
-    ("borrow_apy_ratio", "Annual cost of borrowers.", _bps("borrow_apy_bps")),
-    ("utilization_ratio", "Share of what was supplied that is lent out.", _bps("utilization_bps")),
-    ("supplied_tokens", "Lent into the pool, in whole tokens.", _amount("total_supplied")),
-    ("borrowed_tokens", "Owed to the pool, in whole tokens.", _amount("total_borrowed")),
-    ("tvl_usd", "Value of what was supplied; none without a valid price.", decimal(pl.col("tvl_usd_cents"), pl.lit(2))),
+_OF_POOLS = (
+    ("supply_apy_ratio", "Annual yield of suppliers; 0.05 is 5 %.", "supply_apy_bps", 4),
+    ("borrow_apy_ratio", "Annual cost of borrowers.", "borrow_apy_bps", 4),
+    ("utilization_ratio", "Share of what was supplied that is lent out.", "utilization_bps", 4),
+    ("supplied_tokens", "Lent into the pool, in whole tokens.", "total_supplied", None),
+    ("borrowed_tokens", "Owed to the pool, in whole tokens.", "total_borrowed", None),
+    ("tvl_usd", "Value of what was supplied; none without a valid price.", "tvl_usd_cents", 2),
 )
+"""Name, meaning, column and decimals; None: those of the token."""
+
 _OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")
 
 
 def render_metrics(tables: Tables) -> RenderedFile:
     """Render the file of a run."""
-    data = BytesIO()
-    for part in _parts(tables):
-        data.write(part.encode())
-    data.write(b"# EOF\n")
-    return RenderedFile(METRICS.template, data.getvalue(), FileKind.DOCUMENT)
+    lines = [*_of_run(tables), *_of_pools(tables.pools), "# EOF\n"]
+    return RenderedFile(METRICS.template, "\n".join(lines).encode(), FileKind.DOCUMENT)
 
 
-def _parts(tables: Tables) -> Iterator[str]:
-    of_run: dict[str, tuple[str, object]] = {
-        "run_ledger": ("The ledger of the run.", tables.ledger),
-        "run_ledger_close_timestamp_seconds": ("When that ledger closed.", tables.close_time),
-        "markets": ("Markets that were read.", tables.markets.height),
-        "pools": ("Pools that were read.", tables.pools.height),
-        "pools_unread": ("Markets and pools that could not be read.", len(tables.unread)),
-        "pools_unpriced": ("Pools without a valid price.", len(tables.unpriced)),
-        "pools_not_shown": (
+def _of_run(tables: Tables) -> Iterator[str]:
+    priced = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)
+    for name, text, number in (
+        ("run_ledger", "The ledger of the run.", tables.ledger),
+        ("run_ledger_close_timestamp_seconds", "When that ledger closed.", tables.close_time),
+        ("markets", "Markets that were read.", tables.markets.height),
+        ("pools", "Pools that were read.", tables.pools.height),
+        ("pools_unread", "Markets and pools that could not be read.", len(tables.unread)),
+        ("pools_unpriced", "Pools without a valid price.", len(tables.unpriced)),
+        (
+            "pools_not_shown",
             "Pools that were read, but have no lines here, because too many others have more value.",
             max(tables.pools.height - MOST_POOLS, 0),
         ),
-    }
-    oldest = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)["price_timestamp"].min()
-    if oldest is not None:
-        of_run["run_oldest_price_timestamp_seconds"] = ("When the oldest price that is used was set.", oldest)
-    for name, (text, number) in of_run.items():
-        yield f"{_head(name, text)}lending_{name} {number}\n"
-    yield f"{_head('unpriced_ratio', 'Share of the pools that were read which have no valid price.')}"
-    yield f"lending_unpriced_ratio {_ratio(unpriced_bps(tables))}\n"
-    yield _head("market_unpriced_ratio", "The same in each market that has such pools.")
+        (
+            "run_oldest_price_timestamp_seconds",
+            "When the oldest price that is used was set.",
+            min(priced["price_timestamp"].to_list(), default=None),
+        ),
+        (
+            "unpriced_ratio",
+            "Share of the pools that were read which have no valid price.",
+            decimal(unpriced_bps(tables), 4),
+        ),
+    ):
+        if number is not None:
+            yield from _head(name, text)
+            yield f"lending_{name} {number}"
+    yield from _head("market_unpriced_ratio", "The same in each market that has such pools.")
     for item in unpriced_markets(tables):
-        yield f'lending_market_unpriced_ratio{{market="{item.market}"}} {_ratio(item.unpriced_bps)}\n'
-    labels = [pl.concat_str(pl.lit(f'{name}="'), _escaped(pl.col(name)), pl.lit('"')) for name in _LABELS]
-    pools = tables.pools
+        yield f'lending_market_unpriced_ratio{{market="{item.market}"}} {decimal(item.unpriced_bps, 4)}'
+
+
+def _of_pools(pools: pl.DataFrame) -> Iterator[str]:
     if pools.height > MOST_POOLS:
         value = pl.col("tvl_usd_cents").fill_null(-1)
         pools = pools.filter(value.rank("ordinal", descending=True) <= MOST_POOLS)  # equal ones in their order
-    pools = pools.with_columns(pl.concat_str(labels, separator=",").alias("labels"))
-
-    def said(name: str, more: str, value: pl.Expr) -> pl.Expr:
-        """The line of each pool; empty where there is no value."""
-        line = pl.concat_str(pl.lit(f"lending_pool_{name}{{"), "labels", pl.lit(f"{more}}} "), value, pl.lit("\n"))
-        return line.fill_null("")
-
-    for name, text, value in _OF_POOLS:
-        yield _head(f"pool_{name}", text)
-        yield from _joined(pools, said(name, "", value))
-    yield _head("pool_open", "Whether the contract lets anybody do it now; none where that is not known.")
-    gates = [said("open", f',operation="{name}"', pl.col(f"can_{name}").cast(pl.Int8)) for name in _OPERATIONS]
-    yield from _joined(pools, pl.concat_str(gates))
-
-
-def _ratio(basis_points: int) -> str:
-    return f"{basis_points // 10_000}.{basis_points % 10_000:04}"
+    rows = [(_labels(row), row) for row in pools.iter_rows(named=True)]
+    for name, text, column, decimals in _OF_POOLS:
+        yield from _head(f"pool_{name}", text)
+        for labels, row in rows:
+            number = decimal(row[column], row["decimals"] if decimals is None else decimals)
+            if number is not None:
+                yield f"lending_pool_{name}{{{labels}}} {number}"
+    yield from _head("pool_open", "Whether the contract lets anybody do it now; none where that is not known.")
+    for labels, row in rows:
+        for operation in _OPERATIONS:
+            is_open = row[f"can_{operation}"]
+            if is_open is not None:
+                yield f'lending_pool_open{{{labels},operation="{operation}"}} {is_open:d}'
 
 
-def _joined(pools: pl.DataFrame, lines: pl.Expr) -> Iterator[str]:
-    return (rows.select(lines.str.join("")).item() for rows in pools.iter_slices(500))
+def decimal(value: int | None, decimals: int) -> str | None:
+    """An integer of 0 or more in units of 10^-decimals, with all of its digits; None beyond `MAX_DECIMALS`."""
+    if value is None or decimals > MAX_DECIMALS:
+        return None
+    digits = str(value).zfill(decimals + 1)
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
 
 
-def _head(name: str, text: str) -> str:
-    return f"# HELP lending_{name} {text}\n# TYPE lending_{name} gauge\n"
+def _labels(row: Mapping[str, Any]) -> str:
+    return ",".join(f'{name}="{_escaped(row[name])}"' for name in ("market", "pool", "protocol", "symbol"))
 
 
-def _escaped(text: pl.Expr) -> pl.Expr:
-    for sign, said in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
-        text = text.str.replace_all(sign, said, literal=True)
-    return text
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _head(name: str, text: str) -> tuple[str, str]:
+    return f"# HELP lending_{name} {text}", f"# TYPE lending_{name} gauge"
