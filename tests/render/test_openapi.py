@@ -20,9 +20,9 @@ from msgspec import Struct
 from exporter.render.openapi import OPERATIONS, PROBLEMS, YIELDS_OPERATIONS, openapi_document
 from exporter.serve.preview import create_app
 from exporter.tree.families import CENSUS, ERROR, PROOFS, YIELDS, family_of
-from exporter.tree.pools import AssetDetail, PoolSnapshot
+from exporter.tree.pools import PoolSnapshot
 from exporter.tree.problems import encode_problem
-from exporter.tree.read_back import parse_back, render_document
+from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract, fetch
 from tests.render.whole_tree import documents_of
@@ -179,13 +179,13 @@ def allowed_by(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     return st.sampled_from(schema["enum"]) if "enum" in schema else st.from_regex(schema["pattern"], fullmatch=True)
 
 
-@pytest.mark.parametrize(("path", "model"), [row[:2] for row in OPERATIONS if "{" in row[0] or row[2].query])
+@pytest.mark.parametrize(("path", "model"), [row[:2] for row in OPERATIONS])
 @given(data=st.data())
 def test_what_is_described_is_never_refused(path: str, model: type[Struct], data: st.DataObject) -> None:
     """Whatever values the description allows, the rule takes them, and picks a file of the described model."""
     places: dict[str, str] = {}
     query: dict[str, str] = {}
-    for parameter in description()["paths"][path]["get"]["parameters"]:
+    for parameter in description()["paths"][path]["get"].get("parameters", ()):
         values = places if parameter["in"] == "path" else query
         values[parameter["name"]] = data.draw(allowed_by(parameter["schema"]))
     without_cursor = {name: value for name, value in query.items() if name != "cursor"}
@@ -194,19 +194,7 @@ def test_what_is_described_is_never_refused(path: str, model: type[Struct], data
         assert isinstance(answer, Served)
         family = family_of(answer.keys[0])
         assert family is not None
-        assert model is family.model
-
-
-def test_every_route_leads_to_a_file_of_its_model() -> None:
-    """The rule from URL to file sends each described route to a key whose model is the described one."""
-    values = {"market": M, "pool": P, "address": M, "token": M, "run_id": "65000000-0123456789ab", "protocol": "blend"}
-    for path, model, _ in OPERATIONS:
-        answer = route(path.format(**values), "", SIZES)
-        assert isinstance(answer, Served), path
-        family = family_of(answer.keys[0])
-        assert family is not None
-        assert (YIELDS if path in YIELDS_PATHS else family) is family
-        assert path in YIELDS_PATHS or model is family.model
+        assert family is YIELDS if path in YIELDS_PATHS else model is family.model
 
 
 def test_files_next_to_paths_are_as_described(tree: Path) -> None:
@@ -235,19 +223,6 @@ def test_files_next_to_paths_are_as_described(tree: Path) -> None:
         assert (tree / answer.keys[0]).is_file()
 
 
-def test_an_asset_begins_with_its_snapshot() -> None:
-    """The detail of an asset begins with the 13 fields of the snapshot, of the same types."""
-    schemas = description()["components"]["schemas"]
-    fields = PoolSnapshot.__struct_fields__
-
-    assert fields == AssetDetail.__struct_fields__[: len(fields)]
-    assert all(
-        schemas["PoolSnapshot"]["properties"][name] == schemas["AssetDetail"]["properties"][name] for name in fields
-    )
-
-
 def test_servers_are_relative() -> None:
-    """The description works wherever the tree is served from, and reads back as every file does."""
+    """The description works wherever the tree is served from."""
     assert [".."] == [server["url"] for server in description()["servers"]]
-    file = render_document(openapi_document())
-    assert openapi_document() == parse_back(file.key, file.data)

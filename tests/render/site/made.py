@@ -21,6 +21,7 @@ from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY
 from exporter.tables import MARKETS, POOLS, TERMS
 from exporter.tree.documents import HistoryManifest, Unpriced, Unread
+from exporter.tree.files import RenderedFile
 from tests.render.rendering import contract
 
 LEDGER = 65_000_000
@@ -159,13 +160,18 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
     return series
 
 
-def site_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> dict[str, str]:
-    """All files of the site by key, as text, but for the page that is sent where there is none."""
+def site_files(tables: Tables, series: Series | None = None, network: str = LOCAL) -> Iterator[RenderedFile]:
+    """All files of the site of these tables."""
     pools = listed_pools(
         tables.pools, list(periods_of(Series().pools, CLOSE_TIME, tables.pools)), network_of(network).name
     )
     tables, coverage = replace(tables, pools=pools), protocol_list(tables, PROTOCOLS, (), "local")
-    files = render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []))
+    return render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []))
+
+
+def site_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> dict[str, str]:
+    """All files of the site by key, as text, but for the page that is sent where there is none."""
+    files = site_files(tables, series, network)
     return {file.key: file.data.decode() for file in files if file.key != MISSING_KEY}
 
 
