@@ -130,26 +130,6 @@ def tables(snapshot: LedgerSnapshot) -> Tables:
     return tables_of(snapshot)
 
 
-def test_stored_state(snapshot: LedgerSnapshot) -> None:
-    """The reading is of the file's ledger, in one round; what it has is what the contract stored and configured."""
-    reading, certificate = asyncio.run(_read(snapshot, Settings(), NETWORKS["mainnet"]))
-    columns = reading.columns
-    assert (LEDGER, 1, 0) == (certificate.ledger, certificate.rounds, certificate.uncertified_calls)
-    assert CLOSE_TIME == snapshot.close_time
-    names = ("b_rate", "b_supply", "backstop_credit", "d_rate", "d_supply", "ir_mod", "last_time")
-    curve = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity", "bstop_rate")
-
-    assert [XLM, USDC] == columns["pool"]
-    assert [
-        (1000042663, 126425272611101, 645327, 1001137072, 1175845023630, 100000000, 1736756671),
-        (1095073860, 30104839071593, 1286675294, 1147908295, 18784450084275, 1433470882, 1736780875),
-    ] == list(zip(*(columns[name] for name in names), strict=True))
-    assert [
-        (5000000, 100000, 500000, 5000000, 50000000, 20, 2000000),
-        (8000000, 300000, 600000, 1200000, 50000000, 20, 2000000),
-    ] == list(zip(*(columns[name] for name in curve), strict=True))
-
-
 def test_pools(tables: Tables) -> None:
     """The two ascend, and every number of a row is the one that the contract's own wasm gives for these entries."""
     assert list(POOLS.items()) == list(tables.pools.schema.items())

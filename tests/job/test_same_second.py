@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import duckdb
-import pytest
+import polars as pl
 
 from exporter.check.published_tree import check_files
 from exporter.history.series import STATE_KEY
@@ -23,53 +22,32 @@ STEPS = (0, 1, 0, 300, 0)
 """Seconds from each run's ledger to the next one's; the first two closed in the second before the boundary."""
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the runs published, one at each ledger; the last one had lost the state of the buckets."""
-    out = tmp_path_factory.mktemp("out")
-    network = RecordedNetwork(start_time=BOUNDARY - 1)
-    with running(create_app(network)) as url:
-        settings = settings_for(out, url)
-        for network.close_seconds in STEPS:
-            assert 0 == run(settings)[0]
-            network.advance()
-        open_store(str(out)).delete([STATE_KEY])
-        assert 0 == run(settings)[0]
-        assert [] == on_chain(settings).differences
-    return out
+def test_runs_of_one_second(tmp_path: Path) -> None:
+    """Every run has its rows, those of a day that closed in one file; runs of one second are in one bucket.
 
-
-def test_the_tree(tree: Path) -> None:
-    """It passes the check, which computes every history again from the Parquet files.
-
-    That the contracts' own view functions agree, where no time passed since the last accrual, is in the fixture.
+    The last run had lost the state of the buckets. The tree passes the check, which makes every rollup again, and where
+    no time passed since the last accrual the contracts' own view functions agree.
     """
-    check_files(str(tree))
-
-
-def test_the_history(tree: Path) -> None:
-    """Every run has its rows; those of a day that closed are in one file, which the check reads like any other."""
-    files = json.loads((tree / "v1/history.json").read_bytes())["files"]
-    paths = [str(tree / file["key"]) for file in files]
-    found = duckdb.sql(
-        f"select observed_ledger, epoch(ledger_close_time)::bigint, count(*) from read_parquet({paths}) "
-        "group by all order by all"
-    )
-    assert found is not None
-    rows = found.fetchall()
-    ledgers, times, counts = (list(column) for column in zip(*rows, strict=True))
-
-    assert [1, 0, 0, 0, 0] == [file["last_ledger"] - file["first_ledger"] for file in files]
-    assert list(range(ledgers[0], ledgers[0] + 6)) == ledgers
-    assert [BOUNDARY - 1 + sum(STEPS[:count]) for count in range(6)] == times
-    assert 1 == len(set(counts))
-
-
-def test_the_buckets(tree: Path) -> None:
-    """The two runs of the last second of a day are one bucket of that day, the next two one of five minutes."""
-    (pool, *_) = sorted(tree.glob("v1/assets/*/*/history"))
+    network, ledgers = RecordedNetwork(start_time=BOUNDARY - 1), list[int]()
+    with running(create_app(network)) as url:
+        settings = settings_for(tmp_path, url)
+        for network.close_seconds in STEPS:
+            ledgers.append(run(settings)[1]["certificate"]["ledger"])
+            network.advance()
+        open_store(str(tmp_path)).delete([STATE_KEY])
+        ledgers.append(run(settings)[1]["certificate"]["ledger"])
+        assert [] == on_chain(settings).differences
+    check_files(str(tmp_path))
+    files = json.loads((tmp_path / "v1/history.json").read_bytes())["files"]
+    rows = pl.concat(pl.read_parquet(tmp_path / file["key"]) for file in files)
+    runs = rows.group_by("observed_ledger", pl.col("ledger_close_time").dt.epoch("s")).len().sort("observed_ledger")
+    times = [BOUNDARY - 1 + sum(STEPS[:count]) for count in range(6)]
+    (pool, *_) = sorted(tmp_path.glob("v1/assets/*/*/history"))
     buckets = [json.loads((pool / name).read_bytes())["data"][-1] for name in ("1d.json", "5m.json")]
 
+    assert [1, 0, 0, 0, 0] == [file["last_ledger"] - file["first_ledger"] for file in files]
+    assert list(zip(ledgers, times, strict=True)) == [row[:2] for row in runs.iter_rows()]
+    assert 1 == runs["len"].n_unique()
     assert ["2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"] == [bucket["start_time"] for bucket in buckets]
     assert [2, 2] == [bucket["observation_count"] for bucket in buckets]
     assert [1, 1] == [bucket["last_ledger"] - bucket["first_ledger"] for bucket in buckets]
