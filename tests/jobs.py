@@ -68,7 +68,7 @@ def read_tables(opened: OpenSource) -> Tables:
     """All that a run without discovery of events reads of a source."""
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
-        return await read_protocols(view, settings_for(), opened, PROTOCOLS)
+        return await read_protocols(view, settings_for(), opened)
 
     async def work() -> Tables:
         reading = await read_at_one_ledger(opened.source, program)

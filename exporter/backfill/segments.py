@@ -159,7 +159,7 @@ def read_state(
     """Read all protocols; gives also everything that was looked at, as what is to be watched."""
     opened = OpenSource(source, network_of(settings.passphrase), list(instances), "the ledger lake", None)
     around = DiscoveryContext(deployments, list(found))
-    program = partial(read_protocols, settings=settings, opened=opened, modules=PROTOCOLS, around=around)
+    program = partial(read_protocols, settings=settings, opened=opened, around=around)
     readings = asyncio.run(read_at_one_ledger(source, program, view_limits(settings))).result
     return readings, _used_by(readings, source, deployments)
 

@@ -26,7 +26,7 @@ from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
-from exporter.protocols import storage_answers
+from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, with_contract
 from exporter.tree.families import EVIDENCE
 from exporter.tree.files import FileKind, RenderedFile
@@ -137,14 +137,14 @@ class Evidence:
     listed: bool = True
     stored: bool = False
 
-    def tried(self, known: Sequence[Deployment], protocols: Sequence[str]) -> Tried:
+    def tried(self, known: Sequence[Deployment]) -> Tried:
         """Where the run looked: the package's own lists (``known``) and what the file adds to them."""
         deployments = list(known) if self.listed else []
         for learned in self.contracts:
             for at, item in enumerate(deployments):
                 if (item.protocol, item.label) == (learned.protocol, learned.label):
                     deployments[at] = with_contract(item, learned.role, learned.address)
-        named = {name: [item for item in self.candidates if item.protocol == name] for name in protocols}
+        named = {name: [item for item in self.candidates if item.protocol == name] for name in PROTOCOLS}
         return Tried(named, deployments, known if self.listed else ())
 
     @property

@@ -196,7 +196,7 @@ def _memory(settings: Settings, notices: list[str]) -> Memory:
 
 
 async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None) -> _Read:
-    readings = await read_protocols(view, settings, opened, PROTOCOLS, around)
+    readings = await read_protocols(view, settings, opened, around)
     both = StorageRuleComparison()
     if opened.whole:
         both = await compare_storage_rules(view, opened.source.close_time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from exporter.ledger.router import Router
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import LEARNED, ProtocolModule, ProtocolReading
+from exporter.protocols.base import LEARNED, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import described, read_contained
 from exporter.protocols.price_sources import watch_prices
@@ -101,20 +101,20 @@ async def read_markets(
     """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`."""
     known = set() if memory is None else memory.confirmed()
     named = None if memory is None else remembered(opened.network, memory)
-    tried, around = where_to_look(settings, opened, PROTOCOLS, named), None
+    tried, around = where_to_look(settings, opened, named), None
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
         """Read what is known already while events are asked for; if they name more, read all with that."""
         nonlocal tried, around
-        reading = read_tried(view, tried, PROTOCOLS, whole=opened.whole)
+        reading = _read_tried(view, tried, whole=opened.whole)
         if memory is None or around is not None:
             return await reading
         read, around = await _all(reading, discover_context(view, opened.source, opened.network, PROTOCOLS, memory))
-        further = where_to_look(settings, opened, PROTOCOLS, around)
+        further = where_to_look(settings, opened, around)
         if further.candidates == tried.candidates:
             return list(read)
         tried = further
-        return await read_tried(view, tried, PROTOCOLS, whole=opened.whole)
+        return await _read_tried(view, tried, whole=opened.whole)
 
     async with reading_deadline(settings):
         reading = await read_at_one_ledger(opened.source, program, view_limits(settings), router)
@@ -159,46 +159,33 @@ async def read_markets(
 
 
 async def read_protocols(
-    view: LedgerView,
-    settings: Settings,
-    opened: OpenSource,
-    modules: Mapping[str, ProtocolModule],
-    around: DiscoveryContext | None = None,
+    view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None
 ) -> list[ProtocolReading]:
     """Read all protocols: a program for `exporter.ledger.view`. Raises `SourceError`.
 
     ``around`` has what earlier runs and events name; without it only lists and the ledger itself name markets.
     """
-    return await read_tried(view, where_to_look(settings, opened, modules, around), modules, whole=opened.whole)
+    return await _read_tried(view, where_to_look(settings, opened, around), whole=opened.whole)
 
 
-def where_to_look(
-    settings: Settings,
-    opened: OpenSource,
-    modules: Mapping[str, ProtocolModule],
-    around: DiscoveryContext | None = None,
-) -> Tried:
+def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None) -> Tried:
     """The addresses of lists, and what earlier runs and events name; of evidence, those that its run tried."""
     if opened.evidence is not None:
-        return opened.evidence.tried(opened.network.deployments, list(modules))
+        return opened.evidence.tried(opened.network.deployments)
     listed = opened.network.deployments if settings.discovery.enabled else ()
     deployments = listed if around is None else around.deployments
-    found = candidates(settings, opened.network, modules, opened.instances, () if around is None else around.found)
+    found = candidates(settings, opened.network, PROTOCOLS, opened.instances, () if around is None else around.found)
     return Tried(found, deployments, listed)
 
 
-async def read_tried(
-    view: LedgerView, tried: Tried, modules: Mapping[str, ProtocolModule], *, whole: bool
-) -> list[ProtocolReading]:
-    """Read all protocols where they may be. A program for `exporter.ledger.view`. Raises `SourceError`."""
-    checked = check_lists(view, [item for item in tried.listed if item.protocol in modules], whole=whole)
+async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[ProtocolReading]:
     readings = [
         read_contained(
             module, view, tried.candidates[name], [item for item in tried.deployments if item.protocol == name]
         )
-        for name, module in modules.items()
+        for name, module in PROTOCOLS.items()
     ]
-    drifts, *read = await _all(checked, *readings)
+    drifts, *read = await _all(check_lists(view, tried.listed, whole=whole), *readings)
     try:
         await watch_prices(view, read)
     except SourceError:

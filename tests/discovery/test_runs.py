@@ -178,7 +178,7 @@ async def read_all(
         around = await discover_context(LedgerView(source), source, network, PROTOCOLS, memory)
 
         async def program(view: Any) -> list[ProtocolReading]:
-            return await read_protocols(view, settings, opened, PROTOCOLS, around)
+            return await read_protocols(view, settings, opened, around)
 
         return await read_at_one_ledger(source, program)
 

@@ -24,7 +24,6 @@ from exporter.localnet.network import Answering, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.protocols import PROTOCOLS
 from tests.job.contract_views import ALULA, ContractViews
 from tests.jobs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
@@ -167,7 +166,7 @@ def calls_both_ways(made: RecordedNetwork) -> StorageRuleComparison:
     opened = direct(made)
 
     async def program(view: LedgerView) -> StorageRuleComparison:
-        await read_protocols(view, SETTINGS, opened, PROTOCOLS)
+        await read_protocols(view, SETTINGS, opened)
         return await compare_storage_rules(view, opened.source.close_time)
 
     async def work() -> StorageRuleComparison:
