@@ -37,12 +37,8 @@ def storage_answers(read: Read, ledger: int, close_time: int) -> StorageAnswers:
 def register(module: ProtocolModule, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:
     """Add a protocol of your own, for everything that this process does after it.
 
-    Args:
-        module: the protocol.
-        deployments: what is known to be deployed of it, by the name of the network (`exporter.deployments.networks`).
-
-    Raises:
-        ValueError: the name is taken, a network is not known, or a deployment is of another protocol.
+    ``deployments`` are what is known to be deployed of it, by the name of the network. Raises `ValueError` where the
+    name is taken, a network is not known, or a deployment is of another protocol.
     """
     if module.name in PROTOCOLS:
         raise ValueError(f"a protocol {module.name} is registered already")

@@ -98,8 +98,8 @@ POOLS: list[tuple[str, Change, str, str]] = [
         "total supply",
     ),  # which fits into 128 bits and not into 38 digits
     ("peridot", put(vault("ReserveFactorScaled"), u128(10**6 + 1)), "undecodable", "is 1000001, above 1000000"),
-    ("peridot", put(vault("TotalReserves"), u128(2**127)), "undecodable", "more than any token has"),
-    ("peridot", put(vault("LastUpdateTime"), u64(2**62)), "undecodable", "LastUpdateTime is beyond any time"),
+    ("peridot", put(vault("TotalReserves"), u128(2**127)), "undecodable", f"is {2**127}, above {2**127 - 1}"),
+    ("peridot", put(vault("LastUpdateTime"), u64(2**62)), "undecodable", f"is {2**62}, above"),
     ("peridot", put(vault("BoostedVault"), address(account("a"))), "undecodable", "BoostedVault is not a contract"),
     (
         "peridot",

@@ -57,12 +57,6 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a pool, in the order given.
 
     Nothing accrues here, as in the contract's own views, so the accrued rates are the stored ones.
-
-    Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
-        ExactDivisionError: with the rows that divide by zero: a rate curve whose second kink is at 100 percent, at a
-            utilization of 100 percent (validated against in the newest contract only).
-        ValueError: for a null.
     """
     numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)
     raw = raw_rows(columns, numbers, *FARM_COLUMNS)

@@ -15,7 +15,7 @@ from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
-from exporter.ledger.codec.fields import expect
+from exporter.ledger.codec.fields import TIME, Fields, Number, expect
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -29,7 +29,6 @@ MAX_VAULTS = 64
 
 USUAL_AGE_MULTIPLIER = 2
 _USUAL_INCENTIVE = 1_080_000
-_MAX_TIME = 1 << 62
 
 PAUSES = {
     "deposits": "PauseDeposit",
@@ -42,7 +41,7 @@ PAUSES = {
 NOT_PAUSED, FOR_EVER = -1, 1 << 64
 """In place of the last second of a pause."""
 
-CONTROLLER_ENTRIES = (
+_CONTROLLER_CONFIGURATION = (
     "SupportedMarkets",
     "Oracle",
     "OracleMaxAgeMultiplier",
@@ -50,6 +49,7 @@ CONTROLLER_ENTRIES = (
     *(f"{name}Until" for name in PAUSES.values()),
 )
 _INCENTIVE, _REWARD_TOKEN = "LiquidationIncentiveScaled", "PeridotToken"
+_CONTROLLER_ENTRIES = (*_CONTROLLER_CONFIGURATION, _INCENTIVE, _REWARD_TOKEN)
 SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
 CURVE = {
     "base_rate": "BaseRatePerYear",
@@ -58,23 +58,25 @@ CURVE = {
     "kink": "Kink",
 }
 
-_REQUIRED = -1
-NUMBERS = {
-    "total_borrowed": ("TotalBorrowed", _REQUIRED),
-    "total_reserves": ("TotalReserves", 0),
-    "total_admin_fees": ("TotalAdminFees", 0),
-    "total_deposited": ("TotalDeposited", 0),
-    "boost_cached": ("BoostedUnderlyingCached", 0),
-    "borrow_index": ("BorrowIndex", _REQUIRED),
-    "initial_exchange_rate": ("InitialExchangeRate", SCALE),
-    "reserve_factor": ("ReserveFactorScaled", 0),
-    "admin_fee": ("AdminFeeScaled", 0),
-    "supply_cap": ("SupplyCap", 0),
-    "borrow_cap": ("BorrowCap", 0),
-    "collateral_factor": ("CollateralFactorScaled", 500_000),
+_AMOUNT, _FACTOR = Number(scval.U128), Number(scval.U128, most=SCALE)
+NUMBERS: dict[str, tuple[str, Number, int | None]] = {
+    "last_update_time": ("LastUpdateTime", TIME, None),
+    "boost_cached_at": ("BoostedUnderlyingUpdatedAt", TIME, 0),
+    "total_borrowed": ("TotalBorrowed", _AMOUNT, None),
+    "total_reserves": ("TotalReserves", _AMOUNT, 0),
+    "total_admin_fees": ("TotalAdminFees", _AMOUNT, 0),
+    "total_deposited": ("TotalDeposited", _AMOUNT, 0),
+    "boost_cached": ("BoostedUnderlyingCached", _AMOUNT, 0),
+    "borrow_index": ("BorrowIndex", _AMOUNT, None),
+    "initial_exchange_rate": ("InitialExchangeRate", _AMOUNT, SCALE),
+    "reserve_factor": ("ReserveFactorScaled", _FACTOR, 0),
+    "admin_fee": ("AdminFeeScaled", _FACTOR, 0),
+    "supply_cap": ("SupplyCap", _AMOUNT, 0),
+    "borrow_cap": ("BorrowCap", _AMOUNT, 0),
+    "collateral_factor": ("CollateralFactorScaled", _AMOUNT, 500_000),
+    "fixed_rate": ("BorrowYearlyRateScaled", _AMOUNT, -1),
 }
-"""The numbers of a vault, with their entries, and what they are without one."""
-TIMES = {"last_update_time": ("LastUpdateTime", _REQUIRED), "boost_cached_at": ("BoostedUnderlyingUpdatedAt", 0)}
+"""The numbers of a vault, with their entries, bounds, and what they are without one (None: it has to be there)."""
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 _SAY_THE_SAME_ARCHIVED = (
@@ -92,11 +94,10 @@ _VAULT_ENTRIES = (
     "InterestModel",
     "BoostedVault",
     "ManagedCash",
-    "BorrowYearlyRateScaled",
     "RatesReady",
     "TotalBorrowPrincipal",
     *_OF_CACHING_CODE,
-    *(name for name, _ in (NUMBERS | TIMES).values()),
+    *(name for name, *_ in NUMBERS.values()),
 )
 _CONFIGURATION = (
     "UnderlyingToken",
@@ -163,7 +164,7 @@ class Controller:
 class Vault:
     """A vault's stored state.
 
-    ``numbers`` are `NUMBERS`, `TIMES`, and ``fixed_rate`` (-1: none), ``boost_rule``, ``governed`` and ``rates_ready``.
+    ``numbers`` are `NUMBERS`, and ``boost_rule``, ``governed`` and ``rates_ready``.
     ``managed_cash`` is None before the first operation of code that counts it, as only if ``counts_cash``.
     ``borrow_principal`` is what the borrow cap is held against, None where that is the debt.
     """
@@ -204,7 +205,7 @@ def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
 
 def controller_keys(controller: str) -> list[bytes]:
     """The ledger keys of all that is read of a controller."""
-    return [instance_key(controller), *entry_keys(controller, (*CONTROLLER_ENTRIES, _INCENTIVE, _REWARD_TOKEN))]
+    return [instance_key(controller), *entry_keys(controller, _CONTROLLER_ENTRIES)]
 
 
 def vault_keys(vault: str) -> list[bytes]:
@@ -222,129 +223,95 @@ def speed_keys(controller: str, vault: str) -> list[bytes]:
     return [variant_key(controller, name, address(vault)) for name in SPEEDS.values()]
 
 
-class _Stored:
-    """The entries of one contract under their names, each None where it is missing.
+def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) -> Fields:
+    """The entries of a contract as the fields of a struct. Raises `UnreadError` for one that is archived."""
+    pairs = []
+    for name in names:
+        entry = entries.get(variant_key(contract, name))
+        if entry is not None:
+            value = entry if name in _SAY_THE_SAME_ARCHIVED else live(entry, f"the {what}'s entry {name}")
+            pairs.append((symbol(name), value.value))
+    return Fields(pairs, what)
 
-    All raise `DecodeError`, and `UnreadError` for one that is archived.
-    """
 
-    def __init__(self, contract: str, what: str, entries: Entries) -> None:
-        self.contract, self.what, self.entries = contract, what, entries
+def _instance(contract: str, what: str, entries: Entries) -> tuple[ContractInstance, str]:
+    entry = entries.get(instance_key(contract))
+    if entry is None:
+        raise DecodeError(f"{what} instance is missing")
+    data = live(entry, f"the {what}'s instance").contract_data()
+    instance, wasm_hash = coded_instance(data, f"{what} instance")
+    return instance, wasm_hash.hex()
 
-    def instance(self) -> tuple[ContractInstance, str]:
-        entry = self.entries.get(instance_key(self.contract))
-        if entry is None:
-            raise DecodeError(f"{self.what} instance is missing")
-        data = live(entry, f"the {self.what}'s instance").contract_data()
-        instance, wasm_hash = coded_instance(data, f"{self.what} instance")
-        return instance, wasm_hash.hex()
 
-    def value(self, name: str) -> ScVal | None:
-        entry = self.entries.get(variant_key(self.contract, name))
-        if entry is not None and name not in _SAY_THE_SAME_ARCHIVED:
-            live(entry, f"the {self.what}'s entry {name}")
-        return None if entry is None else entry.value
+def _by_vault(stored: Fields, name: str, kind: int) -> dict[str, Any]:
+    """A map from vaults to values of a kind; empty without an entry."""
+    if name not in stored:
+        return {}
+    pairs = expect(stored.required(name), scval.MAP, name) or ()
+    if len(pairs) > MAX_VAULTS:
+        raise DecodeError(f"{name}: {len(pairs)} vaults, more than {MAX_VAULTS}")
+    found = {expect(key, scval.ADDRESS, name): expect(item, kind, name) for key, item in pairs}
+    if not all(vault.startswith("C") for vault in found):
+        raise DecodeError(f"{name}: a vault is not a contract")
+    return found
 
-    def of_kind(self, name: str, kind: int) -> Any:
-        value = self.value(name)
-        return None if value is None else expect(value, kind, name)
 
-    def number(self, name: str) -> int | None:
-        value = self.value(name)
-        return None if value is None else decode_amount(value, name)
-
-    def numbers(self, entries: Mapping[str, tuple[str, int]]) -> dict[str, int]:
-        """The numbers of a table of entries and what they are without one."""
-        found = {}
-        for column, (name, usual) in entries.items():
-            number = self.time(name) if column in TIMES else self.number(name)
-            if number is None and usual == _REQUIRED:
-                raise DecodeError(f"{self.what}: entry {name} is missing")
-            found[column] = usual if number is None else number
-        return found
-
-    def time(self, name: str) -> int | None:
-        time: int | None = self.of_kind(name, scval.U64)
-        if time is not None and time >= _MAX_TIME:
-            raise DecodeError(f"{name} is beyond any time")
-        return time
-
-    def address(self, name: str) -> str | None:
-        found: str | None = self.of_kind(name, scval.ADDRESS)
-        if found is not None and not found.startswith("C"):
-            raise DecodeError(f"{name} is not a contract")
-        return found
-
-    def by_vault(self, name: str, kind: int) -> dict[str, Any] | None:
-        """A map from vaults to values of a kind."""
-        if self.value(name) is None:
-            return None
-        pairs = self.of_kind(name, scval.MAP) or ()
-        if len(pairs) > MAX_VAULTS:
-            raise DecodeError(f"{name}: {len(pairs)} vaults, more than {MAX_VAULTS}")
-        found = {expect(key, scval.ADDRESS, name): expect(item, kind, name) for key, item in pairs}
-        if not all(vault.startswith("C") for vault in found):
-            raise DecodeError(f"{name}: a vault is not a contract")
-        return found
-
-    def pauses(self, name: str) -> dict[str, int]:
-        flags, ends = self.by_vault(name, scval.BOOL) or {}, self.by_vault(f"{name}Until", scval.U64) or {}
-        return {vault: ends.get(vault, FOR_EVER) for vault, paused in flags.items() if paused}
+def _pauses(stored: Fields, name: str) -> dict[str, int]:
+    ends = _by_vault(stored, f"{name}Until", scval.U64)
+    return {vault: ends.get(vault, FOR_EVER) for vault, paused in _by_vault(stored, name, scval.BOOL).items() if paused}
 
 
 def decode_controller(controller: str, entries: Entries) -> Controller:
-    """Decode a controller's instance and entries. Raises `DecodeError` naming the entry that has another form."""
-    stored = _Stored(controller, "controller", entries)
-    _, wasm_hash = stored.instance()
-    listed, paid_in = stored.by_vault("SupportedMarkets", scval.BOOL), stored.value(_REWARD_TOKEN)
-    multiplier, incentive = stored.of_kind("OracleMaxAgeMultiplier", scval.U64), stored.number(_INCENTIVE)
+    """Decode a controller's entries. Raises `DecodeError` naming one of another form, and `UnreadError`."""
+    _, wasm_hash = _instance(controller, "controller", entries)
+    stored = _stored(controller, "controller", _CONTROLLER_ENTRIES, entries)
+    supported, paid_in = _by_vault(stored, "SupportedMarkets", scval.BOOL), stored.get(_REWARD_TOKEN)
+    multiplier = "OracleMaxAgeMultiplier"
     return Controller(
         wasm_hash=wasm_hash,
-        oracle=stored.of_kind("Oracle", scval.ADDRESS),
-        age_multiplier=USUAL_AGE_MULTIPLIER if multiplier is None else multiplier,
-        supported=None if listed is None else tuple(vault for vault, supported in listed.items() if supported),
-        pauses={what: stored.pauses(name) for what, name in PAUSES.items()},
-        incentive=_USUAL_INCENTIVE if incentive is None else incentive,
+        oracle=stored.address("Oracle") if "Oracle" in stored else None,
+        age_multiplier=stored.u64(multiplier) if multiplier in stored else USUAL_AGE_MULTIPLIER,
+        supported=tuple(vault for vault, flag in supported.items() if flag) if "SupportedMarkets" in stored else None,
+        pauses={what: _pauses(stored, name) for what, name in PAUSES.items()},
+        incentive=stored.number(_INCENTIVE, *_AMOUNT) if _INCENTIVE in stored else _USUAL_INCENTIVE,
         reward_token=paid_in[1] if paid_in is not None and paid_in[0] == scval.ADDRESS else None,
     )
 
 
 def decode_vault(vault: str, entries: Entries) -> Vault:
-    """Decode a vault's instance and entries. Raises `DecodeError` naming the entry that is missing or has another form.
-
-    No token has a number that does not fit into signed 128 bits.
-    """
-    stored = _Stored(vault, "vault", entries)
-    instance, wasm_hash = stored.instance()
+    """Decode a vault's entries. Raises `DecodeError` naming one that is missing or another, and `UnreadError`."""
+    instance, wasm_hash = _instance(vault, "vault", entries)
     supply = next((value for key, value in instance.storage or () if key == vec(symbol("TotalSupply"))), None)
     receipt_supply = None if supply is None else int(expect(supply, scval.I128, "vault instance: TotalSupply"))
     if receipt_supply is not None and receipt_supply < 0:
         raise DecodeError("vault instance: TotalSupply is negative")
-    numbers = stored.numbers(TIMES | NUMBERS)
-    for column in ("reserve_factor", "admin_fee"):
-        if numbers[column] > SCALE:
-            raise DecodeError(f"{NUMBERS[column][0]} is {numbers[column]}, above {SCALE}")
-    token, controller, model = (stored.address(name) for name in ("UnderlyingToken", "Peridottroller", "InterestModel"))
-    if token is None:
-        raise DecodeError("vault: entry UnderlyingToken is missing")
-    ready, managed_cash = stored.of_kind("RatesReady", scval.BOOL), stored.number("ManagedCash")
-    fixed_rate = stored.number("BorrowYearlyRateScaled")
-    caching = any(stored.value(name) is not None for name in _OF_CACHING_CODE)
+    stored = _stored(vault, "vault", _VAULT_ENTRIES, entries)
+    controller, model, boosted = (
+        stored.contract(name) if name in stored else None
+        for name in ("Peridottroller", "InterestModel", "BoostedVault")
+    )
+    managed_cash, principal = (
+        stored.number(name, *_AMOUNT) if name in stored else None for name in ("ManagedCash", "TotalBorrowPrincipal")
+    )
+    caching = any(name in stored for name in _OF_CACHING_CODE)
+    numbers = {
+        column: stored.number(name, *bounds) if usual is None or name in stored else usual
+        for column, (name, bounds, usual) in NUMBERS.items()
+    }
     numbers |= {
-        "fixed_rate": -1 if fixed_rate is None else fixed_rate,
         "boost_rule": int(BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN)),
         "governed": int(controller is not None),
-        "rates_ready": int(model is not None if ready is None else ready),
+        "rates_ready": int(stored.boolean("RatesReady") if "RatesReady" in stored else model is not None),
     }
     return Vault(
-        token=token,
+        token=stored.contract("UnderlyingToken"),
         controller=controller,
         model=model,
-        boosted=stored.address("BoostedVault"),
+        boosted=boosted,
         managed_cash=managed_cash,
-        counts_cash=managed_cash is not None or ready is not None,
+        counts_cash=managed_cash is not None or "RatesReady" in stored,
         receipt_supply=receipt_supply,
-        borrow_principal=stored.number("TotalBorrowPrincipal"),
+        borrow_principal=principal,
         numbers=numbers,
     )
 
@@ -355,8 +322,8 @@ def decode_curve(vault: Vault, entries: Entries) -> dict[str, int]:
     Raises `DecodeError` for a vault without either, and for a parameter that is missing or not an amount.
     """
     if vault.model is not None:
-        model = _Stored(vault.model, f"rate model {vault.model}", entries)
-        return model.numbers({column: (name, _REQUIRED) for column, name in CURVE.items()})
+        stored = _stored(vault.model, f"rate model {vault.model}", CURVE.values(), entries)
+        return {column: stored.number(name, *_AMOUNT) for column, name in CURVE.items()}
     if vault.numbers["fixed_rate"] < 0:
         raise DecodeError("vault: entries InterestModel and BorrowYearlyRateScaled are missing")
     return {"base_rate": vault.numbers["fixed_rate"], "multiplier": 0, "jump_multiplier": 0, "kink": SCALE}
@@ -402,7 +369,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     the value of each entry of the controller, of the rate models, and of those entries of the vaults that are
     configuration, not state. An entry that cannot be decoded counts as missing.
     """
-    keys = entry_keys(controller, CONTROLLER_ENTRIES)
+    keys = entry_keys(controller, _CONTROLLER_CONFIGURATION)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
     keys += [collateral_factor_key(controller, vault) for vault in vaults]
     keys += [key for model in models for key in entry_keys(model, CURVE.values())]

@@ -15,7 +15,7 @@ import polars as pl
 from exporter import exact
 from exporter.exact import failure
 from exporter.protocols.curves import RateModel
-from exporter.protocols.peridot.layout import CURVE, NUMBERS, PAUSES, SCALE, SPEEDS, TIMES, VERSION, BoostRule
+from exporter.protocols.peridot.layout import CURVE, NUMBERS, PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import (
     Given,
     numbers_of,
@@ -48,12 +48,10 @@ VAULT_COLUMNS = (
     "net_cash",
     "receipt_supply",
     *CURVE,
-    "fixed_rate",
     "live_cash",
     "managed_cash",
     "boost_rule",
     "boost_quoted",
-    *TIMES,
     *(name for name in NUMBERS if name not in TERM_COLUMNS),
 )
 """The raw columns that the numbers follow from; all but ``net_cash`` and ``fixed_rate`` are at least 0.
@@ -86,13 +84,9 @@ class Accrued(NamedTuple):
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given, at the close time.
 
-    Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits, or a rate is above 1000
-            percent or is missing, where the contract refuses to accrue; and with those of `BoostRule.UNKNOWN` for which
-            the two rules give different numbers.
-        ExactDivisionError: with the rows in which receipt tokens have no value, or nothing represents what is
-            owned: the contract has no exchange rate for them and refuses every operation.
-        ValueError: for a null.
+    Rows without a result, too, are those of a rate above 1000 percent or without a rate, where the contract refuses to
+    accrue; of `BoostRule.UNKNOWN` for which the two rules differ; and those with only one of receipt tokens and what is
+    owned: the contract has no exchange rate for them and refuses every operation.
     """
     raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS), "reward_token")
     unknown = raw["boost_rule"] == BoostRule.UNKNOWN

@@ -48,12 +48,7 @@ TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given, at the close time.
-
-    Raises:
-        ExactOverflowError: with the rows in which a value does not fit into 128 bits.
-        ValueError: for a null.
-    """
+    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given, at the close time."""
     raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "s_token")
     state = numbers_of(raw, (*RESERVE_COLUMNS, "util_cap", "liquidity_cap", "close_time"))
     cash, s_supply, debt_supply = (state[name] for name in ("cash", "s_supply", "debt_supply"))
