@@ -50,16 +50,15 @@ OBSERVATIONS: dict[str, pl.DataType] = {
 }
 """The source of buckets: one row a pool and ledger (`observations_of`)."""
 
-LATER = ("supply_reward_index", "reward_decimals", "reward_token_decimals")
-"""Columns of `SOURCES` that older files of the history do not have."""
-
 _MADE = ("supplied_usd_cents", "borrowed_usd_cents", "active", "supply_reward_index", "reward_scale")
 
 SOURCES = (
     *(name for name in OBSERVATIONS if name not in _MADE),
     "decimals",
     "market_status",
-    *LATER,
+    "supply_reward_index",
+    "reward_decimals",
+    "reward_token_decimals",
 )
 """The columns of the pools frame, and of every history file, that observations are made of."""
 

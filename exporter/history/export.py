@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +27,7 @@ from polars.io.plugins import register_io_source
 
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
+from exporter.history.parquet import scan_rows
 from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, column_names
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
@@ -239,13 +239,9 @@ async def _read(source: TreeSource, file: HistoryFile) -> bytes:
 
 
 def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
-    """All rows of a file in the columns of this version: later ones are dropped, those that it has not are null."""
+    """All rows of a file in the columns of this version. Raises `SourceError`."""
     try:
-        frame = pl.read_parquet(io.BytesIO(data))
-        return frame.select(
-            (pl.col(name) if name in frame.columns else pl.lit(None).alias(name)).cast(dtype)
-            for name, dtype in FILE_SCHEMA.items()
-        )
+        return scan_rows(data).collect()
     except pl.exceptions.PolarsError as error:
         raise SourceError(f"{file.key} does not have the columns of a history file: {error}") from error
 

@@ -124,6 +124,19 @@ def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
     return pools.select(*FILE_SCHEMA).with_columns(microseconds).cast(FILE_SCHEMA)
 
 
+def scan_rows(data: bytes) -> pl.LazyFrame:
+    """A history file in the columns of this version: those that came after it was written are null.
+
+    Collecting it may raise `PolarsError`.
+    """
+    return pl.scan_parquet(data, schema=FILE_SCHEMA, missing_columns="insert", extra_columns="ignore")
+
+
+def to_frame_types(rows: pl.DataFrame) -> pl.DataFrame:
+    """Columns of a history file with the types that they have in the pools frame."""
+    return rows.with_columns(cs.decimal().cast(pl.Int128), cs.datetime().dt.timestamp("us") // 1_000_000)
+
+
 def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[str, str]) -> None:
     """Read the file with Polars, and compare every value with the frame it was made from."""
     try:
@@ -134,8 +147,7 @@ def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[st
         if dict(schema) != FILE_SCHEMA:
             raise CheckError(f"{key}: Polars reads other types than were written: {schema}")
         read = pl.read_parquet(io.BytesIO(data), hive_partitioning=False)
-        restored = read.with_columns(cs.decimal().cast(pl.Int128), cs.datetime().dt.timestamp("us") // 1_000_000)
-        if not restored.equals(pools.select(read.columns)):
+        if not to_frame_types(read).equals(pools.select(read.columns)):
             raise CheckError(f"{key}: the file did not read back as the frame it was written from")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise CheckError(f"{key}: Polars cannot read the file back: {error}") from error

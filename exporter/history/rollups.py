@@ -18,19 +18,20 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
 from operator import itemgetter
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.errors import StoreError
 from exporter.history.manifest import file_reference, folder_of, span_of
-from exporter.history.parquet import ROW_GROUP_ROWS
+from exporter.history.parquet import ROW_GROUP_ROWS, scan_rows
 from exporter.history.schema import ARROW_SCHEMA, ORDER
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
@@ -276,12 +277,12 @@ def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRol
     )
 
 
-def _groups(kind: Kind, base: _Base | None, new: Iterator[pa.Table]) -> Iterator[Group]:
+def _groups(kind: Kind, base: _Base | None, new: Iterator[pl.DataFrame]) -> Iterator[Group]:
     """The groups of a file, ascending: those of the base as they are, and with the new rows those that get some."""
     file, ends = (None, 0) if base is None else (base.file, base.ends)
     tables = () if file is None else map(file.read_row_group, range(file.num_row_groups))
     old = ((_group_of(kind, table), table) for table in tables)
-    added = (group for table in new for group in _by_group(kind, table))
+    added = (group for rows in new for group in _by_group(kind, rows))
     for start, parts in groupby(chain(old, added), itemgetter(0)):
         if start < ends // kind.group_seconds * kind.group_seconds:
             yield from parts
@@ -300,11 +301,11 @@ def _group_of(kind: Kind, table: pa.Table) -> int:
     return int(time.timestamp()) // kind.group_seconds * kind.group_seconds
 
 
-def _by_group(kind: Kind, table: pa.Table) -> Iterator[Group]:
-    seconds = pc.divide(pc.cast(table.column("ledger_close_time"), pa.int64()), 1_000_000)
-    starts = pc.multiply(pc.divide(seconds, kind.group_seconds), kind.group_seconds)
-    for start in sorted(pc.unique(starts).to_pylist()):
-        yield start, table.filter(pc.equal(starts, start))
+def _by_group(kind: Kind, rows: pl.DataFrame) -> Iterator[Group]:
+    starts = pl.col("ledger_close_time").dt.epoch("s") // kind.group_seconds * kind.group_seconds
+    groups = rows.with_columns(starts.alias("group")).partition_by("group", as_dict=True, include_key=False)
+    for (start,), part in sorted(groups.items(), key=itemgetter(0)):
+        yield start, part.to_arrow().cast(kind.schema)
 
 
 class _Runs:
@@ -313,7 +314,7 @@ class _Runs:
     def __init__(self, manifest: HistoryManifest, read: Read, most_reads: int | None) -> None:
         self._files = sorted((file for file in manifest.files if file.rows), key=lambda file: file.first_ledger)
         self._read, self._left = read, most_reads
-        self._held: tuple[str, pq.ParquetFile] | None = None
+        self._held = ("", b"")
         self._times: dict[str, list[tuple[int, int]]] = {}
 
     def newest(self) -> tuple[int, int] | None:
@@ -326,37 +327,20 @@ class _Runs:
     def times(self, file: HistoryFile) -> list[tuple[int, int]]:
         """The close times (unix seconds) and ledgers of a file's runs, ascending."""
         if file.key not in self._times:
-            columns = ["ledger_close_time", "observed_ledger"]
-            parquet = self._open(file)
-            found: set[tuple[int, int]] = set()
-            try:
-                for number in range(parquet.num_row_groups):
-                    part = parquet.read_row_group(number, columns=columns).group_by(columns).aggregate([])
-                    times = pc.divide(pc.cast(part.column(columns[0]), pa.int64()), 1_000_000).to_pylist()
-                    found.update(zip(times, part.column(columns[1]).to_pylist(), strict=True))
-            except (pa.ArrowException, OSError, KeyError) as error:
-                raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+            columns = pl.col("ledger_close_time").dt.epoch("s"), pl.col("observed_ledger")
+            found = sorted(self._select(file, columns).unique().rows())
             start, end = _span(folder_of(file.key))
-            if not found or not start <= min(found)[0] <= max(found)[0] < end:
+            if not found or not start <= found[0][0] <= found[-1][0] < end:
                 raise UnreadableHistoryError(f"{file.key} has runs of another day or month than its folder names")
-            self._times[file.key] = sorted(found)
+            self._times[file.key] = found
         return self._times[file.key]
 
-    def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pa.Table]:
+    def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pl.DataFrame]:
         """The rows of the last run of each bucket from one time to another, file by file, ascending."""
         last = self._last_runs(kind.seconds, begin, end)
         for file in self._files:
             if ledgers := last.get(file.key):
-                parquet, wanted = self._open(file), pa.array(ledgers, pa.int64())
-                parts = []
-                try:
-                    for number in range(parquet.num_row_groups):
-                        table = parquet.read_row_group(number, columns=list(kind.columns))
-                        chosen = table.filter(pc.is_in(table.column("observed_ledger"), wanted))
-                        parts.append(_with_columns(chosen, kind.schema))
-                except (pa.ArrowException, OSError) as error:
-                    raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
-                yield pa.concat_tables(parts).combine_chunks()
+                yield self._select(file, kind.columns, pl.col("observed_ledger").is_in(ledgers))
 
     def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
         """The ledgers of these runs by file, found from the end backwards; the bucket from ``begin`` on has one."""
@@ -373,30 +357,20 @@ class _Runs:
                     limit = time // seconds * seconds
         return found
 
-    def _open(self, file: HistoryFile) -> pq.ParquetFile:
-        if self._held is None or self._held[0] != file.key:
+    def _select(
+        self, file: HistoryFile, columns: Sequence[str | pl.Expr], where: bool | pl.Expr = True
+    ) -> pl.DataFrame:
+        """Columns of a file's rows. Raises `UnreadableHistoryError`."""
+        if self._held[0] != file.key:
             if self._left == 0:
                 raise UnreadableHistoryError("too many files would have to be read; compact the history first")
             self._left = None if self._left is None else self._left - 1
-            self._held = None  # before another is held
+            self._held = ("", b"")  # before another is held
             data = self._read(file.key)
             if data is None or hashlib.sha256(data).hexdigest() != file.sha256:
                 raise UnreadableHistoryError(f"{file.key} is missing or is not the file that the manifest names")
-            try:
-                self._held = file.key, pq.ParquetFile(pa.BufferReader(data))
-            except (pa.ArrowException, OSError) as error:
-                raise UnreadableHistoryError(f"{file.key} is not a Parquet file: {error}") from error
-        return self._held[1]
-
-
-def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema; those that came after a file was written are null."""
-    return pa.table(
-        [
-            table.column(each.name).cast(each.type)
-            if each.name in table.column_names
-            else pa.nulls(table.num_rows, each.type)
-            for each in schema
-        ],
-        schema=schema,
-    )
+            self._held = file.key, data
+        try:
+            return scan_rows(self._held[1]).filter(where).select(columns).collect()
+        except pl.exceptions.PolarsError as error:
+            raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error

@@ -19,19 +19,19 @@ with.
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import msgspec
 import polars as pl
 
-from exporter import FORMAT, tables
+from exporter import FORMAT
 from exporter.errors import CheckError, StoreError
-from exporter.history.buckets import BUCKETS, HOUR, LATER, LONGEST, SOURCES, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
 from exporter.history.closed_buckets import POOLS, TOTALS, Histories, Place
 from exporter.history.manifest import data_of
+from exporter.history.parquet import scan_rows, to_frame_types
 from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
@@ -256,25 +256,11 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
 
 
 def read_observations(data: bytes) -> pl.DataFrame:
-    """The observations in a file of the history. Raises a StoreError that starts with its key if it is another file."""
+    """The observations in a file of the history. Raises `StoreError`."""
     try:
-        there = pl.read_parquet_schema(io.BytesIO(data))
-        wanted = [name for name in SOURCES if name in there or name not in LATER]
-        frame = pl.read_parquet(io.BytesIO(data), columns=wanted)
-        frame = frame.with_columns(pl.lit(None).alias(name) for name in SOURCES if name not in wanted)
-        return observations_of(_from_file_types(frame, {name: tables.POOLS[name] for name in SOURCES}))
+        return observations_of(to_frame_types(scan_rows(data).select(SOURCES).collect()))
     except pl.exceptions.PolarsError as error:
         raise StoreError(f"does not have the columns of a history file: {error}") from error
-
-
-def _from_file_types(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    columns = []
-    for name, dtype in schema.items():
-        column = pl.col(name)
-        if isinstance(frame.schema[name], pl.Datetime):
-            column = column.dt.timestamp("us") // 1_000_000
-        columns.append(column.cast(dtype))
-    return frame.select(columns)
 
 
 def _decode(stored: StoredObject | None) -> _State | None:

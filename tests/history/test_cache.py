@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from exporter.errors import StoreError
-from exporter.history.buckets import LATER
 from exporter.history.manifest import read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, read_observations, save_series
@@ -93,7 +92,7 @@ def test_files_of_before_a_column_came() -> None:
     """A file of a version without the index of rewards is read, and the index is not known."""
     data = render_history(pools_frame([{}]), observed_ledger=LEDGER, ledger_close_time=MONDAY, network="made").file.data
     older = io.BytesIO()
-    pl.read_parquet(data).drop(LATER).write_parquet(older)
+    pl.read_parquet(data).drop("supply_reward_index", "reward_decimals", "reward_token_decimals").write_parquet(older)
     whole, read = read_observations(data), read_observations(older.getvalue())
     new = ["supply_reward_index", "reward_scale"]
 
