@@ -95,7 +95,7 @@ def empty_reward_zones(network: RecordedNetwork) -> None:
 
 def test_nothing_is_lost(tmp_path: Path) -> None:
     """Zones emptied, factories silent but for one pool, events expired, another RPC: every pool, in each run."""
-    network = RecordedNetwork(event_window=20)
+    network = RecordedNetwork(event_window=6)
     store = MemoryStore()
     with running(create_app(network)) as url:
         run(store, url, tmp_path)
@@ -112,7 +112,7 @@ def test_nothing_is_lost(tmp_path: Path) -> None:
         assert [("blend", market), hub_market[:2]] == sorted(markets_of(new))
         assert hub_market in new
 
-        for _ in range(30):
+        for _ in range(8):
             network.advance()
         third = run(store, url, tmp_path)
         assert everything | new == published(store)
@@ -133,13 +133,13 @@ def test_nothing_is_lost(tmp_path: Path) -> None:
 
 def test_memory_of_an_output(tmp_path: Path) -> None:
     """Once the events are gone, markets that only they named are compared where --out names who remembers them."""
-    network = RecordedNetwork(event_window=20)
+    network = RecordedNetwork(event_window=6)
     empty_reward_zones(network)
     network.deploy("new")
     network.contracts = ContractViews(network)
     with running(create_app(network)) as url:
         run(FolderStore(tmp_path), url, tmp_path)
-        for _ in range(30):
+        for _ in range(8):
             network.advance()
         arguments = ["check", "--on-chain", "--network", NETWORK, "--rpc-url", url, "--log-format", "json"]
         environment = {"EXPORTER_REQUESTS_PER_SECOND": "10000"}
