@@ -1,4 +1,4 @@
-"""The snippets of the site's templates, to which docs/history.md links, and processes to run them in."""
+"""The snippets of the site's templates, to which docs/history.md links, and what runs them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from exporter.render.site.templates import PLACEHOLDER
+from tests.readers.web_server import WebServer
+from tests.readers.worker import answer
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPLATES = PROJECT_ROOT / "site_templates" / "snippets"
@@ -32,14 +33,48 @@ SCRIPTS = {
 }
 """The template of each reader, without its ending .j2."""
 
-
-Ask = Callable[..., dict[str, Any]]
-"""`tests.readers.worker.answer`, here or under another Python."""
+_QUIET = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYTHONWARNINGS": "ignore",
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=1 pyspark-shell",
+}
 
 
 def template(reader: str, base: str | Path) -> str:
     """The snippet of the site, against a tree."""
     return (TEMPLATES / f"{SCRIPTS[reader]}.j2").read_text().replace(PLACEHOLDER, str(base))
+
+
+def ask(
+    reader: str,
+    text: str | Path,
+    columns: Sequence[str] = (),
+    *,
+    what: str = "snippet",
+    web: WebServer | None = None,
+    other: bool = False,
+) -> Any:
+    """As `worker.answer`, by the Python that has the reader; skips where that or its Java is not installed."""
+    trust = None if web is None else str(web.authority)
+    other = other or reader in ("pandas", "pyspark") or (reader == "duckdb" and web is not None)
+    if web is None and not other:
+        return answer(what, reader, str(text), columns)
+    if other and not OTHER_PYTHON.is_file():
+        pytest.skip("there is no build/readers with pandas, PySpark and DuckDB's httpfs; scripts/test-readers makes it")
+    if reader == "pyspark" and shutil.which("java") is None:
+        pytest.skip("java is not installed (Debian: apt-get install default-jre-headless), so PySpark was not tried")
+    request = {"what": what, "reader": reader, "text": str(text), "columns": list(columns), "trust": trust}
+    done = subprocess.run(
+        [OTHER_PYTHON if other else sys.executable, Path(__file__).with_name("worker.py")],
+        env={**os.environ, **_QUIET, **({} if web is None else web.trust)},
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def run_program(
@@ -61,69 +96,3 @@ def run_program(
         timeout=120,
         check=False,
     )
-
-
-class Worker:
-    """The worker in a process; one for many snippets, so that Spark starts once."""
-
-    def __init__(self, process: subprocess.Popen[str], stderr: Path) -> None:
-        self._process = process
-        self._stderr = stderr
-
-    def answer(self, reader: str, script: str, columns: list[str] | None = None, trust: str | None = None) -> Any:
-        """As `worker.answer`, of a snippet that is not refused."""
-        found = self.anything(reader, script, columns, trust)
-        assert "refused" not in found, found
-        return found
-
-    def anything(self, reader: str, script: str, columns: list[str] | None = None, trust: str | None = None) -> Any:
-        """As `worker.answer`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        request = {"reader": reader, "script": script, "columns": columns or [], "trust": trust}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, self._stderr.read_text()
-        return json.loads(line)
-
-
-@contextmanager
-def worker(
-    folder: Path, environment: Mapping[str, str] | None = None, python: str = sys.executable
-) -> Iterator[Worker]:
-    """Start the worker in a folder, under this Python or another."""
-    quiet = {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONWARNINGS": "ignore",
-        "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=1 pyspark-shell",
-    }
-    with (folder / "stderr").open("w") as stderr:
-        process = subprocess.Popen(
-            [python, str(Path(__file__).with_name("worker.py"))],
-            cwd=folder,
-            env={**os.environ, **quiet, **(environment or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-        try:
-            yield Worker(process, folder / "stderr")
-        finally:
-            process.communicate(timeout=60)
-
-
-@contextmanager
-def other_python(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Worker]:
-    """Start the worker under the Python of the other readers; skips where that was not made."""
-    if not OTHER_PYTHON.is_file():
-        pytest.skip("there is no build/readers with pandas, PySpark and DuckDB's httpfs; scripts/test-readers makes it")
-    with worker(folder, environment, str(OTHER_PYTHON)) as process:
-        yield process
-
-
-def skip_without_java(reader: str) -> None:
-    """Skip the test of a reader that needs Java where there is none."""
-    if reader == "pyspark" and shutil.which("java") is None:
-        pytest.skip("java is not installed (Debian: apt-get install default-jre-headless), so PySpark was not tried")

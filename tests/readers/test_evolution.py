@@ -6,11 +6,10 @@ from pathlib import Path
 
 import duckdb
 import polars as pl
-import pytest
 
 from exporter import FORMAT
-from tests.readers.snippets import Ask, template
-from tests.readers.trees import COLUMNS, Row, assert_found, extreme_tree, manifest_of, rewrite_newest
+from tests.readers.snippets import ask, template
+from tests.readers.trees import COLUMNS, Row, assert_found, manifest_of, rewrite_newest
 
 
 def with_a_column(frame: pl.DataFrame) -> pl.DataFrame:
@@ -23,32 +22,32 @@ def renamed(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.rename({"total_collateral": "collateral"}).with_columns(pl.col("supply_apy_bps") * 100)
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> tuple[Path, list[Row]]:
-    """A history of compacted files and single runs, and its rows."""
-    return tmp_path / "public", extreme_tree(tmp_path / "public")
+def test_every_digit_with_a_new_column(reader: str, extremes: tuple[Path, list[Row]]) -> None:
+    """Numbers of 38 digits, nulls, times and sums are in each reader what they were in Python.
+
+    A column that only the newest file has changes nothing in that.
+    """
+    folder, rows = extremes
+    for change in (pl.DataFrame.clone, with_a_column):
+        rewrite_newest(folder, change)
+        found = ask(reader, template(reader, folder), COLUMNS)
+
+        assert_found(found, rows)
+        assert found["rows"]
+        assert any(str(10**38 - 1) == total for *_, total in found["totals"])
 
 
-def test_a_new_column_breaks_nobody(reader: str, ask: Ask, tree: tuple[Path, list[Row]]) -> None:
-    """With a column that only the newest file has, every number that was there before is read as before."""
-    folder, rows = tree
-    rewrite_newest(folder, with_a_column)
-    found = ask(reader, template(reader, folder), COLUMNS)
-
-    assert found["rows"]
-    assert_found(found, rows)
-
-
-def test_a_new_version_stops_the_reader(reader: str, ask: Ask, tree: tuple[Path, list[Row]]) -> None:
+def test_a_new_version_stops_the_reader(reader: str, extremes: tuple[Path, list[Row]]) -> None:
     """A file whose columns mean something else is not read as if they did not: the snippet says so and ends."""
-    rewrite_newest(tree[0], renamed, number=FORMAT + 1)
+    folder, _ = extremes
+    rewrite_newest(folder, renamed, number=FORMAT + 1)
 
-    assert "a newer format: see Evolution in docs/history.md" in ask(reader, template(reader, tree[0]))["refused"]
+    assert "a newer format: see Evolution in docs/history.md" in ask(reader, template(reader, folder))["refused"]
 
 
-def test_a_new_column_is_null_before(tree: tuple[Path, list[Row]]) -> None:
+def test_a_new_column_is_null_before(extremes: tuple[Path, list[Row]]) -> None:
     """Who wants the new column gets it, as the documentation says: with nulls in the rows of earlier files."""
-    folder, rows = tree
+    folder, rows = extremes
     rewrite_newest(folder, with_a_column)
     files = [str(folder / file.key) for file in manifest_of(folder).files]
     newest = pl.read_parquet_schema(files[-1])

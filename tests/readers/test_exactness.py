@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from tests.readers.snippets import Worker, skip_without_java
+from tests.readers.snippets import ask
 
 LARGEST = 10**38 - 1
 
@@ -73,9 +73,8 @@ def test_polars_wraps_groups_in_memory(file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spark_refuses_a_sum_that_does_not_fit(file: Path, others: Worker) -> None:
+def test_spark_refuses_a_sum_that_does_not_fit(file: Path) -> None:
     """PySpark raises in its default mode, and gives null without it."""
-    skip_without_java("pyspark")
     script = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
@@ -87,12 +86,12 @@ finally:
     spark.conf.set("spark.sql.ansi.enabled", before)
 """
 
-    assert "None" == others.anything("pyspark", script.format(ansi="false", file=file))["refused"]
-    assert "ARITHMETIC_OVERFLOW" in others.anything("pyspark", script.format(ansi="true", file=file))["refused"]
+    assert "None" == ask("pyspark", script.format(ansi="false", file=file))["refused"]
+    assert "ARITHMETIC_OVERFLOW" in ask("pyspark", script.format(ansi="true", file=file))["refused"]
 
 
 @pytest.mark.slow
-def test_pandas_rounds_sums_of_decimal_objects(file: Path, others: Worker) -> None:
+def test_pandas_rounds_sums_of_decimal_objects(file: Path) -> None:
     """Python's decimals lose digits in a sum, its integers do not; integers with nulls become doubles by default."""
     script = """
 import pandas as pd, pyarrow as pa, pyarrow.parquet as pq
@@ -102,6 +101,6 @@ pq.write_table(pa.table({{"maybe": [2**53 + 1, None]}}), "{folder}/nulls.parquet
 maybe = pd.read_parquet("{folder}/nulls.parquet", partitioning=None)["maybe"]
 raise SystemExit(f"{{int(amounts.sum())}} {{exact.sum()}} {{int(maybe[0])}}")
 """
-    found = others.anything("pandas", script.format(file=file, folder=file.parent))["refused"].split()
+    found = ask("pandas", script.format(file=file, folder=file.parent))["refused"].split()
 
     assert [round(2 * LARGEST, -11), 2 * LARGEST, 2**53] == [int(value) for value in found]

@@ -1,7 +1,6 @@
-"""Runs a snippet with the reader that it is for, and says what came of it. Needs no package of this project.
+"""Runs what readers of a history run, and says what came of it. Needs no package of this project.
 
-As a program it takes requests as JSON, one a line, and answers each with a line of JSON, so that it can run under
-another Python (the one with pandas and PySpark) and start its Java machine once.
+As a program it takes one request as JSON, so that it can run under another Python (the one with pandas and PySpark).
 """
 
 from __future__ import annotations
@@ -12,32 +11,38 @@ import io
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 Answer = dict[str, Any]
+Found = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
 
 
-def answer(reader: str, script: str, columns: Sequence[str] = (), trust: str | None = None) -> Answer:
-    """Run a snippet.
+def answer(what: str, reader: str, text: str, columns: Sequence[str] = (), trust: str | None = None) -> Answer:
+    """Run a snippet of the site, or read as docs/history.md shows; ``refused`` alone is what stopped it.
 
     Args:
+        what: a function below, which says what it gives.
         reader: duckdb, polars, pandas or pyspark.
-        script: the snippet, with the address in its place.
-        columns: integer columns of the history that are to be given for every row, as the reader has them.
+        text: the code with the address in its place, or the path.
+        columns: integer columns of the history that a snippet is to give for every row, as the reader has them.
         trust: the certificate to trust, for DuckDB, which takes it by no variable.
-
-    Returns:
-        ``rates`` (token, symbol, observations, supply and borrow percent) and ``totals`` (token, symbol, decimals,
-        sum); with columns also ``rows`` (market, pool, ledger, close time in microseconds, and these), sorted; integers
-        of these columns are text. ``refused`` alone is the message of what the snippet stopped with.
     """
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            rates, totals, rows = _READERS[reader](script, list(columns), trust)
+            return _WHAT[what](reader, text, list(columns), trust)
     except SystemExit as stop:
         return {"refused": str(stop)}
     except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}"}
+
+
+def snippet(reader: str, script: str, columns: list[str], trust: str | None) -> Answer:
+    """Rates (token, symbol, observations, percent twice), totals (token, symbol, decimals, sum as text), rows.
+
+    A row has market, pool, ledger, close time in microseconds, and the columns as text.
+    """
+    rates, totals, rows = _READERS[reader](script, columns, trust)
     return {
         "rates": sorted([token, symbol, int(count), float(s), float(b)] for token, symbol, count, s, b in rates),
         "totals": sorted([token, symbol, int(decimals), str(int(total))] for token, symbol, decimals, total in totals),
@@ -45,26 +50,54 @@ def answer(reader: str, script: str, columns: Sequence[str] = (), trust: str | N
     }
 
 
+def rates(reader: str, code: str, columns: list[str], trust: str | None) -> Answer:
+    """What lines that find the borrow rates by day and pool find: days with a rate in basis points."""
+    if reader == "duckdb":
+        with _duckdb_connection(code, trust) as connection:
+            found = [(day, round(percent * 100)) for day, _, _, _, percent, _ in connection.execute(code).fetchall()]
+    elif reader == "polars":
+        rows = _execute(code)["rates"].rows()
+        found = [(day, rate) for day, *each in rows for rate in each if rate is not None]
+    else:
+        found = [(day, int(rate)) for day, row in _execute(code)["rates"].iterrows() for rate in row.dropna()]
+    return {"rates": sorted([str(day), rate] for day, rate in found)}
+
+
+def count(reader: str, path: str, columns: list[str], trust: str | None) -> Answer:
+    """How many rows are in a folder or in files by a pattern, and how many different ones."""
+    module: Any = importlib.import_module(reader)
+    names = ["market", "pool", "observed_ledger"]
+    if reader == "duckdb":
+        rows = module.sql(f"SELECT {', '.join(names)} FROM read_parquet('{path}')").fetchall()
+    elif reader == "polars":
+        rows = module.read_parquet(path).select(names).rows()
+    else:
+        frame = module.read_parquet([*Path(path).parent.glob(Path(path).name)] if "*" in path else path)
+        rows = frame[names].to_records(index=False).tolist()
+    return {"rows": len(rows), "different": len(set(rows))}
+
+
 def _text(value: Any) -> str | None:
     return None if value is None or value != value else str(int(value))
 
 
-_Found = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
+def _duckdb_connection(script: str, trust: str | None) -> Any:
+    connection: Any = importlib.import_module("duckdb").connect()
+    if "https://" in script:
+        importlib.import_module("duckdb_extensions").import_extension("httpfs", con=connection)
+        connection.execute(f"LOAD httpfs; SET ca_cert_file = '{trust}'")
+    return connection
 
 
-def _duckdb(script: str, columns: list[str], trust: str | None) -> _Found:
-    duckdb = importlib.import_module("duckdb")
-    with duckdb.connect() as connection:
-        if "https://" in script:
-            importlib.import_module("duckdb_extensions").import_extension("httpfs", con=connection)
-            connection.execute(f"LOAD httpfs; SET ca_cert_file = '{trust}'")
+def _duckdb(script: str, columns: list[str], trust: str | None) -> Found:
+    with _duckdb_connection(script, trust) as connection:
         results = [connection.execute(part).fetchall() for part in connection.extract_statements(script)]
         named = ", ".join(["market, pool, observed_ledger, epoch_us(ledger_close_time)", *columns])
         rows = connection.execute(f"SELECT {named} FROM pools").fetchall() if columns else []
     return results[-2], results[-1], rows
 
 
-def _polars(script: str, columns: list[str], trust: str | None) -> _Found:
+def _polars(script: str, columns: list[str], trust: str | None) -> Found:
     pl = importlib.import_module("polars")
     found = _execute(script)
     rows = []
@@ -74,7 +107,7 @@ def _polars(script: str, columns: list[str], trust: str | None) -> _Found:
     return found["rates"].rows(), found["totals"].rows(), rows
 
 
-def _pandas(script: str, columns: list[str], trust: str | None) -> _Found:
+def _pandas(script: str, columns: list[str], trust: str | None) -> Found:
     pd = importlib.import_module("pandas")
     found = _execute(script)
     rows = []
@@ -91,7 +124,7 @@ def _pandas(script: str, columns: list[str], trust: str | None) -> _Found:
     return list(found["rates"].reset_index().itertuples(index=False)), list(found["totals"].reset_index().values), rows
 
 
-def _pyspark(script: str, columns: list[str], trust: str | None) -> _Found:
+def _pyspark(script: str, columns: list[str], trust: str | None) -> Found:
     found = _execute(script)
     rows = []
     if columns:
@@ -106,18 +139,17 @@ def _execute(script: str) -> dict[str, Any]:
     return names
 
 
-_READERS: dict[str, Callable[[str, list[str], str | None], _Found]] = {
+_READERS: dict[str, Callable[[str, list[str], str | None], Found]] = {
     "duckdb": _duckdb,
     "polars": _polars,
     "pandas": _pandas,
     "pyspark": _pyspark,
 }
-
-
-def main() -> None:
-    for line in sys.stdin:
-        print(json.dumps(answer(**json.loads(line))), flush=True)
-
+_WHAT: dict[str, Callable[[str, str, list[str], str | None], Answer]] = {
+    "snippet": snippet,
+    "rates": rates,
+    "count": count,
+}
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(answer(**json.load(sys.stdin))))
