@@ -77,7 +77,6 @@ _READ_ELSEWHERE = (
     "EXPORTER_CONFIG",
     "EXPORTER_PYTHON",
     "EXPORTER_PAGES",
-    "EXPORTER_MAINNET_SNAPSHOT",
     "EXPORTER_REAL_DATA",
 )
 # The tests' own, and what Kubernetes sets in every container next to a service that is called "exporter".

@@ -16,11 +16,6 @@ from tests import real_data as real
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
-SNAPSHOT_VARIABLE = "EXPORTER_MAINNET_SNAPSHOT"
-# Read now: ``clean_environment`` takes it away before a test runs.
-_SNAPSHOT_OVERRIDE = os.environ.get(SNAPSHOT_VARIABLE)
-_REAL_DATA_OVERRIDE = os.environ.get(real.VARIABLE)
-
 REAL_FIXTURES = {"real_data", "mainnet_snapshot_path"}
 
 # No deadline: a slow first call on a busy machine is not a bug. The same examples at every run, so that a test fails
@@ -46,7 +41,8 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--real-data=FOLDER``: where real ledger data lies, instead of ../shared/data/real."""
-    parser.addoption("--real-data", metavar="FOLDER", help=f"the folder of real ledger data (or {real.VARIABLE})")
+    named = os.environ.get(real.VARIABLE) or real.DEFAULT_FOLDER
+    parser.addoption("--real-data", metavar="FOLDER", default=str(named), help=f"real ledger data ({real.VARIABLE})")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,24 +78,12 @@ def project_root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
-    """The real mainnet entries of ledger 55,261,759, next to the folder of real data; skips where they are not."""
-    if _SNAPSHOT_OVERRIDE:
-        path = Path(_SNAPSHOT_OVERRIDE)
-        if not path.is_file():
-            pytest.fail(f"{SNAPSHOT_VARIABLE} names {path}, which is not a file")
-        return path
-    path = (_named_folder(pytestconfig) or real.DEFAULT_FOLDER).resolve().parent / "mainnet-55261759.json"
-    if not path.is_file():
-        pytest.skip(f"the mainnet ledger snapshot is not at {path}; set {SNAPSHOT_VARIABLE} to its path")
-    return path
-
-
-@pytest.fixture(scope="session")
 def real_data(pytestconfig: pytest.Config) -> Path:
     """The folder of real ledger data; skips where there is none. A test skips itself when its file is not in there."""
-    folder = _named_folder(pytestconfig) or real.DEFAULT_FOLDER
+    folder = Path(pytestconfig.getoption("real_data"))
     if not folder.is_dir():
+        if folder != real.DEFAULT_FOLDER:
+            pytest.fail(f"{folder}, named as the folder of real ledger data, is not a folder")
         pytest.skip(
             f"the real ledger data is not at {folder}; name its folder with --real-data=FOLDER or {real.VARIABLE}, "
             "or fetch what is public of it: scripts/test-real --fetch DIR"
@@ -107,11 +91,10 @@ def real_data(pytestconfig: pytest.Config) -> Path:
     return folder
 
 
-def _named_folder(config: pytest.Config) -> Path | None:
-    """The folder that the option or the environment names; fails when it is none."""
-    named = config.getoption("real_data") or _REAL_DATA_OVERRIDE
-    if not named:
-        return None
-    if not Path(named).is_dir():
-        pytest.fail(f"{named}, named as the folder of real ledger data, is not a folder")
-    return Path(named)
+@pytest.fixture(scope="session")
+def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
+    """The real mainnet entries of ledger 55,261,759, next to the folder of real data; skips where they are not."""
+    path = Path(pytestconfig.getoption("real_data")).resolve().parent / "mainnet-55261759.json"
+    if not path.is_file():
+        pytest.skip(f"the mainnet ledger snapshot is not at {path}")
+    return path

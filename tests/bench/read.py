@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from binascii import b2a_base64
-from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any
@@ -21,10 +19,11 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
 from tests.bench.table import Row, in_turn
 from tests.chain_simulator import Chain, ChainSource
+from tests.real_data import DEFAULT_FOLDER
 
 QUIET, BUSY = 1_000, 5
 REQUESTS_PER_LEDGER = 3
-_SNAPSHOT = Path(__file__).resolve().parents[3] / "shared" / "data" / "mainnet-55261759.json"
+_SNAPSHOT = DEFAULT_FOLDER.parent / "mainnet-55261759.json"
 
 State = dict[bytes, bytes | None]
 
@@ -33,9 +32,8 @@ def run(quick: bool = False) -> list[Row]:
     """All of it; without mainnet's snapshot only a made entry is decoded."""
     large = [_text(encode_contract_data(made_entry()))] * (1 if quick else 100)
     rows = [_decoding("an entry of 72 numbers", large, quick)]
-    path = Path(os.environ.get("EXPORTER_MAINNET_SNAPSHOT") or _SNAPSHOT)
-    if path.is_file():
-        entries = LedgerSnapshot.load(path).entries
+    if _SNAPSHOT.is_file():
+        entries = LedgerSnapshot.load(_SNAPSHOT).entries
         texts = [_text(entry.data) for key, entry in entries.items() if key[:4] == b"\0\0\0\x06"]
         rows.append(_decoding(f"{len(texts)} entries of mainnet's Blend pool", texts, quick))
     readings = [read(seed) for seed in range(2 if quick else 100)]
