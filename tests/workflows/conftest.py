@@ -20,8 +20,8 @@ ActMaker = Callable[..., Act]
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[str]:
-    """The embedded network; a ledger closes ten times a second."""
-    with running(create_app(RecordedNetwork(), Behaviour(advance_every_seconds=0.1))) as url:
+    """The embedded network; a ledger closes each second."""
+    with running(create_app(RecordedNetwork(), Behaviour(advance_every_seconds=1.0))) as url:
         yield url
 
 

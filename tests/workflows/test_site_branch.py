@@ -59,14 +59,19 @@ def publish(site: Path, run: str) -> None:
         path.write_text(text)
 
 
-def test_a_tree_grows_over_runs(repository: Repository, tmp_path: Path) -> None:
-    """Each run finds what the runs before it left, with the times of the files; the branch has one commit."""
+def test_a_tree_outlives_its_machines(repository: Repository, tmp_path: Path) -> None:
+    """Each run finds what the runs before it left, with the times of the files, and not what a sweep removed.
+
+    The branch has one commit.
+    """
     for number, run in enumerate(("first", "second", "third")):
         site = tmp_path / f"machine-{number}"
         assert 0 == repository.call("restore", site)[0]
         publish(site, run)
         page = site / "public" / "v1" / "pages" / f"{run}.json"
         os.utime(page, (1_700_000_000 + number, 1_700_000_000 + number))
+        if run == "third":
+            page.with_name("first.json").unlink()
         assert (0, "") == repository.call("save", site)
         assert 1 == repository.commits()
         shutil.rmtree(site)
@@ -74,22 +79,9 @@ def test_a_tree_grows_over_runs(repository: Repository, tmp_path: Path) -> None:
     site = tmp_path / "reader"
     assert 0 == repository.call("restore", site)[0]
     pages = {path.stem: int(path.stat().st_mtime) for path in (site / "public" / "v1" / "pages").iterdir()}
-    assert {"first": 1_700_000_000, "second": 1_700_000_001, "third": 1_700_000_002} == pages
+    assert {"second": 1_700_000_001, "third": 1_700_000_002} == pages
     assert "third" == (site / "public" / POINTER).read_text()
     assert [] == [path.name for path in (site / "public").rglob(".*")]
-
-
-def test_a_removed_file_is_gone(repository: Repository, tmp_path: Path) -> None:
-    """What a sweep removed does not come back."""
-    site = tmp_path / "one"
-    repository.call("restore", site)
-    publish(site, "first")
-    repository.call("save", site)
-    (site / "public" / "v1" / "pages" / "first.json").unlink()
-    assert 0 == repository.call("save", site)[0]
-
-    repository.call("restore", tmp_path / "two")
-    assert not (tmp_path / "two" / "public" / "v1" / "pages" / "first.json").exists()
 
 
 def test_nothing_is_begun_again_by_accident(repository: Repository, tmp_path: Path) -> None:
@@ -115,22 +107,15 @@ def test_another_run_is_not_overwritten(repository: Repository, tmp_path: Path) 
     assert "fast-1" == (tmp_path / "reader" / "public" / POINTER).read_text()
 
 
-def test_a_tree_that_pages_would_not_take(repository: Repository, tmp_path: Path) -> None:
-    """A tree above the limit is not saved, and the message says what can be done."""
+def test_what_is_not_saved(repository: Repository, tmp_path: Path) -> None:
+    """A run that published nothing leaves the branch alone, and so does one whose tree is above the limit of Pages."""
     site = tmp_path / "site"
     repository.call("restore", site)
+    assert 1 == repository.call("save", site)[0]
+
     publish(site, "first")
     (site / "public" / "large.json").write_bytes(bytes(3_000_000))
-
     code, said = repository.call("save", site, SITE_MAX_MEGABYTES="2")
 
     assert (1, True) == (code, "retention_hours" in said)
-
-
-def test_an_empty_tree_is_not_saved(repository: Repository, tmp_path: Path) -> None:
-    """A run that published nothing leaves the branch alone."""
-    site = tmp_path / "site"
-    repository.call("restore", site)
-
-    assert 1 == repository.call("save", site)[0]
     assert "" == repository.git("-C", str(repository.remote), "branch", "--list")

@@ -49,26 +49,18 @@ def test_rights_are_given_job_by_job(name: str) -> None:
         assert "issues" not in writes or {"actions", "issues"} >= writes
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ACTION, TEMPLATE], ids=lambda path: path.stem)
-def test_actions_are_pinned(path: Path) -> None:
-    """Each action is named by a full commit, with its version in a comment."""
-    used = [
-        use for use in re.findall(r"uses: (.*)", path.read_text()) if not use.startswith(("./ ", "OWNER/REPOSITORY@0"))
-    ]
-
-    assert used
-    assert [] == [use for use in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use)]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "action"])
 def test_steps_call_scripts(name: str) -> None:
-    """What a workflow runs can be run by hand: one script, with nothing that GitHub put into its text."""
-    commands = [step["run"] for step in steps(name) if "run" in step]
+    """What a workflow or the action runs can be run by hand: one script, with nothing that GitHub put into its text."""
+    own = action_steps() if name == "action" else steps(name)
+    script = r'"\$GITHUB_ACTION_PATH/(scripts/[a-z-]+)"' if name == "action" else "(scripts/[a-z-]+)"
+    commands = [step["run"] for step in own if "run" in step]
 
     assert commands
     for command in commands:
-        assert re.fullmatch(r"scripts/[a-z-]+( [a-z/-]+)*", command), command
-        assert (WORKFLOWS.parents[1] / command.split()[0]).is_file()
+        match = re.fullmatch(f"{script}( [a-z/-]+)*", command)
+        assert match is not None, command
+        assert (ACTION.parent / match[1]).is_file()
 
 
 @pytest.mark.parametrize("name", PUBLISHING)
@@ -92,30 +84,14 @@ def test_the_interval_is_written_once(path: str | None, expected: int) -> None:
     assert "interval-minutes" not in text
 
 
-def test_the_action_runs_its_own_scripts() -> None:
-    """Each command of the action is one script next to it, with nothing that GitHub put into its text."""
-    commands = [step["run"] for step in action_steps() if "run" in step]
-
-    assert commands
-    for command in commands:
-        match = re.fullmatch(r'"\$GITHUB_ACTION_PATH/(scripts/[a-z-]+)"( [a-z/-]+)*', command)
-        assert match is not None, command
-        assert (ACTION.parent / match[1]).is_file()
-
-
-def test_settings_exist() -> None:
-    """Every EXPORTER_ variable that the action sets is one that the exporter knows."""
-    (run,) = [step for step in action_steps() if step.get("id") == "run"]
-
-    assert set() == {key for key in run["env"] if key.startswith("EXPORTER_")} - set(ENVIRONMENT) - {"EXPORTER_CONFIG"}
-
-
-def test_the_python_that_is_set_up_is_the_one_that_is_used() -> None:
-    """The scripts get the version that the step before installs."""
+def test_the_action_sets_what_is_read() -> None:
+    """Every EXPORTER_ variable that the action sets is one that the exporter knows, and its Python the one set up."""
     (version,) = [step["with"]["python-version"] for step in action_steps() if "setup-python" in step.get("uses", "")]
-    used = {step["env"]["PYTHON"] for step in action_steps() if "PYTHON" in step.get("env", {})}
+    values = [pair for step in action_steps() for pair in step.get("env", {}).items()]
 
-    assert (PYTHON_VERSION, {f"python{PYTHON_VERSION}"}) == (version, used)
+    names = {name for name, _ in values if name.startswith("EXPORTER_")}
+    assert set() == names - set(ENVIRONMENT) - {"EXPORTER_CONFIG"}
+    assert (PYTHON_VERSION, {f"python{PYTHON_VERSION}"}) == (version, {v for name, v in values if name == "PYTHON"})
 
 
 def test_the_template_gives_what_the_action_asks_for() -> None:
