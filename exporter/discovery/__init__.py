@@ -55,10 +55,7 @@ async def discover_context(
     modules: Mapping[str, base.ProtocolModule],
     memory: Memory,
 ) -> DiscoveryContext:
-    """The markets that earlier runs and events name. It never raises: a failure is a notice.
-
-    What is new is in the memory, which is for the caller to keep.
-    """
+    """The markets that earlier runs and events name. It never raises; what is new is in the memory."""
     notices = list(memory.notices)
     deployments = _with_learned(network.deployments, memory)
     for name, module in modules.items():

@@ -1,8 +1,4 @@
-"""Which addresses a run tries to read as markets before the ledger itself names more, and whether the lists hold.
-
-The operator's own list comes first, then the published deployments of the network, what earlier runs found, what
-events name, and, where the ledger is a snapshot file, every contract in it that runs the code of a known market.
-"""
+"""Which addresses a run tries to read as markets before the ledger itself names more, and whether the lists hold."""
 
 from __future__ import annotations
 
@@ -28,10 +24,9 @@ def candidates(
     instances: Iterable[tuple[str, ContractInstance]] = (),
     found: Iterable[Candidate] = (),
 ) -> dict[str, list[Candidate]]:
-    """The candidates of each protocol, each address once, and each of its pools that is named.
+    """The candidates of each protocol, each address and named pool once; who vouches for one is taken from any.
 
-    ``found`` are those that earlier runs and events found; ``instances`` are the contracts of a snapshot file. The
-    first that names an address counts; who vouches for it is taken from any.
+    ``found`` are those that earlier runs and events found; ``instances`` are the contracts of a snapshot file.
     """
     known: dict[tuple[str, str, str | None], Candidate] = {}
 

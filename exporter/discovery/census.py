@@ -66,10 +66,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CensusTaken:
-    """``counts`` has the contracts of each kind, ``codes`` counts the different wasm codes.
-
-    ``lending`` are the contracts of `LENDING`, by address.
-    """
+    """How many contracts are of each kind, how many wasm codes they run, and the contracts of `LENDING`."""
 
     counts: Mapping[Kind, int]
     codes: int
@@ -77,11 +74,7 @@ class CensusTaken:
 
 
 class Classifier:
-    """Decides what contracts are, by what is known of the protocols and their deployments.
-
-    What is kept of a contract are the names, and the numbers of groups of words, that matter. So memory grows with the
-    contracts of the state, not with their entries.
-    """
+    """Decides what contracts are. Memory grows with the contracts of a state, not with their entries."""
 
     def __init__(self, modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> None:
         self._modules, self._deployments = modules, list(deployments)

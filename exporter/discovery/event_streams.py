@@ -1,7 +1,6 @@
 """Following the events that name new markets, from where the last run stopped to the newest ledger.
 
-How far each stream of events was read is only moved on over ledgers that were really looked at, or that no endpoint
-keeps.
+A stream is only moved on over ledgers that were really looked at, or that no endpoint keeps.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ async def follow_events(
     memory: Memory,
     max_seconds: float = MAX_SECONDS,
 ) -> list[str]:
-    """Read what the modules ask for; gives notices and never raises.
-
-    The memory gets what the events named, and how far each stream was read.
-    """
+    """Read what the modules ask for into the memory; gives notices and never raises."""
     if not isinstance(source, EventSource):
         return []
     follower = _Follower(source, modules, memory)

@@ -16,7 +16,7 @@ STILL_TURNS = 5
 
 
 class _Batch:
-    """Keys, or calls, that the parts of a program ask for together, the task that asks, and how many wait for it."""
+    """Keys, or calls, that are asked for together, and how many parts of the program wait for them."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, None] = {}

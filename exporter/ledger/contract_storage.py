@@ -1,8 +1,7 @@
 """One ledger's entries as a source for the one-ledger view, so that readers of protocols run on them unchanged.
 
-Calls are answered from the entries, where a contract's code, and so its rule, is known. Nothing is run, and nothing is
-guessed: without a rule for a contract's layout or a function of it, and where entries are missing, the answer is an
-error that begins with `NOT_FROM_STORAGE`. Rules: `exporter.ledger.storage_rules`.
+Calls are answered from the entries, where there is a rule for the contract (`exporter.ledger.storage_rules`). Nothing
+is run, and nothing is guessed: all else is an error that begins with `NOT_FROM_STORAGE`.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ RULES: Final[Sequence[Rule]] = (token_contract, reflector, redstone)
 
 
 class StorageAnswers:
-    """Answers calls as they would have been at ``ledger``, which closed at ``close_time`` (unix seconds).
-
-    A contract is compared with ``rules`` in their order.
-
-    ``read`` gives the entry under a LedgerKey XDR as a reader at that ledger sees it (an expired temporary one is
-    gone, an archived persistent one has a ``live_until`` of 0), or None.
-    """
+    """Answers calls as they would have been at a ledger and its close time, by the first rule that fits."""
 
     def __init__(self, read: Read, ledger: int, close_time: int, rules: Sequence[Rule]) -> None:
         self._read = read

@@ -1,7 +1,6 @@
 """Contract events, as ``getEvents`` of a Stellar RPC gives them: how new markets are noticed.
 
-Events are hints, not state: a node keeps them for some days only, and nothing ties them to the run's ledger. What
-they name is read and verified inside the read transaction like everything else.
+Events are hints, not state: nothing ties them to the run's ledger, so what they name is read and verified there.
 """
 
 from __future__ import annotations
@@ -74,8 +73,5 @@ class EventSource(Protocol):
     """A ledger source that keeps events, too. All failures are `exporter.errors.SourceError`."""
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
-        """A page of the events that pass any of at most 5 filters of at most 5 contracts each.
-
-        ``start`` is a ledger, or the cursor of the page before.
-        """
+        """A page of the events that pass any of the filters, from a ledger or the cursor of the page before."""
         ...

@@ -110,10 +110,9 @@ class KeyObservation:
         return self.changes > 0 or self.interval.first >= self.ledger - 2
 
     def update(self, key: bytes, raw: RawEntry | None, ledger: int) -> bool:
-        """Take a further answer into account; gives whether the entry changed.
+        """Take a further answer into account, unless its node lags behind; gives whether the entry changed.
 
-        Answers of a node that lags behind what is known already add nothing and are ignored. Two nodes that
-        give different data for the same last change are not on the same chain: `SourceError`.
+        Raises `SourceError` where the answers cannot be of one chain.
         """
         held = None if self.entry is None else self.entry.raw
         if held is not None and raw is not None and held.last_modified == raw.last_modified and held.data != raw.data:
@@ -183,8 +182,7 @@ class CallObservation:
     def interval(self, keys: dict[bytes, KeyObservation]) -> Interval:
         """The ledgers at which the call is known to give this result.
 
-        A call is a function of what it looks at. Where everything in its footprint is known to have been the
-        same over some ledgers, and the call was simulated at one of them, its result holds for all of them.
+        They are those over which everything in its footprint was the same, if the call was simulated at one of them.
         """
         at = Interval(self.answer.ledger, self.answer.ledger)
         if not self.answer.footprint:
@@ -198,10 +196,9 @@ class CallObservation:
         return wide if self.answer.ledger in wide else at
 
     def must_repeat(self, keys: dict[bytes, KeyObservation]) -> bool:
-        """Whether reading the footprint cannot help: the call itself has to be simulated again.
+        """Whether the call has to be simulated again, since reading its footprint cannot widen its interval.
 
-        So it is when something it looked at changed after it, or is known at single ledgers only (absent,
-        archived), or when the source gave no footprint.
+        Something it looked at changed after it, or is known at single ledgers only, or there is no footprint.
         """
         footprint = self.answer.footprint
         if any(key in keys and keys[key].interval.first > self.answer.ledger for key in footprint):

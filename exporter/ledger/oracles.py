@@ -1,8 +1,7 @@
 """Prices of SEP-40 oracles: ``decimals()`` once an oracle, ``lastprice(asset)`` once for each (oracle, token).
 
-Each price is independent: an oracle that traps for one asset, or gives nothing, costs that asset its price and no
-other. Whether a price is good enough is the protocol's rule and needs the close time of the run's ledger;
-here is only what the oracle said. Shapes: docs/protocols/blend.md, "Prices".
+An oracle that traps for one asset costs that asset its price and no other. Whether a price is good enough is the
+protocol's rule. Shapes: docs/protocols/blend.md, "Prices".
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Many read-only calls in one simulation, through a router: a contract that makes calls for others.
 
-    router = Router(address)
-    answers = await router.simulate(source, calls)     # one for each call, in their order
-
 The router is Creit Tech's v1 (docs/rpc.md, "Router"): its ``exec`` gives a vector of results, with an error value in
 the place of a call that fails. It is somebody else's contract, so a bundle must cost no price that a call of its own
 would have given (docs/decisions.md, "Prices in bundles through a router"):
@@ -23,7 +20,7 @@ from typing import Any
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import code_key, instance_key
-from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
 from exporter.ledger.observation import CallObservation
 from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
@@ -140,11 +137,17 @@ class Router:
         if self.wasm_hash is not None and code_key(bytes.fromhex(self.wasm_hash)) not in looked_at:
             self._distrust("its code is not the one that the list has")
             raise _UnusableError("its code is not the one that the list has")
+        try:
+            kind, values = decode_scval(answer.result)
+        except DecodeError as error:
+            raise _UnusableError(f"the result cannot be decoded: {error}") from None
+        if kind != scval.VEC or values is None or len(values) != len(calls):
+            raise _UnusableError(f"the result is not a vector of {len(calls)} results")
         return {
             call: SimulationAnswer(
                 answer.ledger, encode_scval(value), None, answer.footprint, answer.endpoint, shared=True
             )
-            for call, value in zip(calls, _values(answer.result, len(calls)), strict=True)
+            for call, value in zip(calls, values, strict=True)
             if value[0] != scval.ERROR
         }
 
@@ -169,15 +172,3 @@ async def ask_alone(source: LedgerSource, calls: Iterable[ContractCall]) -> dict
     wanted = list(calls)
     answers = await asyncio.gather(*(source.simulate(call) for call in wanted))
     return dict(zip(wanted, answers, strict=True))
-
-
-def _values(result: bytes, count: int) -> tuple[ScVal, ...]:
-    """The results in what ``exec`` gave. Raises `_UnusableError` unless it is a vector of this many."""
-    try:
-        kind, values = decode_scval(result)
-    except DecodeError as error:
-        raise _UnusableError(f"the result cannot be decoded: {error}") from None
-    if kind != scval.VEC or values is None or len(values) != count:
-        raise _UnusableError(f"the result is not a vector of {count} results")
-    found: tuple[ScVal, ...] = values
-    return found

@@ -1,9 +1,8 @@
 """Ledger snapshot files: the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
 
 A file holds the state after one ledger, in either XDR-JSON convention, as pairs of key and entry or, from version 25 of
-the tool's library on, as ``{"entry", "live_until"}``. Contract data and contract code are kept;
-entries of other kinds, which no protocol here reads, are left out and counted. The files of that tool record no time
-to live: ``live_until`` is always 4294967295, and what was archived and evicted is absent.
+the tool's library on, as ``{"entry", "live_until"}``. The files of that tool record no time to live: ``live_until`` is
+always 4294967295, and what was archived and evicted is absent.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ Ledger: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_U32)]
 class LedgerSnapshot:
     """The content of a ledger snapshot file: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
-    ``network_id`` is the SHA-256 of the network's passphrase in hex. ``entries`` has contract data and contract code
-    by LedgerKey XDR, with ``live_until`` as the file gives it. ``left_out`` counts the entries of other kinds by the
-    name the file has for them. ``unreadable`` says, for each key whose entry is damaged or of a newer protocol, what is
-    wrong with it; such an entry is in ``entries`` too, with data that fails to decode, so that it is never taken
-    for absent.
+    ``entries`` has contract data and code by LedgerKey XDR, ``left_out`` counts the entries of other kinds.
+    ``unreadable`` says what is wrong with each entry that is damaged or of a newer protocol; it is in ``entries`` too,
+    with data that fails to decode, so that it is never taken for absent.
     """
 
     protocol_version: int

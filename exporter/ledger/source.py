@@ -1,7 +1,6 @@
 """The source of a ledger: one small interface, served by an RPC client or a snapshot file.
 
-Every answer says the ledger it is the state of. Nothing is promised about two answers together: putting
-answers of different ledgers together soundly is the work of `exporter.ledger.view`.
+Every answer says the ledger it is the state of; `exporter.ledger.view` puts answers of different ledgers together.
 """
 
 from __future__ import annotations

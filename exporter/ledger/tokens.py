@@ -1,8 +1,4 @@
-"""A token as its contract has it: symbol and decimals.
-
-Stellar Asset Contracts and tokens made with the Soroban token SDK keep a METADATA struct in their instance
-storage. For any other token its ``symbol`` and ``decimals`` functions are simulated.
-"""
+"""A token as its contract has it: by METADATA in its instance storage, else by its functions."""
 
 from __future__ import annotations
 

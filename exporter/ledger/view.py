@@ -14,8 +14,7 @@ If nothing that was used changed, the program's result is valid; otherwise it ru
 at the limit the run fails and nothing is published (docs/decisions.md).
 
 Parts of a program may run as tasks side by side: `exporter.ledger.batcher` sends together what they ask for.
-`exporter.ledger.observed` knows at which ledgers each answer holds. Calls go out in bundles, where there is a router; a
-call that a bundle does not certify is asked for again alone (docs/decisions.md).
+`exporter.ledger.observed` knows at which ledgers each answer holds.
 """
 
 from __future__ import annotations
@@ -271,9 +270,7 @@ async def read_at_one_ledger(
     limits: ViewLimits | None = None,
     router: Router | None = None,
 ) -> Reading[T]:
-    """Run ``program`` and give its result as the state of one ledger, with the certificate.
-
-    With a ``router`` calls that are asked for together go through it in bundles.
+    """Run ``program`` and give its result as the state of one ledger; calls go through a ``router`` in bundles.
 
     Raises `NoCommonLedgerError` when the bounds are hit, and any other `SourceError` of the source.
     """

@@ -1,7 +1,4 @@
-"""Ledger keys and ledger entries: what to ask for, and what comes back.
-
-Layouts: Stellar-ledger-entries.x (docs/rpc.md, "Entries").
-"""
+"""Ledger keys and ledger entries (Stellar-ledger-entries.x): what to ask for, and what comes back."""
 
 from __future__ import annotations
 

@@ -161,10 +161,7 @@ def decode_scval(data: bytes) -> ScVal:
 
 
 def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
-    """Decode the ScVal at ``position``; gives it and the position after it.
-
-    Where the bytes end too early it raises `struct.error`, for a caller to say inside what.
-    """
+    """The ScVal at ``position``, and the position after it. Raises `struct.error` where the bytes end too early."""
     (kind,) = _u32(data, position)
     read = _READERS.get(kind)
     if read is None:

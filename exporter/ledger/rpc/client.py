@@ -44,17 +44,13 @@ _ADVICE: Final = (
 
 @dataclass(slots=True)
 class RpcCounters:
-    """Counts since the client was made. All are of HTTP requests unless said otherwise.
-
-    ``retries`` are requests that repeat one that failed, at the same or another endpoint, ``keys_asked`` the keys of
-    all getLedgerEntries requests (a key that is asked for again counts again).
-    """
+    """Counts of HTTP requests since the client was made."""
 
     requests: Counter[str] = field(default_factory=Counter)  # by method
     answers: Counter[str] = field(default_factory=Counter)  # usable ones, by endpoint
     errors: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # endpoint -> name
-    keys_asked: int = 0
-    retries: int = 0
+    keys_asked: int = 0  # of getLedgerEntries; one that is asked for again counts again
+    retries: int = 0  # requests that repeat one that failed, at the same or another endpoint
     bytes_sent: int = 0  # request bodies
     bytes_received: int = 0  # answers, decompressed
 
@@ -69,17 +65,15 @@ class RpcCounters:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """A question. ``decode`` turns an answer's body, with the request's id and who gave it, into a value.
+    """A question. ``decode`` makes a value of an answer's body, the request's id and who gave it, or `AttemptError`.
 
-    It raises `AttemptError` for an invalid answer. ``subject`` says in an error what the question was about;
-    ``keys`` is the number of ledger keys it names, if it does.
+    ``subject`` says in an error what the question was about.
     """
 
     method: str
     params: Mapping[str, Any] | None
     decode: Callable[[bytes, int, Endpoint], T]
     subject: str
-    keys: int = 0
 
 
 def _read(
@@ -94,14 +88,11 @@ class _DeadlineError(Exception):
 
 
 class RpcSource:
-    """Reads ledger entries, simulations and close times from Stellar RPC endpoints, with failover between them.
+    """Stellar RPC endpoints, the preferred ones first, with failover between them: an async context manager.
 
-    Use it as an async context manager, within one event loop. ``counters`` and ``endpoints`` are for the run report;
-    neither they nor any error holds anything of a URL but host and port.
-
-    The preferred ones of 1 to 16 URLs go first. What an endpoint says is used only when it is known to serve the
-    network of the passphrase. ``transport`` sends HTTP requests in place of the network, ``on_request`` is called
-    after each. Raises `ConfigError` where a URL or the passphrase is not acceptable.
+    Each method raises `AllEndpointsFailedError`, and `NetworkMismatchError` where an endpoint serves another network
+    than that of the passphrase. ``counters`` and ``endpoints`` are for the run report; neither they nor any error holds
+    anything of a URL but host and port. Raises `ConfigError` where a URL or the passphrase is not acceptable.
     """
 
     def __init__(
@@ -140,19 +131,15 @@ class RpcSource:
         await self._poster.aclose()
 
     async def tip(self) -> int:
-        """The newest ledger of a healthy endpoint, by getHealth.
-
-        Raises `AllEndpointsFailedError` when no endpoint is healthy, and `NetworkMismatchError`.
-        """
+        """The newest ledger of a healthy endpoint."""
         decode = _read(wire.HEALTH, lambda result, _: wire.tip_of(result))
         return await self._ask(Question("getHealth", None, decode, "getHealth"))
 
     async def close_time(self, ledger: int) -> int:
-        """The close time of this very ledger in unix seconds, from JSON and never from header XDR.
+        """The close time of this very ledger in unix seconds.
 
         The events of a ledger state it. Only where an endpoint has none of it getLedgers is asked, whose answer has the
-        whole ledger (1.3 to 1.9 MB on mainnet); an endpoint that has not reached the ledger yet is then asked again,
-        within the bounds. Raises `AllEndpointsFailedError` and `NetworkMismatchError`.
+        whole ledger (1.3 to 1.9 MB on mainnet); an endpoint that has not reached the ledger yet is asked again.
         """
 
         def by_events(body: bytes, request_id: int, _: Endpoint) -> int:
@@ -177,11 +164,7 @@ class RpcSource:
         return await self._ask(Question("getLedgers", params, by_ledgers, f"getLedgers for ledger {ledger}"))
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """Simulate one call at the newest ledger.
-
-        A call that the contract fails is an answer with ``error``. Raises `AllEndpointsFailedError` and
-        `NetworkMismatchError`.
-        """
+        """Simulate one call at the newest ledger. One that the contract fails is an answer with ``error``."""
 
         def read(result: wire.SimulationResult, endpoint: Endpoint) -> SimulationAnswer:
             if result.error:
@@ -196,11 +179,7 @@ class RpcSource:
         return await self._ask(Question("simulateTransaction", params, _read(wire.SIMULATION, read), subject))
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Read any number of keys (LedgerKey XDR), each once, in requests of at most 200.
-
-        Keys given first are asked first. Returns one answer for each request, in the order of the keys. All or nothing:
-        raises `AllEndpointsFailedError` and `NetworkMismatchError`.
-        """
+        """Read all of the keys, each once, in their order: an answer for each request of up to 200."""
         distinct = tuple(dict.fromkeys(keys))
         size = MAX_KEYS_PER_REQUEST
         try:
@@ -222,14 +201,10 @@ class RpcSource:
             return EntriesAnswer(result.latest_ledger, keys, wire.entries_of(result, asked), endpoint.label)
 
         subject = f"getLedgerEntries for {len(keys)} keys"
-        return Question("getLedgerEntries", {"keys": list(asked)}, _read(wire.ENTRIES, read), subject, len(keys))
+        return Question("getLedgerEntries", {"keys": list(asked)}, _read(wire.ENTRIES, read), subject)
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
-        """A page of events, from a ledger or the cursor of the page before (see `exporter.ledger.events`).
-
-        Endpoints that do not keep the ledger any more are passed over for one that does. Raises
-        `AllEndpointsFailedError` and `NetworkMismatchError`.
-        """
+        """A page of events; endpoints that do not keep the ledger any more are passed over for one that does."""
         ranges: dict[str, tuple[int, int]] = {}
 
         def decode(body: bytes, request_id: int, endpoint: Endpoint) -> EventsPage:
@@ -250,10 +225,7 @@ class RpcSource:
         return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
 
     async def _ask(self, question: Question[T]) -> T:
-        """The answer of the first endpoint that gives a usable one.
-
-        Raises `AllEndpointsFailedError` and `NetworkMismatchError`.
-        """
+        """The answer of the first endpoint that gives a usable one."""
         failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
         tries: Counter[Endpoint] = Counter()
         problem = ""
@@ -351,7 +323,7 @@ class RpcSource:
         body = wire.encode_request(request_id, question.method, question.params)
         counters = self.counters
         counters.requests[question.method] += 1
-        counters.keys_asked += question.keys
+        counters.keys_asked += len((question.params or {}).get("keys", ()))
         counters.bytes_sent += len(body)
         outcome: T | Failure
         try:

@@ -107,10 +107,7 @@ class RemoteFiles:
         partial.replace(path)
 
     def _fetch(self, name: str, file: IO[bytes], max_bytes: int) -> None:
-        """Append to a file what follows in the archive's own.
-
-        A request that breaks is continued, unless a few in a row give nothing.
-        """
+        """Append what follows in the archive's file. A request that breaks is continued, but for a few in vain."""
         tries = 0
         while True:
             begun = file.tell()

@@ -109,10 +109,7 @@ class HistoryArchive:
         return [decode_scp_record(record, what) for record in content]
 
     def transaction_sets(self, checkpoint: int) -> dict[int, bytes]:
-        """The transaction sets of a checkpoint's ledgers, as they are hashed; nothing of them is verified.
-
-        A ledger without transactions is not among them: `exporter.past.archive.checkpoint_records.empty_set`.
-        """
+        """The transaction sets of a checkpoint's ledgers that have any, as they are hashed; not verified."""
         what, content = self._records_of("transactions", checkpoint)
         return dict(decode_transactions_record(record, what) for record in content)
 

@@ -44,11 +44,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         folder: Path,
         wanted: Callable[[bytes], bool] = lambda _key: True,
     ) -> None:
-        """Make it, or go on with it, in a folder; of the keys that are ``wanted``.
-
-        Raises:
-            ArchiveError: a bucket cannot be had, or does not have its digest, in any archive.
-        """
+        """Make it, or go on with it, in a folder; of the keys that are ``wanted``. Raises `ArchiveError`."""
         self._wanted = wanted
         self._path = folder / f"state-{checkpoint.header.hash.hex()[:32]}.sqlite"
         self._rows = sqlite3.connect(self._path)
@@ -152,10 +148,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
 
 
 def key_of(record: bytes) -> bytes:
-    """The LedgerKey XDR that a record of contract data or code is about.
-
-    Raises `DecodeError` where the key holds what a newer protocol may have added.
-    """
+    """The LedgerKey XDR that a record of contract data or code is about. Raises `DecodeError` for an unknown form."""
     if record[:4] == DEAD:
         return record[4:]
     if record[:4] not in (LIVE, INIT):

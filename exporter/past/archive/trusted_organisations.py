@@ -55,11 +55,7 @@ def verifier_file() -> bytes:
 
 
 def checker_digests(network: str | None = None) -> dict[str, str]:
-    """The SHA-256 of the program that checks proofs and of the lists that come with it, by file below this folder.
-
-    Args:
-        network: the name of the network whose list is wanted; None for all of them.
-    """
+    """The SHA-256 of the program that checks proofs and of the lists that come with it, or of one network's."""
     lists = sorted(files(_HERE).joinpath("trusted").iterdir(), key=lambda file: file.name)
     found = {"stellar_proof.py": verifier_file()} | {
         f"trusted/{file.name}": file.read_bytes()
