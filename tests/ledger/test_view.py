@@ -205,23 +205,6 @@ def requests_of(source: ChainSource) -> list[int]:
 class TestPartsTogether:
     """What parts of a program ask for side by side goes out in common requests."""
 
-    def test_one_request(self) -> None:
-        """Six parts that ask for ten keys each, some of them nested in further tasks, cost one request a wave."""
-        source = ChainSource(quiet_chain(*QUIET))
-
-        async def part(view: LedgerView, number: int) -> int:
-            first = await view.read(QUIET[10 * number : 10 * number + 10])
-            nested = await asyncio.gather(
-                *(view.read([key]) for key in QUIET[500 + number : 503 + number]), view.read(QUIET[:3])
-            )
-            return len(first) + sum(map(len, nested))
-
-        async def program(view: LedgerView) -> list[int]:
-            return await asyncio.gather(*(part(view, number) for number in range(6)))
-
-        assert [16] * 6 == asyncio.run(read_at_one_ledger(source, program)).result
-        assert [60, 8] == requests_of(source)
-
     def test_failure(self) -> None:
         """When the common request fails every part that waits for it gets the error, and the run ends with it."""
         seen: list[str] = []
@@ -352,15 +335,21 @@ class TestRefusing:
 
         assert 2 == len(source.log)
 
-    def test_too_many_calls(self) -> None:
-        """A ledger that makes a program call more than the bound is refused before any call is made."""
+    @pytest.mark.parametrize(
+        ("limits", "problem"),
+        [(ViewLimits(max_calls=10), "10 contract calls at most"), (ViewLimits(max_keys=10), "10 ledger keys at most")],
+    )
+    def test_too_many_questions(self, limits: ViewLimits, problem: str) -> None:
+        """A ledger that makes a program use more than the bounds is refused before anything is asked."""
         source = ChainSource(Chain())
 
         async def program(view: LedgerView) -> None:
-            await view.call(ContractCall(f"{number}", "price") for number in range(11))
+            if limits.max_calls == 10:
+                await view.call(ContractCall(f"{number}", "price") for number in range(11))
+            await view.read(QUIET[:11])
 
-        with pytest.raises(NoCommonLedgerError, match="10 contract calls at most"):
-            asyncio.run(read_at_one_ledger(source, program, ViewLimits(max_calls=10)))
+        with pytest.raises(NoCommonLedgerError, match=problem):
+            asyncio.run(read_at_one_ledger(source, program, limits))
 
         assert [] == source.log
 
@@ -395,28 +384,13 @@ class TestRefusing:
         assert reading.certificate.uncertified_calls >= 1
         assert any(error is not None and "not known to hold at ledger" in error for error in errors)
 
-    def test_nodes_of_two_chains(self) -> None:
-        """Two answers with the same last change and other data mean a faulty endpoint, not a change."""
-        seen = KeyObservation(Entry(b"key", RawEntry(b"one", 90, None)), 100)
-
-        with pytest.raises(SourceError, match="disagree"):
-            seen.update(b"key", RawEntry(b"two", 90, None), 101)
-
-    def test_a_newer_answer_with_an_older_entry(self) -> None:
-        """An answer of a later ledger that has an older version of an entry is a contradiction."""
+    @pytest.mark.parametrize(("answer", "problem"), [(b"two", "disagree"), (b"zero", "older")])
+    def test_nodes_of_two_chains(self, answer: bytes, problem: str) -> None:
+        """Other data for the same last change, or an older version in a later answer, mean a faulty endpoint."""
         seen = KeyObservation(Entry(b"key", RawEntry(b"one", 95, None)), 100)
 
-        with pytest.raises(SourceError, match="older"):
-            seen.update(b"key", RawEntry(b"zero", 90, None), 101)
-
-    def test_too_many_keys(self) -> None:
-        """A ledger that lists more keys than the bound is refused before they are asked for."""
-        source = ChainSource(Chain())
-
-        with pytest.raises(NoCommonLedgerError, match="999 ledger keys at most"):
-            asyncio.run(read_at_one_ledger(source, states_of(QUIET), ViewLimits(max_keys=999)))
-
-        assert [] == source.log
+        with pytest.raises(SourceError, match=problem):
+            seen.update(b"key", RawEntry(answer, 95 if problem == "disagree" else 90, None), 101)
 
 
 def _random_chain(rng: random.Random) -> tuple[Chain, list[bytes]]:

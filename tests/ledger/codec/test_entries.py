@@ -18,7 +18,7 @@ from exporter.ledger.codec.entries import PERSISTENT, TEMPORARY, ContractData
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, symbol, u32
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from tests.ledger.codec.scval_cases import addresses, contracts, hashes, scvals, to_sdk
+from tests.ledger.codec.scval_cases import addresses, contracts, scvals, to_sdk
 
 POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
@@ -74,23 +74,16 @@ def test_keys_have_the_bytes_that_the_network_uses(key: bytes, expected: str) ->
     assert expected == base64.b64encode(key).decode()
 
 
-@given(addresses, scvals, durabilities)
-def test_data_keys_agree_with_the_sdk(contract: str, key: ScVal, durability: int) -> None:
-    """A contract data key of any kind of value has stellar-sdk's bytes, and decodes to its parts."""
-    expected = _sdk_key(contract, key, durability).to_xdr_bytes()
-
-    assert expected == entries.data_key(contract, key, durability)
-    assert len(expected) == entries.ledger_key_end(expected, 0)
-
-
-@given(contracts, scvals, durabilities, scvals)
-def test_entries_agree_with_the_sdk(contract: str, key: ScVal, durability: int, value: ScVal) -> None:
-    """A contract data entry has stellar-sdk's bytes, and decodes to its parts."""
-    entry = ContractData(contract, key, durability, value)
-    expected = _sdk_entry(*entry).to_xdr_bytes()
+@given(addresses, scvals, durabilities, scvals)
+def test_keys_and_entries_agree_with_the_sdk(address: str, key: ScVal, durability: int, value: ScVal) -> None:
+    """A contract data entry and its key have stellar-sdk's bytes; an entry decodes to its parts."""
+    entry = ContractData(address, key, durability, value)
+    expected, ledger_key = _sdk_entry(*entry).to_xdr_bytes(), _sdk_key(address, key, durability).to_xdr_bytes()
 
     assert expected == entries.encode_contract_data(entry)
     assert entry == entries.decode_contract_data(expected)
+    assert ledger_key == entries.data_key(address, key, durability)
+    assert len(ledger_key) == entries.ledger_key_end(ledger_key, 0)
 
 
 @given(contracts, scvals, durabilities, scvals, st.data())
@@ -128,15 +121,6 @@ def test_other_entries_are_refused_by_name(data: bytes, message: str) -> None:
         entries.decode_contract_data(data)
 
 
-@given(hashes)
-def test_code_keys_agree_with_the_sdk(wasm_hash: bytes) -> None:
-    """A contract code key has stellar-sdk's bytes."""
-    key = xdr.LedgerKeyContractCode(xdr.Hash(wasm_hash))
-    expected = xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_CODE, contract_code=key).to_xdr_bytes()
-
-    assert expected == entries.code_key(wasm_hash)
-
-
 def _footprint_keys() -> list[xdr.LedgerKey]:
     account = Keypair.from_raw_ed25519_seed(bytes(32)).xdr_account_id()
     issuer = Keypair.from_raw_ed25519_seed(bytes(31) + b"\1").public_key
@@ -167,6 +151,14 @@ def test_the_end_of_a_key_of_each_kind_in_a_footprint(key: xdr.LedgerKey) -> Non
     for length in range(len(data)):
         with pytest.raises(DecodeError):
             entries.ledger_key_end(data[:length], 0)
+
+
+def test_code_keys() -> None:
+    """A contract code key has stellar-sdk's bytes."""
+    key = xdr.LedgerKeyContractCode(xdr.Hash(bytes(range(32))))
+    expected = xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_CODE, contract_code=key).to_xdr_bytes()
+
+    assert expected == entries.code_key(bytes(range(32)))
 
 
 def test_the_instance_of_an_entry() -> None:

@@ -1,21 +1,18 @@
-"""XDR-JSON in both conventions: a real file of the first, and values of every kind in both."""
+"""XDR-JSON: values of every kind in both conventions (a real file of the first: tests/ledger/test_snapshot_file.py)."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec import entries, strkey
+from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.xdr_json import xdr_from_json
-from tests.ledger.codec.scval_cases import contracts, has_absent_container, scvals, to_sdk
-from tests.snapshot_files import to_json
+from tests.ledger.codec.scval_cases import has_absent_container, scvals, to_sdk
 
 CONTRACT = strkey.encode_contract(bytes(range(32)))
 WIDE_KINDS = {"u128": 128, "i128": 128, "u256": 256, "i256": 256}
@@ -48,31 +45,6 @@ def test_both_conventions_read_as_the_same_value(value: ScVal) -> None:
 
     assert value == decode_scval(xdr_from_json("SCVal", document))
     assert value == decode_scval(xdr_from_json("SCVal", first_convention(document)))
-
-
-@given(contracts, scvals, st.sampled_from((entries.TEMPORARY, entries.PERSISTENT)), scvals)
-def test_contract_data(contract: str, key: ScVal, durability: int, value: ScVal) -> None:
-    """Keys and entries of contract data are read back from both conventions."""
-    assume(not has_absent_container(key) and not has_absent_container(value))
-    ledger_key = entries.data_key(contract, key, durability)
-    data = entries.encode_contract_data(entries.ContractData(contract, key, durability, value))
-
-    for kind, xdr in (("LedgerKey", ledger_key), ("LedgerEntryData", data)):
-        assert xdr == xdr_from_json(kind, to_json(kind, xdr))
-        assert xdr == xdr_from_json(kind, first_convention(to_json(kind, xdr)))
-
-
-def test_every_entry_of_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
-    """The keys and entries of a real file (version 1) are read, and written in version 2 with the same content."""
-    read = 0
-    for key_document, (entry_document, _) in json.loads(mainnet_snapshot_path.read_bytes())["ledger_entries"]:
-        if "contract_data" not in key_document:
-            continue
-        read += 1
-        key, data = xdr_from_json("LedgerKey", key_document), xdr_from_json("LedgerEntryData", entry_document["data"])
-        assert entry_document["data"] == first_convention(to_json("LedgerEntryData", data))
-        assert key == data[:4] + data[8 : 8 + len(key) - 4]
-    assert 822 == read
 
 
 @pytest.mark.parametrize(

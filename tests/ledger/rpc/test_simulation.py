@@ -7,14 +7,13 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stellar_sdk import TransactionEnvelope, xdr
+from stellar_sdk import MuxedAccount, xdr
 from stellar_sdk import scval as sdk
-from stellar_sdk.operation import InvokeHostFunction
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.codec.scval_encode import symbol
 from exporter.ledger.rpc.wire import MAX_FOOTPRINT, footprint_parts, invocation_envelope
 from exporter.ledger.source import ContractCall
 from tests.ledger.codec.scval_cases import contracts, scvals, symbols, to_sdk
@@ -35,6 +34,7 @@ def test_the_sdk_reads_the_envelope_as_the_call(contract: str, function: str, ar
     assert envelope.v1 is not None
     assert [] == envelope.v1.signatures
     transaction = envelope.v1.tx
+    assert NOBODY == MuxedAccount.from_xdr_object(transaction.source_account).account_id
     assert xdr.MemoType.MEMO_NONE == transaction.memo.type
     assert 1 == len(transaction.operations)
     body = transaction.operations[0].body.invoke_host_function_op
@@ -45,18 +45,6 @@ def test_the_sdk_reads_the_envelope_as_the_call(contract: str, function: str, ar
     assert sdk.to_address(contract).address == invocation.contract_address
     assert function.encode() == invocation.function_name.sc_symbol
     assert [to_sdk(argument) for argument in arguments] == invocation.args
-
-
-def test_the_sdk_makes_a_transaction_of_the_envelope() -> None:
-    """The SDK's own transaction class takes the envelope; its source is the account that nobody holds."""
-    call = ContractCall(ORACLE, "lastprice", (vec(symbol("Stellar"), address(USDC)),))
-
-    envelope = TransactionEnvelope.from_xdr(
-        xdr.TransactionEnvelope.from_xdr_bytes(invocation_envelope(call)).to_xdr(), PASSPHRASE
-    )
-
-    assert NOBODY == envelope.transaction.source.account_id
-    assert isinstance(envelope.transaction.operations[0], InvokeHostFunction)
 
 
 def _transaction_data(

@@ -77,12 +77,7 @@ def forge(folder: Path, count: int, seed: int) -> dict[str, int]:
     return believed
 
 
-def test_no_changed_file_of_an_archive_is_believed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [70, pytest.param(3_500, marks=pytest.mark.slow)])
+def test_no_changed_file_of_an_archive_is_believed(tmp_path: Path, count: int) -> None:
     """State file, headers, links, sets of transactions, messages, buckets: it is refused, or nothing that counts."""
-    assert {0} == set(forge(tmp_path, 70, 3).values())
-
-
-@pytest.mark.slow
-def test_none_of_thousands_of_changed_files_is_believed(tmp_path: Path) -> None:
-    """The same, at length."""
-    assert {0} == set(forge(tmp_path, 3_500, 4).values())
+    assert {0} == set(forge(tmp_path, count, count).values())
