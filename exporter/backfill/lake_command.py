@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 
 from exporter.backfill.executors import started
-from exporter.backfill.lake_job import RANGE_LEDGERS, STOP, LakeJob, LakePlan, LakeResult
+from exporter.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
 from exporter.backfill.merge import try_output
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.config import Settings
@@ -16,10 +16,9 @@ from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, pluralize
 from exporter.history.export import Moment, parse_moment
 from exporter.past.lake.boundaries import find_range
-from exporter.past.lake.objects import Lake, LakeConfig, decode_config
+from exporter.past.lake.objects import Lake, decode_config
 from exporter.stores import open_store
 
-CHANGES = "./lake-changes"
 SHOWN = 20
 REPORTED_EVERY_SECONDS = 10.0
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
@@ -40,15 +39,15 @@ def run_lake_backfill(
     scheduler: str | None,
     console: Console,
     *,
+    every: str,
+    changes: str,
+    on_gap: str,
     start: str | None = None,
     end: str | None = None,
-    every: str | None = None,
     archive: str | None = None,
     trust: Path | None = None,
     start_snapshot: Path | None = None,
     lake_config: str | None = None,
-    changes: str | None = None,
-    on_gap: str | None = None,
     range_ledgers: int | None = None,
 ) -> int:
     """Backfill from a lake, and say what came of it; gives the exit code."""
@@ -57,16 +56,20 @@ def run_lake_backfill(
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
     if trust is not None and archive is None:
         raise ConfigError("--trust is for --archive, which is not given")
-    seconds = parse_every(every or "1h")
-    begins = Moment() if start is None else parse_moment(start, "--from")
-    ends = Moment() if end is None else parse_moment(end, "--to")
+    seconds = parse_every(every)
+    begins, ends = parse_moment(start, "--from"), parse_moment(end, "--to")
     config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
     store = open_store(settings.output.uri)
     try_output(store)
-    kept = open_store(changes or CHANGES)
+    kept = open_store(changes)
     kept.try_writing()
 
-    lake = _lake(uri, config, settings)
+    lake = Lake.open(uri, config)
+    if lake.config.network_passphrase != settings.passphrase:
+        raise NetworkMismatchError(
+            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
+            f"{settings.passphrase!r}; set --network"
+        )
     first, last, begin_time, end_time = find_range(lake, begins, ends)
     if start_snapshot is not None:
         state = snapshot_start(start_snapshot, settings.passphrase)
@@ -91,7 +94,7 @@ def run_lake_backfill(
         begin_time,
         end_time,
         seconds,
-        on_gap or STOP,
+        on_gap,
         range_ledgers or RANGE_LEDGERS,
     )
     doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
@@ -118,16 +121,6 @@ def run_lake_backfill(
         for name in ("confirmed", "differing", "untried"):
             facts[name] = sum(getattr(result.tally, name).values())
     return _exit_code(result, settings, console)
-
-
-def _lake(uri: str, config: LakeConfig | None, settings: Settings) -> Lake:
-    lake = Lake.open(uri, config)
-    if lake.config.network_passphrase != settings.passphrase:
-        raise NetworkMismatchError(
-            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
-            f"{settings.passphrase!r}; set --network"
-        )
-    return lake
 
 
 def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:

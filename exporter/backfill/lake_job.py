@@ -23,7 +23,7 @@ import msgspec
 
 from exporter.backfill.executors import Started, run_all
 from exporter.backfill.liquidations import rows_in
-from exporter.backfill.merge import finish_history, ledgers_of, merge_with_retries
+from exporter.backfill.merge import finish_history, ledgers_of, merge_into_history
 from exporter.backfill.segments import EventNames, Segment, SegmentResult, read_state, replay_segment
 from exporter.backfill.start_state import StartState
 from exporter.config import Settings
@@ -409,7 +409,7 @@ class LakeJob:
                 result.empty += 1
             else:
                 parts[ledger] = each.part
-        merged = merge_with_retries(self._store, [parts[ledger] for ledger in sorted(parts)], self._network.passphrase)
+        merged = merge_into_history(self._store, [parts[ledger] for ledger in sorted(parts)], self._network.passphrase)
         result.added += len(merged.added)
         result.rows += merged.rows
         result.refused |= merged.refused

@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from time import monotonic, sleep
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
 import polars as pl
@@ -21,13 +22,14 @@ from exporter.history.manifest import HistoryPart, data_of, extend_history, read
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
-from exporter.stores.store import Clock, Store, utc_now
+from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest, LedgerSpan, Transitions
 
 WAIT_SECONDS = 600.0
 """How long a backfill waits for a publisher that is at work."""
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(slots=True)
@@ -39,15 +41,29 @@ class MergeResult:
     refused: dict[int, str] = field(default_factory=dict)
 
 
-def merge_into_history(
-    store: Store, parts: Sequence[HistoryPart], network: str, *, now: Clock = utc_now
-) -> MergeResult:
-    """Add files of single ledgers, ascending, to a history, as a publisher. Those that it has stay as they are.
+def _waiting(work: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Work as a publisher, as soon as no other is at work. Raises `LostRaceError` after `WAIT_SECONDS`."""
 
-    ``network`` is the passphrase. The clock is for the retention of what is superseded.
+    @wraps(work)
+    def waiting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        deadline, pause = monotonic() + WAIT_SECONDS, 0.5
+        while True:
+            try:
+                return work(*args, **kwargs)
+            except LostRaceError:
+                if monotonic() + pause > deadline:
+                    raise
+            sleep(pause)
+            pause = min(2 * pause, 15.0)
 
-    Raises `LostRaceError` while a publisher is at work, `CheckError` for a history of another network, `StoreError`;
-    the manifest is then unchanged.
+    return waiting
+
+
+@_waiting
+def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
+    """Add files of single ledgers, ascending, to a history of a network (its passphrase). Those that it has stay.
+
+    Raises `CheckError` for a history of another network, `StoreError`; the manifest is then unchanged.
     """
     result = MergeResult()
     if not parts:
@@ -96,7 +112,7 @@ def merge_into_history(
             manifest = _with_rebuilt(store, manifest, key, belonging)
             superseded += [key, *(part.file.key for part in belonging)]
         if added and manifest is not None:
-            replace_history(store, manifest, superseded, now(), rollups=False)
+            replace_history(store, manifest, superseded, utc_now(), rollups=False)
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
     return result
@@ -135,45 +151,20 @@ def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequ
     return msgspec.structs.replace(manifest, files=files)
 
 
-def merge_with_retries(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
-    """Merge as soon as no publisher is at work; see `merge_into_history`."""
-    return _with_retries(lambda: merge_into_history(store, parts, network))
-
-
+@_waiting
 def finish_history(
-    store: Store,
-    transitions: list[Transitions],
-    rows: Sequence[Row],
-    spans: Sequence[LedgerSpan],
-    *,
-    now: Clock = utc_now,
+    store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
 ) -> None:
     """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove.
 
-    ``rows`` are the auctions and the bad debt in the ledgers of ``spans``. It waits until no publisher is at work.
+    ``rows`` are the auctions and the bad debt in the ledgers of ``spans``.
     """
-
-    def finish() -> None:
-        with store.exclusive():
-            manifest = read_history_manifest(store)
-            if manifest is not None:
-                changed = msgspec.structs.replace(manifest, transitions=transitions)
-                changed = with_liquidations(store, changed, rows, spans)
-                replace_history(store, changed, (), now(), most_reads=None)
-
-    _with_retries(finish)
-
-
-def _with_retries(work: Callable[[], Result]) -> Result:
-    deadline, pause = monotonic() + WAIT_SECONDS, 0.5
-    while True:
-        try:
-            return work()
-        except LostRaceError:
-            if monotonic() + pause > deadline:
-                raise
-        sleep(pause)
-        pause = min(2 * pause, 15.0)
+    with store.exclusive():
+        manifest = read_history_manifest(store)
+        if manifest is not None:
+            changed = msgspec.structs.replace(manifest, transitions=transitions)
+            changed = with_liquidations(store, changed, rows, spans)
+            replace_history(store, changed, (), utc_now(), most_reads=None)
 
 
 def ledgers_of(store: Store) -> Callable[[int], bool]:

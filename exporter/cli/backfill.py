@@ -16,14 +16,20 @@ from exporter.console import Console
 @click.option("--lake", metavar="URI", required=True, help="The ledger lake: a folder, s3://BUCKET/PREFIX or https://.")
 @click.option("--from", "start", metavar="WHEN", help="First day, RFC 3339 time (UTC) or ledger.")
 @click.option("--to", "end", metavar="WHEN", help="Up to this day, time or ledger.  [default: its newest]")
-@click.option("--every", metavar="DURATION", help="A row each 10m, 1h, 1d.  [default: 1h]")
+@click.option("--every", metavar="DURATION", default="1h", show_default=True, help="A row each 10m, 1h, 1d.")
 @click.option("--archive", metavar="URI", help="A history archive to start from.")
 @click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")
 @click.option("--start-snapshot", type=FILE, help="A ledger snapshot file of all contracts to start from.")
 @click.option("--lake-config", metavar="JSON", help="The lake's .config.json, if it has none.")
-@click.option("--changes", metavar="URI", help="Where extracted changes are kept.  [default: ./lake-changes]")
 @click.option(
-    "--on-gap", type=click.Choice(("stop", "skip")), help="What to do about missing ledgers.  [default: stop]"
+    "--changes", metavar="URI", default="./lake-changes", show_default=True, help="Where extracted changes are kept."
+)
+@click.option(
+    "--on-gap",
+    type=click.Choice(("stop", "skip")),
+    default="stop",
+    show_default=True,
+    help="What to do about missing ledgers.",
 )
 @click.option("--range-ledgers", type=click.IntRange(1, 1_000_000), help="Ledgers extracted at a time.")
 @config_option

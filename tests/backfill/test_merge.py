@@ -10,7 +10,7 @@ import pytest
 
 from exporter import FORMAT
 from exporter.backfill import merge
-from exporter.backfill.merge import MergeResult, merge_into_history, merge_with_retries
+from exporter.backfill.merge import MergeResult, merge_into_history
 from exporter.errors import CheckError, LostRaceError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
@@ -107,5 +107,5 @@ def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge, "WAIT_SECONDS", 0.6)
     store, parts = MemoryStore(), [part_of(LEDGERS[0])]
     with store.exclusive(), pytest.raises(LostRaceError):
-        merge_with_retries(store, parts, NETWORK)
-    assert {LEDGERS[0]} == merge_with_retries(store, parts, NETWORK).added
+        merge_into_history(store, parts, NETWORK)
+    assert {LEDGERS[0]} == merge_into_history(store, parts, NETWORK).added
