@@ -9,11 +9,12 @@ from random import Random
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from exporter.deployments.networks import derived_address
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval_encode import i128, symbol
-from exporter.ledger.rpc.wire import decode_base64
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
@@ -67,7 +68,7 @@ def _decoding(title: str, texts: list[str], quick: bool) -> Row:
 
     def ours() -> None:
         for text in texts:
-            decode_contract_data(decode_base64(text, "an entry"))
+            decode_contract_data(msgspec.convert(text, bytes))
 
     def theirs() -> None:
         for text in texts:
@@ -76,7 +77,7 @@ def _decoding(title: str, texts: list[str], quick: bool) -> Row:
             sdk_scval.to_native(entry.contract_data.val)
 
     for text in set(texts):  # what is timed finds the same
-        again = encode_contract_data(decode_contract_data(decode_base64(text, "an entry")))
+        again = encode_contract_data(decode_contract_data(msgspec.convert(text, bytes)))
         assert xdr.LedgerEntryData.from_xdr(text).to_xdr_bytes() == again
     our_times, their_times, ratios = in_turn(ours, theirs, 1 if quick else 15)
     each, other = (f"{1e6 * median(times) / len(texts):.1f} µs each" for times in (our_times, their_times))

@@ -25,8 +25,7 @@ from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatc
 from exporter.ledger.events import EventFilter, EventsPage, OutOfRange
 from exporter.ledger.rpc import wire
 from exporter.ledger.rpc.endpoints import Endpoint, RpcLimits, Timing, parse_endpoints
-from exporter.ledger.rpc.failures import AttemptError, Failure
-from exporter.ledger.rpc.http import HttpPoster
+from exporter.ledger.rpc.http import AttemptError, Failure, HttpPoster
 from exporter.ledger.rpc.redaction import Redactor, quiet_http_loggers
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, SimulationAnswer
 
@@ -174,7 +173,7 @@ class RpcSource:
             ledger, footprint = result.latest_ledger, read + written
             return SimulationAnswer(ledger, value, None, footprint, endpoint.label, writes=bool(written))
 
-        params = {"transaction": wire.encode_base64(wire.invocation_envelope(call))}
+        params = {"transaction": wire.invocation_envelope(call)}
         subject = f"simulateTransaction of {call.function} of {call.contract}"
         return await self._ask(Question("simulateTransaction", params, _read(wire.SIMULATION, read), subject))
 
@@ -195,13 +194,13 @@ class RpcSource:
         raise problem
 
     def _entries_question(self, keys: tuple[bytes, ...]) -> Question[EntriesAnswer]:
-        asked = {wire.encode_base64(key): key for key in keys}
+        asked = frozenset(keys)
 
         def read(result: wire.EntriesResult, endpoint: Endpoint) -> EntriesAnswer:
             return EntriesAnswer(result.latest_ledger, keys, wire.entries_of(result, asked), endpoint.label)
 
         subject = f"getLedgerEntries for {len(keys)} keys"
-        return Question("getLedgerEntries", {"keys": list(asked)}, _read(wire.ENTRIES, read), subject)
+        return Question("getLedgerEntries", {"keys": keys}, _read(wire.ENTRIES, read), subject)
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
         """A page of events; endpoints that do not keep the ledger any more are passed over for one that does."""

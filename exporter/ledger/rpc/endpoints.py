@@ -13,12 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import httpx
 
 from exporter.errors import ConfigError
-from exporter.ledger.rpc.failures import Failure
+
+if TYPE_CHECKING:
+    from exporter.ledger.rpc.http import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

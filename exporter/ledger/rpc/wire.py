@@ -7,10 +7,9 @@ versions.
 
 from __future__ import annotations
 
-import binascii
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
@@ -22,7 +21,7 @@ from exporter.ledger.codec import strkey, xdr_walk
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, ContractEvent, EventFilter, EventsPage
-from exporter.ledger.rpc.failures import UNUSABLE, AttemptError, Failure
+from exporter.ledger.rpc.http import UNUSABLE, AttemptError, Failure
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
@@ -87,10 +86,10 @@ class LedgersResult(Struct):
 
 
 class EntryInfo(Struct, rename="camel"):
-    """One entry of getLedgerEntries in the base64 format."""
+    """One entry of getLedgerEntries; bytes are base64 in JSON."""
 
-    key: str
-    xdr: str
+    key: bytes
+    xdr: bytes
     last_modified_ledger_seq: Ledger
     live_until_ledger_seq: LiveUntil | None = None
 
@@ -105,7 +104,7 @@ class EntriesResult(Struct, rename="camel"):
 class CallResult(Struct):
     """The returned value of a simulated call."""
 
-    xdr: str
+    xdr: bytes
 
 
 class SimulationResult(Struct, rename="camel"):
@@ -114,7 +113,7 @@ class SimulationResult(Struct, rename="camel"):
     latest_ledger: Ledger
     error: str | None = None
     results: list[CallResult] | None = None
-    transaction_data: str | None = None
+    transaction_data: bytes | None = None
 
 
 class EventInfo(Struct, rename="camel"):
@@ -180,23 +179,6 @@ def unusable(problem: str) -> NoReturn:
     raise AttemptError(Failure(UNUSABLE, problem))
 
 
-def decode_base64(text: str, name: str) -> bytes:
-    """Bytes of canonical base64: standard alphabet, padded, no stray bits or white space."""
-    try:
-        data = msgspec.convert(text, bytes)  # as strict as binascii, in a third of the time
-        canonical = binascii.b2a_base64(data, newline=False) == text.encode("ascii")
-    except (ValueError, msgspec.ValidationError):  # ValueError includes UnicodeEncodeError
-        canonical = False
-    if not canonical:
-        unusable(f"{name} is not canonical base64")
-    return data
-
-
-def encode_base64(data: bytes) -> str:
-    """Canonical base64 of bytes."""
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
-
-
 def tip_of(result: HealthResult) -> int:
     """The newest ledger of a healthy endpoint; raises `AttemptError` for one that is not healthy."""
     if result.status != "healthy":
@@ -232,21 +214,19 @@ def _unix_seconds(given: Any) -> int | None:
     return given if type(given) is int and 1 <= given <= LATEST_CLOSE_TIME else None
 
 
-def entries_of(result: EntriesResult, asked: Mapping[str, bytes]) -> dict[bytes, RawEntry]:
-    """The entries found, by LedgerKey XDR. ``asked`` maps the base64 of every key that was asked to the key."""
+def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, RawEntry]:
+    """The entries found, by LedgerKey XDR."""
     entries: dict[bytes, RawEntry] = {}
     for info in result.entries or ():
-        key = asked.get(info.key)
-        if key is None:
+        if info.key not in asked:
             unusable("an entry's key was not asked for")
-        if key in entries:
+        if info.key in entries:
             unusable("an entry is given twice")
         if info.last_modified_ledger_seq > result.latest_ledger:
             unusable("an entry was changed after the ledger that the answer is of")
-        data = decode_base64(info.xdr, "an entry")
-        if not data or len(data) % 4:
+        if not info.xdr or len(info.xdr) % 4:
             unusable("an entry is not XDR")
-        entries[key] = RawEntry(data, info.last_modified_ledger_seq, info.live_until_ledger_seq)
+        entries[info.key] = RawEntry(info.xdr, info.last_modified_ledger_seq, info.live_until_ledger_seq)
     return entries
 
 
@@ -254,12 +234,11 @@ def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tupl
     """The returned ScVal XDR of a simulation without error, and the keys it only reads and those it writes."""
     if result.results is None or len(result.results) != 1 or not result.transaction_data:
         unusable("a simulation must give one result and its transaction data, or an error")
-    value = decode_base64(result.results[0].xdr, "the result of a call")
+    value = result.results[0].xdr
     if not value or len(value) % 4:
         unusable("the result of a call is not XDR")
-    transaction_data = decode_base64(result.transaction_data, "transaction data")
     try:
-        return value, *footprint_parts(transaction_data)
+        return value, *footprint_parts(result.transaction_data)
     except DecodeError as error:
         problem = f"the footprint of a call cannot be read: {error}"
     return unusable(problem)
@@ -271,7 +250,7 @@ def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str,
         {
             "type": "contract",
             "contractIds": list(each.contracts),
-            "topics": [[*(encode_base64(encode_scval(symbol(topic))) for topic in each.topics), "**"]],
+            "topics": [[*map(encode_scval, map(symbol, each.topics)), "**"]],
         }
         for each in filters
     ]
@@ -313,9 +292,9 @@ def events_page(result: EventsResult, start: int | str) -> EventsPage:
                 topics = info.topic or []
                 if len(topics) > _MAX_TOPICS or any(len(text) > MAX_EVENT_BYTES for text in (*topics, info.value)):
                     raise DecodeError("an event is larger than any that names a market")
-                values = [decode_scval(decode_base64(text, "an event")) for text in (*topics, info.value)]
+                values = [decode_scval(msgspec.convert(text, bytes)) for text in (*topics, info.value)]
                 events.append(ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1]))
-            except (DecodeError, AttemptError):
+            except (DecodeError, msgspec.ValidationError):
                 undecodable += 1
     full = len(given) == MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
     through = min(ledger - 1 if full else ledger, result.latest_ledger)

@@ -17,8 +17,7 @@ import pytest
 from exporter.errors import AllEndpointsFailedError
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
-from exporter.ledger.rpc.failures import HTTPX_ERRORS, AttemptError, Failure, failure_of
-from exporter.ledger.rpc.http import HttpPoster, parse_retry_after
+from exporter.ledger.rpc.http import HTTPX_ERRORS, AttemptError, Failure, HttpPoster, failure_of, parse_retry_after
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import PASSPHRASE
 

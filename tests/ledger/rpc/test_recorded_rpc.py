@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from exporter.ledger.rpc import wire
-from exporter.ledger.rpc.failures import AttemptError
+from exporter.ledger.rpc.http import AttemptError
 from exporter.ledger.source import RawEntry
 from exporter.localnet.runner import running
 from exporter.past.archive.archive_files import FolderFiles

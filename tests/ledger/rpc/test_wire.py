@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.ledger.rpc import wire
-from exporter.ledger.rpc.failures import UNUSABLE, AttemptError
+from exporter.ledger.rpc.http import UNUSABLE, AttemptError
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import FakeRpc, key, made_entry
 
@@ -74,16 +73,6 @@ def test_an_error_is_distinguished_from_a_broken_answer(request_id: int | None) 
     assert ("rpc -32700", "error -32700: m") == (caught.value.failure.name, caught.value.failure.text)
 
 
-@given(st.text(alphabet="AAAABQgw/+=-_ \n\0é", max_size=12))
-def test_no_other_base64_is_accepted(text: str) -> None:
-    """A text is refused unless it is exactly what its bytes encode to."""
-    try:
-        data: bytes | None = wire.decode_base64(text, "x")
-    except AttemptError:
-        data = None
-    assert data is None or text == base64.b64encode(data).decode()
-
-
 # Where in a JSON document something is replaced, and by what.
 json_values = st.recursive(
     st.none()
@@ -122,7 +111,7 @@ def test_a_changed_entries_answer_is_sound_or_unusable(data: st.DataObject) -> N
     body = replaced(whole, data.draw(st.sampled_from(paths(whole))), data.draw(json_values))
     try:
         result = wire.decode_reply(json.dumps(body).encode(), wire.ENTRIES, 7)
-        entries = wire.entries_of(result, KEYS)
+        entries = wire.entries_of(result, KEYS.values())
     except AttemptError:
         return
     assert 1 <= result.latest_ledger < 2**32
@@ -150,7 +139,7 @@ def test_a_changed_simulation_is_whole_or_unusable(data: st.DataObject) -> None:
 @given(st.binary(max_size=120))
 def test_no_footprint_escapes_as_another_error(data: bytes) -> None:
     """Transaction data of any bytes is read or unusable."""
-    result = wire.SimulationResult(5, None, [wire.CallResult("AAAAAQ==")], fake.b64(data))
+    result = wire.SimulationResult(5, None, [wire.CallResult(b"\0\0\0\1")], data)
     with contextlib.suppress(AttemptError):
         value, _, _ = wire.call_parts(result)
         assert bytes(3) + b"\1" == value
