@@ -90,11 +90,6 @@ def run_read(store: Store) -> RunRead:
     except msgspec.DecodeError as error:
         raise StoreError(f"{store.uri}: the run cannot be understood: {error}") from None
     evidence = Evidence.decode(_get(store, status.evidence_key), status.evidence_key)
-    return run_read_of(status, markets, evidence)
-
-
-def run_read_of(status: SystemStatus, markets: MarketList, evidence: Evidence) -> RunRead:
-    """The markets that a run read, by its documents and its evidence."""
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
     reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {item.market: ("absent", item.reason) for item in status.absent}
@@ -163,26 +158,13 @@ def recorded_markets(
     of theirs is in the state.
     """
     deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
+    factories = [(item.protocol, address) for item in deployments for address in item.addresses(FACTORY)]
     vouching = frozenset(
-        item.protocol
-        for item in deployments
-        if item.protocol in PROTOCOLS and PROTOCOLS[item.protocol].needs_record
-        if any(instance_key(factory) in index for factory in item.addresses(FACTORY))
+        protocol
+        for protocol, factory in factories
+        if PROTOCOLS[protocol].needs_record and instance_key(factory) in index
     )
-    return dict(_records_in(index, deployments)), vouching
-
-
-async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
-    """The deployments with the factories that only the chain names."""
-    view, completed = LedgerView(source), list[Deployment]()
-    for name, module in PROTOCOLS.items():
-        completed += await module.complete(view, [item for item in listed if item.protocol == name])
-    return completed
-
-
-def _records_in(index: StateIndex, deployments: Sequence[Deployment]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Each market that a known factory has a record of, with its protocol and the record's last change."""
-    owners = {strkey.decode(address)[1]: item.protocol for item in deployments for address in item.addresses(FACTORY)}
+    owners, recorded = {strkey.decode(address)[1]: protocol for protocol, address in factories}, {}
     for last_modified, data in index.contract_data():
         protocol = owners.get(data[12:44])
         if protocol is None:
@@ -192,7 +174,16 @@ def _records_in(index: StateIndex, deployments: Sequence[Deployment]) -> Iterato
         except DecodeError:  # of a newer protocol
             continue
         if market is not None:
-            yield market, (protocol, last_modified)
+            recorded[market] = protocol, last_modified
+    return recorded, vouching
+
+
+async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
+    """The deployments with the factories that only the chain names."""
+    view, completed = LedgerView(source), list[Deployment]()
+    for name, module in PROTOCOLS.items():
+        completed += await module.complete(view, [item for item in listed if item.protocol == name])
+    return completed
 
 
 def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:

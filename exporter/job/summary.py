@@ -18,6 +18,7 @@ MAX_REPORT_BYTES = 64 * 2**20
 SHOWN = 20
 """How many things of one kind are named; a page of GitHub takes 1 MiB."""
 LONGEST = 200
+_OF_EVERY_STEP = ("step", "complete", "seconds", "processor_seconds")
 LISTS = {"unread": "Unread", "unpriced": "Unpriced", "bounded": "At a bound", "notices": "Notices"}
 
 OUTCOMES = {
@@ -48,13 +49,12 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     if message := report.get("message"):
         lines += [_code(message), ""]
 
-    lists = {key: items for key in LISTS if isinstance(items := report.get(key), list)}
-    certificate = report.get("certificate")
+    lists: dict[str, list[Any]] = {key: report[key] for key in LISTS if key in report}
     facts: dict[str, Any] = {
         "network": report.get("network"),
         "output": report.get("output"),
         "run": report.get("run_id"),
-        "ledger": certificate.get("ledger") if isinstance(certificate, dict) else None,
+        "ledger": report.get("certificate", {}).get("ledger"),
         "seconds": report.get("seconds"),
         **{key: len(lists[key]) for key in ("unread", "unpriced") if key in lists},
         "exporter": report.get("exporter_version"),
@@ -63,17 +63,11 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     lines += [f"| {name} | {_code(value)} |" for name, value in facts.items() if value is not None]
 
     lines += ["", "| step | seconds | |", "|---|---:|---|"]
-    steps = report.get("steps")
-    for step in steps if isinstance(steps, list) else ():
-        if isinstance(step, dict):
-            shown = ", ".join(
-                f"{key.replace('_', ' ')} {value}"
-                for key, value in step.items()
-                if key not in ("step", "complete", "seconds", "processor_seconds")
-                and isinstance(value, int | float | str)
-            )
-            state = "" if step.get("complete") is True else "**not complete** "
-            lines.append(f"| {_code(step.get('step'))} | {_code(step.get('seconds', ''))} | {state}{_code(shown)} |")
+    for step in report.get("steps", ()):
+        facts = {key: value for key, value in step.items() if key not in _OF_EVERY_STEP}
+        shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
+        state = "" if step.get("complete") else "**not complete** "
+        lines.append(f"| {_code(step['step'])} | {_code(step.get('seconds', ''))} | {state}{_code(shown)} |")
 
     for key, items in lists.items():
         if items:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import CheckError, RefutedError, SourceError, lasting, pluralize
-from exporter.job.census import MARKETS_KEY, Complete, check_complete, run_read_of
+from exporter.job.census import Complete, check_complete, run_read
 from exporter.job.earlier_runs import repeat_earlier, uncovered
 from exporter.job.evidence import Evidence
 from exporter.job.fetched_tree import FetchedTree, fetch
@@ -38,7 +38,7 @@ from exporter.past.archive.trusted_organisations import signed_by, trust_of
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Census, ChangeList, MarketList, timestamp
+from exporter.tree.documents import Census, ChangeList, timestamp
 from exporter.tree.families import CENSUS, PROOFS
 
 EARLIER_RUNS = 5
@@ -50,9 +50,8 @@ class Verified:
     """The state of a tree that is verified; times in unix seconds.
 
     ``repeated`` of the run's ``files`` came out of its evidence byte for byte. ``signed`` counts organisations.
-    ``earlier`` are the earlier runs whose rows follow from their evidence, which was held against a checkpoint: these
-    are ``covered_rows`` of the ``rows`` that the history has before the run. ``complete`` says how the run's markets
-    compare with all contracts of the checkpoint, where that was asked for.
+    ``earlier`` are the earlier runs whose rows follow from their evidence: ``covered_rows`` of the ``rows`` that the
+    history has before the run. ``complete`` compares the markets with all contracts, where that was asked for.
     """
 
     run_id: str
@@ -189,15 +188,9 @@ def verify_tree(
         found = None
         if complete:
             with console.step("complete", "checking all contracts of the checkpoint") as facts:
-                markets = decode_json((tree.folder / MARKETS_KEY).read_bytes(), MarketList)
-                found = check_complete(
-                    prover.archives,
-                    outcome.proven,
-                    Path(folder) / "state",
-                    status.network,
-                    run_read_of(status, markets, evidence),
-                    unproven,
-                )
+                read = replace(run_read(open_store(str(tree.folder))), status=status)  # as repeated, so as published
+                state, proven = Path(folder) / "state", outcome.proven
+                found = check_complete(prover.archives, proven, state, status.network, read, unproven)
                 facts.update(markets=found.markets)
         if tree.census is not None and not _is_census_of(tree.census, found):
             unproven.add(Reason.STATEMENTS, [CENSUS.template])
