@@ -68,16 +68,6 @@ def test_a_wrong_status(tmp_path: Path) -> None:
         rerendered(files, tmp_path)
 
 
-def test_the_check_names_what_does_not_follow(tmp_path: Path) -> None:
-    """A value that no other file has, and that is wrong, is a fault of the tree."""
-    files = good_tree()
-    key = summaries(files)[0]
-    lie(files, key, lambda document: document.update(config_hash="0" * 16))
-
-    with pytest.raises(exporter.TreeFaultsError, match=key):
-        exporter.check_tree(str(write(files, tmp_path)))
-
-
 def test_a_tree_of_another_version_is_not_rendered_again(tmp_path: Path) -> None:
     """Another version may render otherwise; the check says that it did not compare."""
     files = good_tree()

@@ -16,7 +16,6 @@ from exporter.job.report import RunLog
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import snapshot_network
-from exporter.localnet.oracle import price_entries
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -242,18 +241,6 @@ class TestEmbeddedNetwork:
         assert 21 == len(walk(tmp_path / "out", "v1/assets/index.json"))
         assert 24 == status["pool_count"]
 
-    def test_flaky_endpoints(self, tmp_path: Path) -> None:
-        """Nodes that lag and fail now and then give the same tree as one that does not."""
-        with running(create_app(RecordedNetwork())) as url:
-            run(settings_for(tmp_path / "calm", url))
-        behaviour = Behaviour(fail_rate=0.1, seed=3)
-        with running(create_app(RecordedNetwork(), behaviour)) as url:
-            code, facts = run(settings_for(tmp_path / "flaky", url))
-
-        assert 0 == code
-        assert facts["reading"]["retries"] > 0
-        assert tree_of(tmp_path / "calm") == tree_of(tmp_path / "flaky")
-
     def test_slow_endpoint(self, tmp_path: Path) -> None:
         """An endpoint too slow for the deadline of the whole reading ends the run with exit code 3."""
         with (
@@ -280,32 +267,6 @@ class TestEmbeddedNetwork:
             run(settings_for(tmp_path / "out", discovery__enabled=False), network=RecordedNetwork())
 
         assert not (tmp_path / "out").exists()
-
-
-class TestAlula:
-    """A market of the layouts of docs/protocols/alula.md, from the chain to the documents."""
-
-    def test_unknown_price(self, tmp_path: Path) -> None:
-        """A pool's missing price and value are null and named in the status; the market's value is the others' sum."""
-        network = RecordedNetwork()
-        (pool, *_) = (item for item in network.pools if item.protocol == "alula")
-        index, now = network.prices.tokens.index(pool.token), network.prices.updated
-        network.close({[*price_entries([0] * (index + 1), now)][index][0]: None})
-        code, _ = run(settings_for(tmp_path, **only("alula")), network=network)
-
-        status = json.loads((tmp_path / "v1" / "system" / "status.json").read_bytes())
-        markets = [json.loads(path.read_bytes()) for path in (tmp_path / "v1" / "markets").glob("*.json")]
-        unknown = [item for item in status["unpriced"] if item["market"] == pool.market]
-        assert 0 == code
-        assert 1 == len(unknown)
-        [market] = [document for document in markets if document["market"] == pool.market]
-        pools = {pool["pool"]: pool for pool in market["pools"]}
-        unpriced = pools.pop(unknown[0]["pool"])
-        assert (None, None) == (unpriced["oracle_price_usd"], unpriced["tvl_usd_cents"])
-        assert int(unpriced["total_supplied"]) > 0
-        assert len(pools) >= 2
-        assert str(sum(int(pool["tvl_usd_cents"]) for pool in pools.values())) == market["tvl_usd_cents"]
-        assert all(len(pool["oracle_price_usd"].split(".")[1]) == 14 for pool in pools.values())
 
 
 class TestMainnetFile:
