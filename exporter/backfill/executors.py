@@ -83,8 +83,7 @@ def processes(count: int) -> Iterator[Executor]:
 def dask_cluster(address: str) -> Iterator[Executor]:
     """The workers of a Dask scheduler, such as ``tcp://10.0.0.1:8786``; they need this package installed.
 
-    Raises:
-        ConfigError: dask.distributed is not installed, or no scheduler answers there.
+    Raises `ConfigError` where dask.distributed is not installed, or no scheduler answers there.
     """
     try:
         from distributed import Client

@@ -139,9 +139,8 @@ class LakeJob:
     def run(self) -> LakeResult:
         """Do all of it.
 
-        Raises:
-            LakeError: an object cannot be fetched, or, unless gaps are skipped, is missing or damaged.
-            StoreError: something cannot be written; what was written before stays, and is not done again.
+        Raises `LakeError` where an object cannot be fetched, or, unless gaps are skipped, is missing or damaged,
+        `StoreError` where something cannot be written; what was written before stays, and is not done again.
         """
         plan, result = self.plan, self.result
         self._watched = self._fixpoint() | self._journal().watched.get(self._network.name, Watch())

@@ -65,10 +65,7 @@ def with_liquidations(
 ) -> HistoryManifest:
     """Put the rows of some spans of ledgers into the table; gives the manifest that names it.
 
-    What the table had of these ledgers is replaced, and all else stays. The same ledgers give the same bytes.
-
-    Raises:
-        StoreError: the table cannot be read or written.
+    What the table had of these ledgers is replaced. The same ledgers give the same bytes. Raises `StoreError`.
     """
     before = _read(store, manifest)
     known = [] if manifest.liquidations is None else manifest.liquidations.spans

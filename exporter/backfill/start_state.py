@@ -129,10 +129,7 @@ def is_wanted(contracts: Collection[bytes], keys: Collection[bytes], key: bytes)
 
 
 def empty_start(lake: Lake) -> StartState:
-    """Nothing, before the ledger that brought Soroban to the network: no contract is older.
-
-    Raises `ConfigError` where the lake begins later, so that the entries before are not known.
-    """
+    """Nothing, before the ledger that brought Soroban. Raises `ConfigError` where the lake begins later."""
     oldest, newest = lake.span()
     before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: lake.close_of(ledger)[1])
     if before is None:

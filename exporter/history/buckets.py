@@ -1,10 +1,9 @@
 """Buckets of time: where they begin, and what many observations of a pool are as one row.
 
-A bucket holds the observations from its start to before its end. Starts are multiples of the length, counted from
-1970-01-01T00:00:00Z; weeks begin on Monday, as ISO 8601 has them. Everything is exact: amounts and the value are means
-rounded down, published rates and the price medians, which for an even number of observations is the mean of the two in
-the middle, rounded down. Prices of different decimals are compared at the most decimals that any of their bucket has,
-and their median is rounded and printed at these.
+A bucket holds the observations from its start to before its end. Starts are multiples of the length since 1970; weeks
+begin on Monday. Amounts and the value are means rounded down; published rates and the price are medians, for an even
+number the mean of the two in the middle, rounded down. Prices of different decimals are compared and printed at the
+most decimals that any of their bucket has.
 """
 
 from __future__ import annotations
@@ -123,14 +122,9 @@ assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
 
 
 def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
-    """Make one row of all observations of a pool in a bucket.
+    """Make one row (`BUCKETS_FRAME` and then `PARTS`, sorted) of all observations of a pool in a bucket.
 
-    Args:
-        observations: rows of `OBSERVATIONS`, in any order; amounts and prices are not negative.
-        bucket: the length.
-
-    Returns:
-        `BUCKETS_FRAME` and then `PARTS`, sorted.
+    Observations are in any order; amounts and prices are not negative.
     """
     rows = observations.with_columns(bucket.start(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(

@@ -1,12 +1,12 @@
-"""The closed buckets of one length: the newest document of each history, and the pages before it, which never change.
+"""The newest document of each history in buckets of a length, and the pages before it, which never change.
 
-A page covers a span of `Bucket.page_buckets` lengths. The newest document of a history has the newest
-span that has any bucket, and of the spans before it that have any as many as `Bucket.pages` says. So it is never nearly
-empty, and changes only when a bucket of its length closes. A span that leaves it is complete and becomes a page, named
-by its content, so that the page is the same whenever and in however many steps it is made.
+A page covers a span of `Bucket.page_buckets` lengths. The newest document has the newest span that has any bucket, and
+of the spans before it that have any as many as `Bucket.pages` says. So it is never nearly empty, and changes only when
+a bucket of its length closes. A span that leaves it is complete and becomes a page, named by its content, so that the
+page is the same whenever and in however many steps it is made.
 
-Pages of a length with `Bucket.kept` are published for that long. The newest document leads to the page before it if
-that is still published, and a page to the one before it if that was when its own span began.
+Pages of a length with `Bucket.kept` are published for that long. A document leads to the page before it if that is
+still published, a page to the one before it if that was when its own span began.
 """
 
 from __future__ import annotations

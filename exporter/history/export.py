@@ -1,8 +1,7 @@
 """A part of a published history in one file: Parquet, CSV or Arrow, from a folder, a bucket or the web.
 
-`Selection` says which part: a range of time or ledgers, a market, a token; and which files have it. Every file is
-compared with the digest that the history's manifest has for it before a row of it is used. One file of the history is
-in memory at a time. What is written appears under its name when it is whole.
+Every file of the history is compared with its digest in the manifest before a row of it is used; one is in memory at a
+time. What is written appears under its name when it is whole.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ class Moment:
 
 
 def parse_moment(text: str | None, option: str) -> Moment:
-    """A ledger's number, a day (its beginning, UTC) or an RFC 3339 time; None: no end.
-
-    Raises `ConfigError` with the name of the option for anything else.
-    """
+    """A ledger's number, a day (UTC) or an RFC 3339 time; None: no end. Raises `ConfigError` with the option's name."""
     if text is None:
         return Moment()
     if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
@@ -197,13 +193,10 @@ async def export_history(
     *,
     raw: bool = False,
 ) -> Exported:
-    """Write the selected rows of a history into a file.
+    """Write the selected rows of a history into a file, in the order of the history's files.
 
-    Rows are sorted by file, that is by ledger or compacted stretch of ledgers, and inside one as the file has them.
-
-    The form is ``parquet``, ``csv`` or ``arrow``. A file that is there is replaced when all is written. In CSV, texts
-    that a spreadsheet would run as a formula get a ``'`` in front, which it takes for "this is text", unless ``raw``.
-    ``on_file`` is called after each file of the history.
+    The form is ``parquet``, ``csv`` or ``arrow``. In CSV, texts that a spreadsheet would run as a formula get a ``'``
+    in front, which it takes for "this is text", unless ``raw``. ``on_file`` is called after each file of the history.
 
     Raises `SourceError` for a file that is not the one that the manifest names, `ConfigError` for a target that cannot
     be written.

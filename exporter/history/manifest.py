@@ -1,8 +1,7 @@
 """The manifest of the history: which Parquet files belong to it.
 
 The manifest is the contract: readers over HTTPS cannot list a folder, and a file that a run left behind when it died
-is not part of the history until a manifest names it. Entries are only added,
-one a run; a manifest that is lost or damaged is never silently begun again.
+is not part of the history. A manifest that is lost or damaged is never silently begun again.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManif
 
 
 def _of_earlier_format(manifest: dict[str, Any]) -> HistoryManifest:
-    """A manifest with the files of an earlier one, so that publishing over an earlier format loses no history.
-
-    What a backfill counted (`transitions`) is left out: the next backfill counts it again.
-    """
+    """A manifest with the files of an earlier one. The next backfill counts its `transitions` again."""
     fields = HistoryFile.__struct_fields__
     files = [
         {name: file[name] for name in fields if name in file}
@@ -98,10 +94,7 @@ def _of_earlier_format(manifest: dict[str, Any]) -> HistoryManifest:
 
 
 def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManifest | None:
-    """The manifest of the history in the store; None when there is none. ``older``: also of an earlier format.
-
-    Raises `FormatError`, and `StoreError` where it cannot be understood.
-    """
+    """The manifest in the store; None when there is none. Raises `FormatError`, `StoreError` (not understood)."""
     stored = store.get(HISTORY_MANIFEST_KEY)
     if stored is None:
         return None
@@ -124,10 +117,7 @@ def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -
 
 
 def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
-    """The faults of files that the manifest names, one text for each, which begins with its key.
-
-    One listing shows what is missing or of another size; `exporter check` reads the files.
-    """
+    """The files of the manifest that are missing or of another size, one text for each, which begins with its key."""
     if manifest is None:
         return []
     sizes = {info.key: info.size for info in store.list(HISTORY_PREFIX)}
@@ -141,10 +131,7 @@ def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
 
 
 def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:
-    """Add the entry of a run's file to a manifest. Doing it again changes nothing.
-
-    Raises `CheckError` where the manifest has another file for this ledger.
-    """
+    """Add a run's file; doing it again changes nothing. Raises `CheckError` where its ledger has another file."""
     files = [] if previous is None else previous.files
     for known in files:
         if known.first_ledger <= entry.last_ledger and entry.first_ledger <= known.last_ledger and known != entry:
@@ -191,10 +178,7 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
 
 
 def refuse_lost_manifest(store: Store, own_key: str) -> None:
-    """Raise `StoreError` where a manifest is missing, and there are history files other than this run's own.
-
-    Beginning a new one would cut the history off without anybody noticing.
-    """
+    """Raise `StoreError` where there are history files, other than this run's own, without a manifest."""
     for info in store.list(HISTORY_PREFIX):
         if info.key != own_key and file_ledgers(info.key) is not None:
             raise StoreError(

@@ -47,10 +47,9 @@ def history_key(observed_ledger: int, ledger_close_time: int) -> str:
 
 
 def check_representable(pools: pl.DataFrame) -> None:
-    """Refuse rows that a history file cannot hold.
+    """Refuse amounts of more than 38 digits and times that do not lie between 1970 and 9999.
 
-    Amounts, prices and rates have at most 38 digits there (an Int128 may have 39), and the two times lie between 1970
-    and 9999. Raises `ExactOverflowError` with the positions of all rows of the pools frame that do not fit.
+    Raises `ExactOverflowError` with the positions of all rows of the pools frame that do not fit.
     """
     limit = pl.lit(MAX_DECIMAL, dtype=pl.Int128)
     unfit = {
@@ -78,12 +77,10 @@ def check_representable(pools: pl.DataFrame) -> None:
 
 
 def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:
-    """The Parquet file of a run, with the network's passphrase among its metadata. The same frame gives the same bytes.
+    """The Parquet file of a run: the rows of its ledger, sorted by market and pool, if any.
 
-    The pools frame may be empty. Its rows are of the ledger, which closed at a time in unix seconds, sorted by market
-    and pool, and fit into the types of the file (`check_representable`).
-
-    Raises `CheckError` where the file did not read back as it was written.
+    They fit into the types of the file (`check_representable`). The close time is in unix seconds, ``network`` is the
+    passphrase. Raises `CheckError` where the file did not read back as it was written.
     """
     metadata = {
         "table": "pools",
@@ -125,10 +122,7 @@ def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def scan_rows(data: bytes) -> pl.LazyFrame:
-    """A history file in the columns of this version: those that came after it was written are null.
-
-    Collecting it may raise `PolarsError`.
-    """
+    """A history file in the columns of this version, null where it has none. Collecting may raise `PolarsError`."""
     return pl.scan_parquet(data, schema=FILE_SCHEMA, missing_columns="insert", extra_columns="ignore")
 
 

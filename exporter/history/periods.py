@@ -34,13 +34,7 @@ PERIODS = (Period("24h", HOUR, 24), Period("7d", HOUR, 168), Period("30d", DAY, 
 
 
 def periods_of(histories: Histories, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
-    """The periods of each pool, in the order of the frame.
-
-    Args:
-        histories: those of pools.
-        close_time: the close time of the run's ledger.
-        pools: what the run observed, with a market, a pool, and the four numbers.
-    """
+    """The periods of each pool, in the order of the frame of what the run observed, from the histories of pools."""
     found = [_period(histories, period, close_time, pools) for period in PERIODS]
     return map(list, zip(*found, strict=True))
 

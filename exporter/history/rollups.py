@@ -4,14 +4,13 @@
     history/hourly.parquet          the hours of the last 90 days, from the first day of a month on, some columns
     history/hourly-2026-08.parquet  the hours of a month before these
 
-No two of the hourly files have an hour in common, so any of them can be read together. Times are UTC. Of a bucket the
-files have the rows of its last run, if any run had rows; a bucket is closed when the history has a run after it.
+Of a bucket the files have the rows of its last run, if any run had rows; a bucket is closed when the history has a run
+after it. Times are UTC.
 
-The files follow from the history alone: the same history gives the same bytes. A file is a sequence of groups, a day's
-hours or 32 days, each sorted by market, pool and ledger. When a bucket closes, the groups before it are copied one by
-one, and only the run that it takes is read. Without a file to go on from, or after ledgers came into the past, all of
-them are made out of the history's files. In memory are the old and the new bytes of one file, one file of the history,
-and the rows of one group.
+The same history gives the same bytes. A file is a sequence of groups, a day's hours or 32 days, each sorted by market,
+pool and ledger. When a bucket closes, the groups before it are copied one by one, and only the run that it takes is
+read. Without a file to go on from, or after ledgers came into the past, all of them are made of the history's files.
+In memory are the old and the new bytes of one file, one file of the history, and the rows of one group.
 """
 
 from __future__ import annotations
@@ -114,16 +113,10 @@ class RollupFile:
 def updated_rollups(
     manifest: HistoryManifest, read: Read, *, most_reads: int | None = MAX_READS
 ) -> tuple[list[HistoryRollup], Iterator[RollupFile]]:
-    """Bring the rollups to a history.
+    """Bring the rollups to a history, whose manifest has those of before.
 
-    Args:
-        manifest: the history; its ``rollups`` are those of before.
-        read: gives files of the tree.
-        most_reads: see `MAX_READS`; None for no bound.
-
-    Returns:
-        The entries that stay, and the files that change, one at a time, each with its entry. Taking the files can raise
-        `UnreadableHistoryError`.
+    Gives the entries that stay, and the files that change, one at a time, each with its entry. At most ``most_reads``
+    files of the history are read. Taking the files can raise `UnreadableHistoryError`.
     """
     runs = _Runs(manifest, read, most_reads)
     try:

@@ -1,8 +1,7 @@
 """The columns of a history file, in their order, with their types.
 
-A history file holds the pools frame of one run (exporter/tables.py), column for column. The types are those that
-every reader of Parquet agrees on: no 128-bit and no unsigned integers, which
-DuckDB reads as bytes and pyarrow not at all, and no floats. docs/history.md shows this table to people.
+The types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers, which DuckDB reads as
+bytes and pyarrow not at all, and no floats. docs/history.md shows this table to people.
 """
 
 from __future__ import annotations

@@ -1,19 +1,12 @@
 """The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
 
-Of what was observed, a series keeps what later runs still need (`exporter.history.closed_buckets`):
-
-- the observations of the week that is open, of which every open bucket is made (a median needs them all);
-- for each length of bucket, the closed ones that the newest documents hold, and the page before these
-  (`exporter.history.closed_buckets`), of pools and of totals;
-- the lowest ledger of each pool.
-
-Only closed buckets are published. Whatever is older is in pages that never change.
+A series keeps what later runs need (`exporter.history.closed_buckets`): the observations of the week that is open, the
+closed buckets of the newest documents, the page before these, and the lowest ledger of each pool.
 
 The Parquet files that the history's manifest names are the truth. What is kept in the store between runs only saves
 reading all of them each time: it is used when it fits the manifest, brought up to date from the files that came after
 it, and recomputed from all files when it is missing, damaged, or of another history. It is written after a run is
-published, so it never knows of a run that is not in the manifest; a run that dies before only leaves more to catch up
-with.
+published, so it never knows of a run that is not in the manifest.
 """
 
 from __future__ import annotations
@@ -70,15 +63,10 @@ class Series:
     totals: Histories = field(default_factory=lambda: Histories(TOTALS))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
-        """Take in later observations; gives the pages that are complete by now, oldest first.
+        """Take in later observations (`OBSERVATIONS`); gives the pages that are complete by now, oldest first.
 
-        Args:
-            observations: rows of `OBSERVATIONS`, of ledgers above ``through_ledger``.
-            ledger: the newest ledger that they are of; it may have none itself.
-            close_time: its close time, unix seconds.
-
-        Raises:
-            CheckError: they are of a ledger or a time before those that went in already.
+        ``ledger`` is the newest that they are of, or would be, ``close_time`` when it closed. Raises `CheckError` where
+        they are of a ledger or a time before those that went in already.
         """
         self._check_later(observations, ledger, close_time)
         if observations.height:
@@ -105,10 +93,7 @@ class Series:
         return [bucket.name for bucket in BUCKETS if bucket.start(self.through_time) == bucket.start(close_time)]
 
     def heads(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
-        """Render the newest document of each history.
-
-        Of the lengths in ``unchanged``, which are `still_open`, only those of histories that began since.
-        """
+        """Render the newest documents; of lengths in ``unchanged`` (`still_open`) only those that began since."""
         begun = self.pools.get("begun")
         yield from self._heads(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
         places: dict[Place, int] = {}
@@ -195,10 +180,10 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
-    """Take in every file of the history that a series does not know, below the ledger ``before``.
+    """Take in every file of the history that a series does not know, below the ledger ``before``; gives the pages.
 
-    Gives the pages that are complete by then. Raises `StoreError` where a file is missing, is not the one that the
-    manifest names, or has other rows; `CheckError` where ledgers and times contradict each other.
+    Raises `StoreError` where a file is missing, is not the one that the manifest names, or has other rows,
+    `CheckError` where ledgers and times contradict each other.
     """
     files = [file for file in _files(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):

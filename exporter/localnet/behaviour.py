@@ -1,7 +1,4 @@
-"""How the embedded RPC server behaves on demand: nodes that lag, failures, latency, ledgers that close while one reads.
-
-A `Behaviour` belongs to one server. It may be changed while the server runs, also from another thread.
-"""
+"""How the embedded RPC server behaves on demand; it may be changed while the server runs, also by another thread."""
 
 from __future__ import annotations
 
@@ -76,10 +73,9 @@ class Behaviour:
             raise UnavailableError if self._random.randrange(2) else RpcError(INTERNAL_ERROR, SNAPSHOT_NOT_FOUND)
 
     def before_request(self, network: LocalNetwork) -> None:
-        """Close the ledgers that the wall clock says have closed since the request before.
+        """Close the ledgers that the wall clock says have closed since the request before, for half a second at most.
 
-        A network that is to close them faster than this machine can, or that nobody asked for long, closes as many as
-        it can in half a second, and the others never: a request waits no longer, nor does the signal to stop.
+        Those that are late after that never close: a request waits no longer, nor does the signal to stop.
         """
         seconds = self.advance_every_seconds
         if seconds is None:

@@ -1,7 +1,7 @@
 """The state of a simulated chain, ledger by ledger, in memory.
 
-Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and so that a test can ask
-for the true state at any ledger of the window. A reader sees what the network's rules of liveness let it see.
+Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and a test can ask for the true
+state at any. A reader sees what the network's rules of liveness let it see.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """The embedded network's own ledger lake: what its chain closes, as the exporter of a real network writes it.
 
-    with LakeWriter(network.chain, network.passphrase, folder):
-        for _ in range(1000):
-            network.advance()
-
 Objects, headers, hashes, links and the signature of the closing value are real; what a simulated chain lacks (accounts,
 fees, the bucket list) is empty or made. All changes of a ledger are of one transaction, whose footprint names them.
 """

@@ -122,11 +122,9 @@ class LocalNetwork:
 
 
 def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) -> LocalNetwork:
-    """The network of a ledger snapshot file: one ledger that no other follows.
+    """The network of a ledger snapshot file, which has only a hash of its passphrase: one ledger that no other follows.
 
-    The file names its network by the hash of the passphrase only; ``passphrase`` is needed for a network that
-    `exporter.deployments.networks` does not know. Raises `SnapshotFileError` when no known or given passphrase has
-    that hash.
+    Raises `SnapshotFileError` when no known passphrase, or not the given one, has that hash.
     """
     known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
     for candidate in known:

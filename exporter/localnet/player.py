@@ -1,11 +1,6 @@
 """A network that plays a recording: it starts as recorded, and then ledgers close and amounts move by chance.
 
-    network = RecordedNetwork(copies=3, seed=2)
-    network.advance()
-
-Calls get the recorded answers at the recording's own ledger, and else what the rules of the exporter say of the
-entries (`exporter.ledger.contract_storage`); where these have none, the answer is that of a real server for a function
-that a contract does not have.
+Calls get the recorded answers at the recording's own ledger, and else what `PlayedAnswers` says of the entries.
 """
 
 from __future__ import annotations

@@ -18,10 +18,7 @@ _START_SECONDS = _STOP_SECONDS = 10.0
 
 @contextmanager
 def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve an application in a thread while the block runs; gives its URL. Port 0 is any free port.
-
-    Raises OSError when the address cannot be had.
-    """
+    """Serve an application in a thread while the block runs; gives its URL. Raises OSError for a port that is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=1024) as listener:
         # Connections inherit it; without it each answer on a kept-alive connection waits 40 ms (asyncio sets it only

@@ -1,7 +1,6 @@
 """The embedded Stellar RPC server: JSON-RPC over HTTP POST, as an ASGI application.
 
-It answers as the bridge does that Stellar RPC uses (creachadair/jrpc2): status codes, content types and texts are those
-of an unmodified server. A request is at most 512 KiB.
+Status codes, content types and texts are those of an unmodified server (creachadair/jrpc2).
 """
 
 from __future__ import annotations

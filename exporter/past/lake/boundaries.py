@@ -1,8 +1,4 @@
-"""Which ledgers a range of time has: the last one at or before each boundary of it.
-
-first, last, begins, ends = find_range(lake, start, end)
-for ledger in last_before(boundaries(start, end, every), closes): ...
-"""
+"""Which ledgers a range of time has: the last one at or before each boundary of it."""
 
 from __future__ import annotations
 
@@ -31,9 +27,7 @@ def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]
 def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
     """The ledgers and the times (unix seconds) that a range means: first and last of each.
 
-    The first ledger is the last one at or before the start, so that the first boundary has one. An end that is left out
-    is the newest ledger there is; so is a later one.
-
+    The first ledger is the last one at or before the start. An end that is left out or later is the newest ledger.
     Raises `ConfigError` where there is no ledger in the range, `LakeError`.
     """
 

@@ -1,7 +1,5 @@
 """The changes of a ledger: walking a LedgerCloseMeta, in all its versions, up to protocol 30.
 
-    close = walk(meta)      # LedgerClose: sequence, close time, header hash, and the changes to contract state in order
-
 The version of LedgerCloseMeta (0 to 2), of TransactionMeta (0 to 4) and of the protocol are independent of each other:
 the public lake was exported again by newer software. Every pair is read. docs/lake.md has the layout and its traps.
 """
@@ -71,11 +69,10 @@ def header_of(meta: bytes, position: int = 0) -> LedgerHeader:
 
 
 def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
-    """Walk the one LedgerCloseMeta that the bytes are. What contracts of ``events_of`` (their ids) published is in it.
+    """Walk the one LedgerCloseMeta that the bytes are, with what contracts of ``events_of`` (their ids) published.
 
-    The header's hash, the hash of the transaction set and the hash of the results are verified, since passing over the
-    first two right depends on them. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and
-    where more bytes follow.
+    The hashes of the header, the transaction set and the results are verified, since passing over them right depends
+    on that. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and where more follow.
     """
     close, end = _walk_at(meta, 0, events_of)
     if end != len(meta):

@@ -1,7 +1,6 @@
 """The work on a range of ledgers: out of the lake's objects, the changes of what is watched.
 
-A ledger that does not touch what is watched gives its header and no more. Objects that are missing, damaged, of another
-network or of another chain are gaps, with their reason; what to do about them is for who asked.
+Objects that are missing, damaged, of another network or of another chain are gaps, with their reason.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """The contract state after a ledger, carried from one ledger to the next by the changes that each one made.
 
-    state = ReplayedState(entries_at_the_start)
-    state.take(ledger, protocol, changes)  # ledger by ledger, none left out that touches what is watched
-    state.entry(key)                    # as a reader at that ledger sees it
-
-What the changes do not state: a temporary entry is gone once its time is over, a persistent one is
-archived; an evicted entry keeps its last value; and the entries of CAP-76 were archived with another value than their
-last. docs/lake.md has the rules and where each was seen.
+What the changes do not state: a temporary entry is gone once its time is over, a persistent one is archived; an evicted
+entry keeps its last value; and the entries of CAP-76 were archived with another value than their last (docs/lake.md).
 """
 
 from __future__ import annotations
@@ -86,10 +81,7 @@ class ReplayedState:
                 self._lives[ttl_key(key)] = entry.live_until
 
     def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> None:
-        """Take a ledger's changes in; those that nobody wants may be left out.
-
-        Raises `LakeError` where the ledger is not after the one that the state is of.
-        """
+        """Take in a ledger's changes of what is watched. Raises `LakeError` for a ledger that is not a later one."""
         if ledger <= self.ledger:
             raise LakeError(f"ledger {ledger} cannot be replayed over ledger {self.ledger}")
         self.ledger = ledger
