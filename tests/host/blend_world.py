@@ -52,6 +52,10 @@ MUCH = 10**24
 NEVER = 2**32 - 1
 
 
+Call = tuple[str, str, tuple[ScVal, ...]]
+"""A contract, a function of it, and arguments."""
+
+
 @dataclass(frozen=True)
 class Step:
     """A transaction: what it calls, and how long after the one before, in seconds and in ledgers."""
@@ -136,11 +140,8 @@ class World:
 
     def touched(self, outcome: Outcome) -> list[str]:
         """The assets whose reserve's state or configuration a transaction wrote."""
-        return [
-            asset
-            for asset in self.assets
-            if {reserve_data_key(POOL, asset), reserve_config_key(POOL, asset)} & outcome.changes.keys()
-        ]
+        keys = {asset: {reserve_data_key(POOL, asset), reserve_config_key(POOL, asset)} for asset in self.assets}
+        return [asset for asset, own in keys.items() if own & outcome.changes.keys()]
 
     def value(self, contract: str, key: ScVal) -> ScVal | None:
         entry = self.entries.get(data_key(contract, key))
@@ -183,20 +184,9 @@ class World:
             config, data = self.reserve(asset)
             outcome = self.machine.call(POOL, "get_reserve", address(asset))
             free = self._free(asset, outcome.result) if asset == free_of and outcome.result else None
-            samples.append(
-                Sample(
-                    f"{where}, {asset} after {seconds} s",
-                    POOL,
-                    asset,
-                    later.close_time,
-                    config,
-                    data,
-                    rate,
-                    outcome.result,
-                    outcome.error,
-                    free,
-                )
-            )
+            entries = POOL, asset, later.close_time, config, data, rate
+            answer = outcome.result, outcome.error, free
+            samples.append(Sample(f"{where}, {asset} after {seconds} s", *entries, *answer))
         return samples
 
     def _free(self, asset: str, reserve: ScVal) -> int | None:
@@ -229,7 +219,7 @@ def requests(*wanted: tuple[int, str, int]) -> ScVal:
     )
 
 
-def submit(user: str, *wanted: tuple[int, str, int]) -> tuple[str, str, tuple[ScVal, ...]]:
+def submit(user: str, *wanted: tuple[int, str, int]) -> Call:
     return POOL, "submit", (address(user), address(user), address(user), requests(*wanted))
 
 
@@ -299,10 +289,9 @@ class Player:
         contract, function, arguments = getattr(self, f"_{kind}")()
         if function == "set_reserve":
             seconds, ledgers = max(seconds, 604_801), max(ledgers, 1000)
-        if contract == POOL and arguments and any("request_type" in str(item) for item in arguments):
-            text = str(arguments[-1])
-            if any(f"'request_type'), (3, {kind}))" in text for kind in (6, 7, 8)):
-                ledgers = self.chance.choice([1, 100, 200, 201, 300, 400, 450])
+        fills = (FILL_LIQUIDATION, FILL_BAD_DEBT, FILL_INTEREST)
+        if function == "submit" and any(f"'request_type'), (3, {fill}))" in str(arguments[-1]) for fill in fills):
+            ledgers = self.chance.choice([1, 100, 200, 201, 300, 400, 450])
         return Step(seconds, ledgers, contract, function, arguments)
 
     def pause(self) -> int:
@@ -315,19 +304,9 @@ class Player:
         """Two reserves get a low target, above which their rates rise quickly."""
         steps = []
         for asset in self.chance.sample(self.world.assets[:4], 2):
-            numbers = {
-                "c_factor": 9_000_000,
-                "decimals": 7,
-                "index": 0,
-                "l_factor": 9_000_000,
-                "max_util": 9_900_000,
-                "r_base": 5_000,
-                "r_one": 300_000,
-                "r_two": 2_000_000,
-                "r_three": 10_000_000,
-                "reactivity": 1_000,
-                "util": self.chance.choice([500_000, 1_000_000, 3_000_000]),
-            }
+            numbers = {"c_factor": 9_000_000, "decimals": 7, "index": 0, "l_factor": 9_000_000, "max_util": 9_900_000}
+            numbers |= {"r_base": 5_000, "r_one": 300_000, "r_two": 2_000_000, "r_three": 10_000_000}
+            numbers |= {"reactivity": 1_000, "util": self.chance.choice([500_000, 1_000_000, 3_000_000])}
             fields = {name: u32(number) for name, number in numbers.items()}
             fields |= {"enabled": _bool(True), "supply_cap": i128(2**127 - 1)}
             steps += [
@@ -345,7 +324,7 @@ class Player:
         leave = (address(depositor), address(POOL), i128(shares))
         before = [10**7] * len(world.prices)
         world.prices = [5 * 10**7 if asset == owed else 10**7 for asset in world.oracle_assets]
-        calls: list[tuple[int, int, tuple[str, str, tuple[ScVal, ...]]]] = [
+        calls: list[tuple[int, int, Call]] = [
             (60, 1, (POOL, "set_status", (u32(0),))),
             (60, 1, (world.oracle, "set_price_stable", (vec(*map(i128, before)),))),
             (5, 1, submit(lender, (SUPPLY, owed, 10**13))),
@@ -396,12 +375,12 @@ class Player:
         ]
         return self.chance.choice(held) if held else None
 
-    def _supply(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _supply(self) -> Call:
         asset = self._asset()
         kind = self.chance.choice([SUPPLY, SUPPLY_COLLATERAL, SUPPLY_COLLATERAL])
         return submit(self._user(), (kind, asset, self._amount(asset)))
 
-    def _withdraw(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _withdraw(self) -> Call:
         held = self._holding("supply", "collateral")
         if held is None:
             return self._supply()
@@ -409,7 +388,7 @@ class Player:
         kind = WITHDRAW if name == "supply" else WITHDRAW_COLLATERAL
         return submit(user, (kind, self.world.assets[index], self._part(shares)))
 
-    def _borrow(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _borrow(self) -> Call:
         held = self._holding("collateral")
         if held is None:
             return self._supply()
@@ -428,21 +407,21 @@ class Player:
             return submit(user, (SUPPLY_COLLATERAL, asset, amount * 3), (BORROW, asset, amount))
         return submit(user, (BORROW, asset, amount))
 
-    def _repay(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _repay(self) -> Call:
         held = self._holding("liabilities")
         if held is None:
             return self._borrow()
         user, index, _, shares = held
         return submit(user, (REPAY, self.world.assets[index], self._part(shares)))
 
-    def _donate(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _donate(self) -> Call:
         asset = self._asset()
         return asset, "transfer", (address(self._user()), address(POOL), i128(self._amount(asset) // 100 + 1))
 
-    def _gulp(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _gulp(self) -> Call:
         return POOL, "gulp", (address(self._asset()),)
 
-    def _status(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _status(self) -> Call:
         status = self.world.config().u32("status")
         if status == 4 or (status > 1 and self.chance.random() < 0.6):
             return POOL, "set_status", (u32(self.chance.choice([0, 0, 3])),)
@@ -450,14 +429,14 @@ class Player:
             return POOL, "update_status", ()
         return POOL, "set_status", (u32(self.chance.choice([0, 0, 2, 3, 4])),)
 
-    def _price(self, index: int | None = None, by: float | None = None) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _price(self, index: int | None = None, by: float | None = None) -> Call:
         asset = self._asset() if index is None else self.world.assets[index]
         at = self.world.oracle_assets.index(asset)
         factor = by or self.chance.choice([0.3, 0.6, 0.85, 0.95, 1.05, 1.2, 1.6, 3])
         self.world.prices[at] = min(max(int(self.world.prices[at] * factor), 1), 10**13)
         return self.world.oracle, "set_price_stable", (vec(*map(i128, self.world.prices)),)
 
-    def _auction(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _auction(self) -> Call:
         assets = self.world.assets
         kind = self.chance.choices([LIQUIDATION, BAD_DEBT, INTEREST], [6, 2, 3])[0]
         if kind == INTEREST:
@@ -497,13 +476,11 @@ class Player:
         return self.world.prices[self.world.oracle_assets.index(asset)]
 
     @staticmethod
-    def _new_auction(
-        kind: int, user: str, bid: list[str], lot: list[str], percent: int
-    ) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _new_auction(kind: int, user: str, bid: list[str], lot: list[str], percent: int) -> Call:
         arguments = (u32(kind), address(user), vec(*map(address, bid)), vec(*map(address, lot)), u32(percent))
         return POOL, "new_auction", arguments
 
-    def _fill(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _fill(self) -> Call:
         under_way = [(FILL_LIQUIDATION, user) for user in USERS if self.world.has_auction(LIQUIDATION, user)]
         for kind, fill in ((BAD_DEBT, FILL_BAD_DEBT), (INTEREST, FILL_INTEREST)):
             if self.world.has_auction(kind, self.world.backstop):
@@ -519,7 +496,7 @@ class Player:
             wanted.insert(0, (SUPPLY_COLLATERAL, self.world.assets[0], 10**15))
         return submit(filler, *wanted)
 
-    def _bad_debt(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _bad_debt(self) -> Call:
         owing = [
             user
             for user in (*USERS, self.world.backstop)
@@ -527,15 +504,12 @@ class Player:
         ]
         return POOL, "bad_debt", (address(self.chance.choice(owing or [*USERS])),)
 
-    def _pool(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _pool(self) -> Call:
         rate = self.chance.choice([0, 1, 1_000_000, 2_000_000, 9_999_999, self.chance.randint(0, 9_999_999)])
-        return (
-            POOL,
-            "update_pool",
-            (u32(rate), u32(self.chance.choice([4, 8, 60])), i128(self.chance.choice([0, 10**7]))),
-        )
+        arguments = u32(rate), u32(self.chance.choice([4, 8, 60])), i128(self.chance.choice([0, 10**7]))
+        return POOL, "update_pool", arguments
 
-    def _reserve(self) -> tuple[str, str, tuple[ScVal, ...]]:
+    def _reserve(self) -> Call:
         if self.queued and self.chance.random() < 0.8:
             asset = self.queued.popitem()[0]
             return POOL, "set_reserve", (address(asset),)
@@ -568,18 +542,5 @@ class Player:
         return POOL, "queue_set_reserve", (address(asset), struct_map(fields))
 
 
-_CHOICES: dict[str, float] = {
-    "supply": 20,
-    "withdraw": 13,
-    "borrow": 22,
-    "repay": 13,
-    "donate": 2,
-    "gulp": 3,
-    "status": 5,
-    "price": 6,
-    "auction": 7,
-    "fill": 8,
-    "bad_debt": 2,
-    "pool": 2,
-    "reserve": 5,
-}
+_CHOICES = {"supply": 20, "withdraw": 13, "borrow": 22, "repay": 13, "donate": 2, "gulp": 3, "status": 5}
+_CHOICES |= {"price": 6, "auction": 7, "fill": 8, "bad_debt": 2, "pool": 2, "reserve": 5}

@@ -74,15 +74,6 @@ class HostContracts:
             return simulated(self._machine, call)
 
 
-def still_network(snapshot: LedgerSnapshot, machine: Machine, passphrase: str) -> LocalNetwork:
-    """The embedded network over a ledger snapshot, whose calls the host answers."""
-    load_snapshot(machine, snapshot)
-    contracts = HostContracts(machine)
-    contracts.remember(machine.info)
-    chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
-    return LocalNetwork(chain, passphrase, snapshot.protocol_version, contracts)
-
-
 class MovingNetwork(LocalNetwork):
     """The embedded network over the market of `World`: each ledger that closes holds one real transaction."""
 
