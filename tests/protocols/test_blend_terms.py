@@ -79,6 +79,7 @@ def test_v1_pays_what_is_not_lent() -> None:
     assert (439_000_000, 439_000_000, None) == tuple(
         row[f"available_to_{name}"] for name in ("withdraw", "borrow", "supply")
     )
+    assert 0 == row_of(V1 | {"d_supply": V1["b_supply"] * 2})["available_to_withdraw"]
 
 
 GATES = {

@@ -166,6 +166,7 @@ def test_terms() -> None:
     capped = row_of(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
     assert (7 * 10**7, 5 * 10**7, False) == (capped["supply_cap"], capped["borrow_cap"], capped["can_be_collateral"])
     assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
+    assert capped["total_supplied"] == capped["available_to_withdraw"]  # whatever else the aToken holds
     assert 6 * 10**7 == row_of(OPEN | {"borrow_cap": 6})["borrow_cap"]
 
 

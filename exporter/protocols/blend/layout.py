@@ -47,6 +47,9 @@ MAX_ZONE_MARKETS = 50_000
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
 
+RATE_DECIMALS = {"v1": 9, "v2": 12}
+"""Of ``b_rate`` and ``d_rate``, by contract generation."""
+
 NO_CAP = 2**127 - 1
 """A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
 

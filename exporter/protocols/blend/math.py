@@ -19,6 +19,7 @@ import polars as pl
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
+from exporter.protocols.blend import layout
 from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, index_at
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.curves import RateModel
@@ -27,9 +28,8 @@ from exporter.tables import TERMS
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
-_RATE_DECIMALS = {"v1": 9, "v2": 12}
 _MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
-RATE_SCALES = {generation: 10**decimals for generation, decimals in _RATE_DECIMALS.items()}
+RATE_SCALES = {generation: 10**decimals for generation, decimals in layout.RATE_DECIMALS.items()}
 MODIFIER_SCALES = {generation: 10**decimals for generation, decimals in _MODIFIER_DECIMALS.items()}
 BORROW_PERIODS = 365
 SUPPLY_PERIODS = 52
@@ -85,7 +85,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         last_accrual_time="last_time",
         supply_index="accrued_b_rate",
         borrow_index="accrued_d_rate",
-        index_decimals=generation.replace_strict(_RATE_DECIMALS, return_dtype=pl.Int64),
+        index_decimals=generation.replace_strict(layout.RATE_DECIMALS, return_dtype=pl.Int64),
         apr_decimals=7,
         utilization_decimals=7,
         rate_modifier="accrued_ir_mod",
@@ -94,7 +94,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         reward_token="reward_token",
         reward_decimals=generation.replace_strict(RATE_DECIMALS, return_dtype=pl.Int64),
         **{name: name for name in REWARD_COLUMNS},
-        **terms(reserves, exact.select(reserves["generation"] == "v2", RATE_SCALES["v2"], RATE_SCALES["v1"])),
+        **terms(reserves),
     )
 
 

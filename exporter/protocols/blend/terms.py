@@ -6,14 +6,19 @@ has all the shares or collateral that it takes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
 from exporter import exact
-from exporter.protocols.blend.layout import NO_CAP, WASM_HASHES
+from exporter.protocols.blend.layout import NO_CAP, RATE_DECIMALS, WASM_HASHES
 from exporter.protocols.shared_columns import Given
 
 TERM_COLUMNS = ("max_util", "c_factor", "l_factor", "enabled", "supply_cap")
 """The raw columns that only the terms need; ``enabled`` is 1 or 0."""
+
+AMOUNTS = ("available_to_withdraw", "available_to_borrow", "available_to_supply")
 
 S7 = 10**7
 
@@ -27,19 +32,10 @@ _SUPPLYING = (*_BORROWING, "admin_on_ice", "on_ice")
 _KNOWN = pl.col("wasm_hash").is_in([digest.hex() for digest in WASM_HASHES])
 
 
-@exact.at_most(exact.INT128_MAX)
-def _ceil(amount: pl.Series, factor: pl.Series, divisor: pl.Series) -> pl.Series:
-    return exact.multiply_divide_ceil(amount, factor, exact.select(divisor == 0, 1, divisor))
-
-
-@exact.at_most(exact.INT128_MAX)
-def _floor(amount: pl.Series, factor: pl.Series, divisor: pl.Series) -> pl.Series:
-    return exact.multiply_divide_floor(amount, factor, exact.select(divisor == 0, 1, divisor))
-
-
-def terms(reserves: pl.DataFrame, one: pl.Series) -> dict[str, Given]:
-    """The columns of `TERMS`, of reserves as `project` gives them; ``one`` is the scale of their rates."""
+def terms(reserves: pl.DataFrame) -> dict[str, Given]:
+    """The columns of `TERMS`, of reserves as `exporter.protocols.blend.math.project` gives them."""
     enabled, v2 = pl.col("enabled") != 0, pl.col("generation") == "v2"
+    amounts = [_amounts(reserve) for reserve in reserves.iter_rows(named=True)]
     borrowable = enabled & (pl.col("l_factor") > 0)
 
     def gate(is_open: pl.Expr) -> pl.Expr:
@@ -53,7 +49,7 @@ def terms(reserves: pl.DataFrame, one: pl.Series) -> dict[str, Given]:
         "can_liquidate": gate(pl.lit(True)),
         "can_reason": pl.when(~_KNOWN).then(pl.lit("the market runs code whose rules are not known")),
         "pool_status": pl.when(v2).then(pl.when(enabled).then(pl.lit("enabled")).otherwise(pl.lit("disabled"))),
-        **_amounts(reserves, one),
+        **{name: exact.column([row[name] for row in amounts]) for name in AMOUNTS},
         "risk_scope": pl.lit("reserve"),
         "collateral_factor_bps": pl.col("c_factor") // 1000,
         "liquidation_threshold_bps": pl.col("c_factor") // 1000,
@@ -69,35 +65,29 @@ def terms(reserves: pl.DataFrame, one: pl.Series) -> dict[str, Given]:
     }
 
 
-def _amounts(reserves: pl.DataFrame, one: pl.Series) -> dict[str, Given]:
-    is_v2 = reserves["generation"] == "v2"
-    b_rate, d_rate = reserves["accrued_b_rate"], reserves["accrued_d_rate"]
-    b_supply, d_supply, cap = reserves["b_supply"], reserves["d_supply"], reserves["supply_cap"]
-    supplied, borrowed = reserves["total_supplied"], reserves["total_borrowed"]
-
-    # Withdrawing, v2: ceil(borrowed × S7 / supply) must stay below S7 when the shares are gone.
-    ten_million = pl.Series([S7] * len(is_v2), dtype=pl.Int128)
-    kept = _ceil(_ceil(borrowed, ten_million, exact.subtract(ten_million, 1)), one, b_rate)
-    burnt = exact.clamp(exact.subtract(b_supply, exact.select(borrowed != 0, kept, 0)), 0, b_supply)
-    # v1 tests nothing, and pays from whatever tokens it holds: this is what is the suppliers' and not lent.
-    unlent = exact.clamp(exact.subtract(supplied, borrowed), 0, supplied)
-    withdrawn = exact.select(is_v2, _floor(burnt, b_rate, one), unlent)
+def _amounts(reserve: Mapping[str, Any]) -> dict[str, int | None]:
+    """What can be withdrawn, borrowed and supplied at the most. These integers have no bound."""
+    is_v2, one = reserve["generation"] == "v2", 10 ** RATE_DECIMALS[reserve["generation"]]
+    b_rate, d_rate = reserve["accrued_b_rate"], reserve["accrued_d_rate"]
+    supplied, borrowed = reserve["total_supplied"], reserve["total_borrowed"]
+    if is_v2:  # ceil(borrowed × S7 / supply) must stay below S7 when the shares are gone
+        kept = _ceil(_ceil(borrowed * S7, S7 - 1) * one, b_rate or 1)
+        withdrawn = max(reserve["b_supply"] - kept, 0) * b_rate // one
+    else:  # v1 tests nothing, and pays from whatever tokens it holds: this is what is the suppliers' and not lent
+        withdrawn = max(supplied - borrowed, 0)
 
     # Borrowing: ceil(debt × S7 / supply) must not be above max_util, in v2 also below S7.
-    most_util = exact.clamp(reserves["max_util"], 0, exact.select(is_v2, S7 - 1, S7))
-    d_tokens = exact.subtract(_floor(_floor(most_util, supplied, ten_million), one, d_rate), d_supply)
-    lent = _floor(exact.select((d_rate != 0) & (d_tokens > 0), d_tokens, 0), d_rate, one)
+    most_util = min(reserve["max_util"], S7 - 1 if is_v2 else S7)
+    d_tokens = most_util * supplied // S7 * one // (d_rate or 1) - reserve["d_supply"]
+    lent = max(d_tokens, 0) * d_rate // one
 
     # Supplying: floor(shares × b_rate / R) must not be above the cap.
-    capped = cap < NO_CAP
-    limit = exact.add(exact.select(capped, cap, 0), 1)
-    b_tokens = exact.subtract(exact.subtract(_ceil(limit, one, b_rate), 1), b_supply)
-    is_room = (b_rate != 0) & (b_tokens > 0)
-    taken = exact.subtract(
-        _ceil(exact.select(is_room, exact.add(b_tokens, 1), 0), b_rate, one), exact.select(is_room, 1, 0)
-    )
-    return {
-        "available_to_withdraw": withdrawn,
-        "available_to_borrow": lent,
-        "available_to_supply": pl.select(pl.when(capped).then(taken)).to_series(),
-    }
+    cap, taken = reserve["supply_cap"], None
+    if cap < NO_CAP:
+        b_tokens = _ceil((cap + 1) * one, b_rate or 1) - 1 - reserve["b_supply"]
+        taken = min(_ceil((b_tokens + 1) * b_rate, one) - 1, exact.INT128_MAX) if b_rate and b_tokens > 0 else 0
+    return dict(zip(AMOUNTS, (withdrawn, lent, taken), strict=True))
+
+
+def _ceil(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)

@@ -27,7 +27,7 @@ from exporter.protocols.k2.layout import (
     VERSION,
 )
 from exporter.protocols.k2.rewards import SIDES, of_reserve
-from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps, within
+from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.tables import TERMS
 
 RAY: int = 10**RAY_DECIMALS
@@ -38,7 +38,7 @@ RESERVE_COLUMNS = (*RESERVE, "reserve_factor", "total_supply_scaled", "total_deb
 """The raw columns that `project` reads."""
 
 TERM_COLUMNS = (*BITS, "router_paused", "debt_ceiling")
-"""Those that `with_available` and what is published of the terms also read, and ``cash``, null if not known."""
+"""Those that the terms also read, and ``cash``, null if not known."""
 
 
 class Totals(NamedTuple):
@@ -85,9 +85,10 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `PROTOCOL_COLUMNS` and `TERMS`, a row a reserve, in the order given. Raises `ExactError`."""
-    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"), "a_token")
+    reserves = project(raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS, "cash"), "a_token"))
+    amounts = [_available(reserve) for reserve in reserves.iter_rows(named=True)]
     return shared_columns(
-        with_available(project(raw)).hstack(_rewards(columns)),
+        reserves.hstack(_rewards(columns)),
         "k2",
         VERSION,
         total_collateral=0,
@@ -107,6 +108,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
         share_token="a_token",
         share_supply="total_supplied",  # as the token itself has it
         **_TERMS,
+        **{name: exact.column([row[name] for row in amounts]) for name in AMOUNTS},
         **{name: name for name in REWARD_COLUMNS},
     )
 
@@ -148,7 +150,6 @@ _TERMS: dict[str, Given] = {
     .when(~_on["borrowing_enabled"])
     .then(pl.lit("borrowing_disabled"))
     .otherwise(pl.lit("active")),
-    **{name: name for name in ("available_to_withdraw", "available_to_borrow", "available_to_supply")},
     "min_first_supply": MIN_FIRST_SUPPLY,
     "risk_scope": pl.lit("reserve"),
     "collateral_factor_bps": "ltv",
@@ -156,8 +157,6 @@ _TERMS: dict[str, Given] = {
     "liability_factor_bps": 10_000,
     "liquidation_bonus_bps": "liquidation_bonus",
     "liquidation_kind": pl.lit("fixed"),
-    "supply_cap": "most_supplied",
-    "borrow_cap": "most_borrowed",
     "reserve_factor_bps": "reserve_factor",
     "can_be_collateral": pl.col("ltv") > 0,
     "can_be_borrowed": _on["borrowing_enabled"],
@@ -165,43 +164,31 @@ _TERMS: dict[str, Given] = {
 """Who may do what, and at what risk (docs/protocols/k2.md, "Statuses" and "Risk and liquidity")."""
 
 
-def with_available(projected: pl.DataFrame) -> pl.DataFrame:
-    """Add the caps in base units, null for none, and how much can be withdrawn, borrowed and supplied.
+AMOUNTS = ("available_to_withdraw", "available_to_borrow", "available_to_supply", "supply_cap", "borrow_cap")
 
-    Gates do not count. The aToken's balance bounds what it pays out. With a limit that the contract cannot compute with
-    nothing passes.
+
+def _available(reserve: Mapping[str, Any]) -> dict[str, int | None]:
+    """The caps in base units, None for none, and how much can be withdrawn, borrowed and supplied, whatever gates say.
+
+    The aToken's balance bounds what it pays out. With a limit of more than the contract's unsigned 128 bits nothing
+    passes.
     """
-    supplied, borrowed = projected["total_supplied"], projected["total_borrowed"]
-    supply_cap, borrow_cap, ceiling = (
-        base_units(projected[name], projected["decimals"]) for name in ("supply_cap", "borrow_cap", "debt_ceiling")
-    )
-    lower = exact.clamp(borrow_cap.fill_null(exact.INT128_MAX), 0, ceiling.fill_null(exact.INT128_MAX))
-    most_borrowed = lower.set(borrow_cap.is_null() & ceiling.is_null(), None)
-    supply_fails, debt_fails, ceiling_fails = (
-        _overflows(projected[name], projected["decimals"]) for name in ("supply_cap", "borrow_cap", "debt_ceiling")
-    )
-    to_borrow = within(projected["cash"], exact.subtract(most_borrowed, borrowed))
-    to_supply = within(exact.subtract(supply_cap, supplied))
-    return projected.with_columns(
-        supply_cap.alias("most_supplied"),
-        most_borrowed.alias("most_borrowed"),
-        within(projected["cash"], supplied).alias("available_to_withdraw"),
-        to_borrow.set(debt_fails | ceiling_fails, 0).alias("available_to_borrow"),
-        to_supply.set(supply_fails, 0).alias("available_to_supply"),
-    )
-
-
-def _overflows(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
-    """Whether a limit in whole tokens has more base units than the contract's unsigned 128 bits."""
-    pairs = zip(tokens.to_list(), decimals.to_list(), strict=True)
-    return pl.Series([limit * 10**places >= 2**128 for limit, places in pairs], dtype=pl.Boolean)
-
-
-@exact.at_most(exact.INT128_MAX)
-def base_units(tokens: pl.Series, decimals: pl.Series) -> pl.Series:
-    """A limit in whole tokens as base units; 0, which means no limit, is null."""
-    units = exact.column([None if places is None else 10**places for places in decimals.to_list()])
-    return exact.multiply(tokens.set(tokens == 0, None), units)
+    supplied, borrowed, cash = reserve["total_supplied"], reserve["total_borrowed"], reserve["cash"]
+    limits = (reserve[name] * 10 ** reserve["decimals"] for name in ("supply_cap", "borrow_cap", "debt_ceiling"))
+    supply_cap, *of_debt = (limit or None for limit in limits)
+    debt_limits = [limit for limit in of_debt if limit is not None]
+    most = min(debt_limits, default=None)
+    amounts = {
+        "available_to_withdraw": None if cash is None else min(cash, supplied),
+        "available_to_borrow": None if cash is None else cash if most is None else min(cash, most - borrowed),
+        "available_to_supply": None if supply_cap is None else supply_cap - supplied,
+    }
+    if max(debt_limits, default=0) >= 2**128:
+        amounts["available_to_borrow"] = 0
+    if (supply_cap or 0) >= 2**128:
+        amounts["available_to_supply"] = 0
+    amounts |= {"supply_cap": supply_cap, "borrow_cap": most}
+    return {name: None if value is None else min(max(value, 0), exact.INT128_MAX) for name, value in amounts.items()}
 
 
 def ray_mul(left: exact.Operand, right: exact.Operand) -> pl.Series:
