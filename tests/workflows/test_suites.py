@@ -1,51 +1,68 @@
-"""What the weekly suites leave behind for the issue."""
+"""scripts/suite: what became of the weekly suites, and what it leaves behind for the issue."""
 
 from __future__ import annotations
 
-import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests import suites
+from tests.workflows.act import clean_path
 
-REPORT = """<testsuites><testsuite>
-<testcase classname="tests.a" name="test_good"/>
-<testcase classname="tests.a" name="test_left_out"><skipped message="no Java"/></testcase>
-<testcase classname="tests.a" name="test_bad"><failure message="m">{long}E   Falsifying example: test_bad(x=3)</failure>
-</testcase>
-<testcase classname="tests.a" name="test_broken"><error message="m">no fixture</error></testcase>
-</testsuite></testsuites>"""
-
-
-def test_failures_are_kept_with_their_example(tmp_path: Path) -> None:
-    """Each failure and error has the end of what pytest says, where the example is; a test left out did not run."""
-    report = tmp_path / "report.xml"
-    report.write_text(REPORT.format(long="x" * 10_000))
-    result = suites.read_report(report)
-    bad, broken = result.pop("found")
-
-    assert {"tests": 3, "failed": 2, "skipped": {"no Java": 1}} == result
-    assert bad.startswith("tests.a::test_bad\n\n~~~~\nxxx")
-    assert bad.endswith("E   Falsifying example: test_bad(x=3)\n~~~~\n")
-    assert suites.MAX_FOUND_LENGTH + 100 > len(bad)
-    assert "tests.a::test_broken\n\n~~~~\nno fixture\n~~~~\n" == broken
-    assert 0 == suites.read_report(tmp_path / "missing.xml")["tests"]
+SUITES = {
+    "test-good": "echo '3 passed, 1 skipped in 0.1s'",
+    "test-bad": "echo 'Falsifying example: test_bad(x=3)'; echo '1 failed, 2 passed in 0.1s'; exit 1",
+    "test-left-out": "echo '7 skipped in 0.1s'",
+    "test-dead": "echo 'error: node | is not installed' >&2; exit 1",
+}
+ROWS = {
+    "| test-good | passed | 3 passed, 1 skipped in 0.1s |",
+    "| test-bad | **failed** | 1 failed, 2 passed in 0.1s |",
+    "| test-left-out | **not run** | 7 skipped in 0.1s |",
+    "| test-dead | **could not be run** | error: node / is not installed |",
+}
 
 
-def test_a_summary_leaves_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a suite failed there is a file for the alarm, with the table and the failures; else there is none."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    good = {"outcome": suites.PASSED, "tests": 1, "failed": 0, "why": "", "skipped": {}, "found": []}
-    failed = good | {"outcome": suites.FAILED, "failed": 1, "found": ["tests.a::test_bad\n"]}
-    suites.RESULTS.mkdir(parents=True)
-    for name in suites.names():
-        (suites.RESULTS / f"{name}.json").write_text(json.dumps(good))
-    for result, code in ((good, 0), (failed, 1), (good, 0)):
-        (suites.RESULTS / "test-random.json").write_text(json.dumps(result))
+@pytest.fixture
+def root(project_root: Path, tmp_path: Path) -> Path:
+    """A checkout with suites that are short."""
+    (tmp_path / "scripts").mkdir()
+    for name in ("suite", "_common.sh"):
+        shutil.copy2(project_root / "scripts" / name, tmp_path / "scripts")
+    for name, script in SUITES.items():
+        (tmp_path / "scripts" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "scripts" / name).chmod(0o755)
+    return tmp_path
 
-        assert code == suites.main(["--summary"])
-        text = suites.FOUND.read_text() if suites.FOUND.is_file() else ""
-        assert bool(code) is ("| test-random | **failed** | 1, 1 failed |" in text)
-        assert bool(code) is text.endswith("\ntests.a::test_bad\n")
+
+def suite(root: Path, *arguments: str) -> tuple[int, str]:
+    """Call the script; gives its exit code and what it printed."""
+    command = [str(root / "scripts" / "suite"), *arguments]
+    ran = subprocess.run(command, env={"PATH": clean_path()}, capture_output=True, text=True, timeout=60, check=False)
+    return ran.returncode, ran.stdout
+
+
+def test_every_suite_is_reported(root: Path) -> None:
+    """The table has what passed, failed, was left out or died; the alarm gets the ends of what failed or died."""
+    assert [0, 1, 0, 1] == [suite(root, name)[0] for name in SUITES]
+
+    code, said = suite(root, "--summary")
+    found = (root / "build" / "suites" / "found.md").read_text()
+    assert (1, set()) == (code, ROWS - set(said.splitlines()))
+    assert (True, True, False) == tuple(text in found for text in ("test_bad(x=3)", "\ntest-dead\n", "\ntest-good\n"))
+    assert said.strip() in found
+
+    for name in ("test-bad", "test-dead"):
+        (root / "scripts" / name).write_text("#!/bin/sh\necho '1 passed in 1s'\n")
+        assert 0 == suite(root, name)[0]
+    assert 0 == suite(root, "--summary")[0]
+    assert not (root / "build" / "suites" / "found.md").exists()
+
+
+def test_a_suite_without_a_result(root: Path) -> None:
+    """Where the machine of a suite was lost the summary fails; a name that is not a suite is refused."""
+    code, said = suite(root, "--summary")
+
+    assert (1, True) == (code, "| test-good | **could not be run** | its machine left no result |" in said)
+    assert 1 == suite(root, "nonsense")[0]
