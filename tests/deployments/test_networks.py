@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import re
 import tomllib
 from importlib.resources import files
@@ -20,20 +19,6 @@ DEPLOYMENTS = [
     for network in NETWORKS.values()
     for deployment in network.deployments
 ]
-
-
-def addresses_of(*deployments: Deployment) -> list[str]:
-    """Every address of deployments."""
-    return [
-        address
-        for deployment in deployments
-        for address in (*([deployment.backstop] if deployment.backstop else []), *deployment.markets)
-    ]
-
-
-def blend_on(name: str) -> list[Deployment]:
-    """The deployments of Blend on a network."""
-    return [item for item in NETWORKS[name].deployments if item.protocol == "blend"]
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)
@@ -61,12 +46,16 @@ def test_links_are_well_formed() -> None:
         assert re.fullmatch(r"https://[a-z.]+/[A-Za-z0-9/?=_-]*(\{(market|hub)\})?", app["url"])
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_addresses_are_unique(name: str) -> None:
-    """No address is listed twice on a network: a market is of one deployment."""
-    found = addresses_of(*NETWORKS[name].deployments)
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_deployments_of_a_network(network: Network) -> None:
+    """Each is of a protocol that can be read and has a market or backstop; no address is of two; both names find it."""
+    found = [{item.backstop, *item.markets} - {None} for item in network.deployments]
 
-    assert len(set(found)) == len(found)
+    assert all(found)
+    assert len(set[object]().union(*found)) == sum(map(len, found))
+    assert {item.protocol for item in network.deployments} <= set(PROTOCOLS)
+    assert (NETWORKS[network.name], network_of(network.passphrase)) == (network, network)
+    assert Network("custom", "My Network ; 2026") == network_of("My Network ; 2026")
 
 
 def test_mainnet_lists() -> None:
@@ -76,25 +65,9 @@ def test_mainnet_lists() -> None:
         "v2": (12, "CAQQR5SWBXKIGZKPBZDH3KM5GQ5GUTPKB7JAFCINLZBC5WXPJKRG3IM7"),
         "v2.1": (1, "CCS4AZ5ORM6VLLPJTJUFRNXWBMHOO3L5WHHRPL2ZMILE35ZDMQFHOQMJ"),
     }
+    blend = [item for item in NETWORKS["mainnet"].deployments if item.protocol == "blend"]
 
-    assert expected == {item.label: (len(item.markets), item.backstop) for item in blend_on("mainnet")}
-
-
-def test_every_deployment_can_be_read() -> None:
-    """Every deployment is of a protocol that can be read, and gives something to begin with: markets or a backstop."""
-    deployments = [item for network in NETWORKS.values() for item in network.deployments]
-
-    assert {item.protocol for item in deployments} <= set(PROTOCOLS)
-    assert all(item.markets or item.backstop for item in deployments)
-
-
-def test_networks_by_name_and_passphrase() -> None:
-    """A network is found by its passphrase, and by the name the configuration uses; of another nothing is known."""
-    assert {"mainnet", "testnet", "local"} == set(NETWORKS)
-    for name, network in NETWORKS.items():
-        assert name == network.name
-        assert network == network_of(network.passphrase)
-    assert Network("custom", "My Network ; 2026") == network_of("My Network ; 2026")
+    assert expected == {item.label: (len(item.markets), item.backstop) for item in blend}
 
 
 @pytest.mark.parametrize(
@@ -107,13 +80,6 @@ def test_networks_by_name_and_passphrase() -> None:
 def test_network_id(name: str, expected: str) -> None:
     """The passphrases are the networks' own: their SHA-256 is the network id that Stellar documents."""
     assert expected == network_id(NETWORKS[name].passphrase)
-
-
-def test_made_addresses() -> None:
-    """Addresses of the embedded network follow from their labels, and differ."""
-    assert strkey.is_contract(derived_address("a"))
-    assert derived_address("a") == derived_address("a") != derived_address("b")
-    assert hashlib.sha256(b"a").digest() == strkey.decode_contract(derived_address("a"))
 
 
 def test_where_the_protocols_own_apps_show_a_pool() -> None:

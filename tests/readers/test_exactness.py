@@ -33,43 +33,31 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_duckdb_refuses_a_sum_that_does_not_fit(file: Path) -> None:
-    """DuckDB raises rather than give a wrong sum."""
+def test_duckdb(file: Path, tmp_path: Path) -> None:
+    """DuckDB refuses a wrong sum; averages and both divisions of a decimal are doubles, // of HUGEINT truncates.
+
+    In Parquet it loses digits of HUGEINT, and none of a decimal.
+    """
     with pytest.raises(duckdb.OutOfRangeException):
         query(f"SELECT sum(amount) FROM '{file}'")
 
-
-def test_duckdb_averages_and_divides_in_floating_point(file: Path) -> None:
-    """DuckDB's average and both divisions of a decimal are doubles, and // of HUGEINT truncates."""
     types = query(f"SELECT typeof(avg(amount)), typeof(any_value(amount) // 7) FROM '{file}'")
-
     assert [("DOUBLE", "DOUBLE")] == types
     assert [(-3,)] == query("SELECT (-7)::HUGEINT // 2")
-
-
-def test_duckdb_writes_hugeint_as_double(tmp_path: Path) -> None:
-    """DuckDB loses digits of HUGEINT in Parquet, and none of a decimal."""
     duckdb.sql(f"COPY (SELECT {LARGEST}::HUGEINT AS h, {LARGEST}::DECIMAL(38,0) AS d) TO '{tmp_path}/out.parquet'")
-
     assert [("DOUBLE", Decimal(LARGEST))] == query(f"SELECT typeof(h), d FROM '{tmp_path}/out.parquet'")
 
 
-def test_polars_refuses_a_sum_that_does_not_fit(file: Path) -> None:
-    """Polars raises in a selection, and in groups on the streaming engine."""
-    amount = pl.col("amount").sum()
+def test_polars(file: Path) -> None:
+    """Polars refuses a wrong sum; of groups the engine in memory gives one that wrapped, and says nothing."""
+    amount, frame, wrapped = pl.col("amount").sum(), pl.read_parquet(file), 2 * LARGEST - 2**128
     with pytest.raises(pl.exceptions.PolarsError):
         pl.scan_parquet(file).select(amount).collect()
     with pytest.raises(pl.exceptions.PolarsError):
         pl.scan_parquet(file).group_by("group").agg(amount).collect(engine="streaming")
 
-
-def test_polars_wraps_groups_in_memory(file: Path) -> None:
-    """Polars gives a wrong sum of groups, and says nothing, on the engine in memory."""
-    frame = pl.read_parquet(file)
-    wrapped = 2 * LARGEST - 2**128
-
-    assert [wrapped] == frame.group_by("group").agg(pl.col("amount").sum())["amount"].cast(pl.Int128).to_list()
-    assert [wrapped] * 2 == frame.select(pl.col("amount").sum().over("group"))["amount"].cast(pl.Int128).to_list()
+    assert [wrapped] == frame.group_by("group").agg(amount)["amount"].cast(pl.Int128).to_list()
+    assert [wrapped] * 2 == frame.select(amount.over("group"))["amount"].cast(pl.Int128).to_list()
 
 
 @pytest.mark.slow
