@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from tests.test_project import repository_files
 
@@ -52,85 +55,68 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def test_every_path_is_there(project_root: Path) -> None:
-    """A path of the repository that any file names exists; one with a wildcard matches something."""
-    missing = []
-    for path, text in text_files(project_root):
-        for named in PATH.findall(text):
-            if named in ELSEWHERE or re.search(r"[<>{}…]|\.\.\.", named):
-                continue
-            there = any(project_root.glob(named)) if "*" in named else (project_root / named).exists()
+def paths(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Paths of the repository that do not exist; one with a wildcard must match something."""
+    for named in PATH.findall(text):
+        if named not in ELSEWHERE and not re.search(r"[<>{}…]|\.\.\.", named):
+            there = any(root.glob(named)) if "*" in named else (root / named).exists()
             if not there:
-                missing.append(f"{path}: {named}")
-
-    assert [] == missing
+                yield named
 
 
-def test_nothing_is_cited_that_readers_do_not_have(project_root: Path) -> None:
-    """No file cites notes that are not in the repository."""
-    cites = re.compile(r"(?<![\w/.])(?:shared/)?fact[s]/")
-
-    assert [] == [str(path) for path, text in text_files(project_root) if cites.search(text)]
+def notes(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Notes that readers of the repository do not have."""
+    yield from re.findall(r"(?<![\w/.])(?:shared/)?fact[s]/", text)
 
 
-def test_every_section_is_there(project_root: Path) -> None:
-    """A section that is cited by its heading is in the page."""
-    missing = []
-    for path, text in text_files(project_root):
-        for page, first, more in SECTION.findall(flat(text)):
-            for heading in [first, *re.findall(r'"([^"]+)"', more)]:
-                if not (project_root / page).is_file() or heading not in headings(project_root / page):
-                    missing.append(f'{path}: {page}, "{heading}"')
-
-    assert [] == missing
+def sections(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Sections, cited by their headings, that are not in the page."""
+    for page, first, more in SECTION.findall(flat(text)):
+        for heading in [first, *re.findall(r'"([^"]+)"', more)]:
+            if not (root / page).is_file() or heading not in headings(root / page):
+                yield f'{page}, "{heading}"'
 
 
-def test_every_link_leads_somewhere(project_root: Path) -> None:
-    """A link from one page to another file, or to a heading, has a target."""
-    missing = []
-    for path, text in text_files(project_root):
-        for link in LINK.findall(text) if path.suffix == ".md" else ():
-            file, _, fragment = link.partition("#")
-            target = (project_root / path.parent / file) if file else project_root / path
-            if "://" in link:
-                continue
-            if not target.exists() or (fragment and fragment not in set(map(anchor, headings(target)))):
-                missing.append(f"{path}: {link}")
-
-    assert [] == missing
+def links(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Links from a page to another file, or to a heading, that have no target."""
+    for link in LINK.findall(text) if path.suffix == ".md" else ():
+        file, _, fragment = link.partition("#")
+        target = (root / path.parent / file) if file else root / path
+        if "://" not in link and (
+            not target.exists() or (fragment and fragment not in set(map(anchor, headings(target))))
+        ):
+            yield link
 
 
-def test_every_name_is_in_its_file(project_root: Path) -> None:
-    """Where a page says a file and, in brackets, names in it, the file defines them."""
+def definitions(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Names in brackets after a file that the file does not define."""
     named = re.compile(r"`(exporter/[\w/]+\.py)`\s+\((`\w+`(?:(?:,| and) `\w+`)*)\)")
-    missing = []
-    for path, text in text_files(project_root):
-        for file, names in named.findall(text) if path.suffix == ".md" else ():
-            place = project_root / file
-            code = place.read_text(encoding="utf-8") if place.is_file() else ""
-            for name in re.findall(r"\w+", names.replace(" and ", " ")):
-                if not re.search(rf"^ *(?:async def|def|class) {name}\b|^{name}\b", code, re.MULTILINE):
-                    missing.append(f"{path}: {file} does not define {name}")
+    for file, names in named.findall(text) if path.suffix == ".md" else ():
+        code = (root / file).read_text(encoding="utf-8") if (root / file).is_file() else ""
+        for name in re.findall(r"\w+", names.replace(" and ", " ")):
+            if not re.search(rf"^ *(?:async def|def|class) {name}\b|^{name}\b", code, re.MULTILINE):
+                yield f"{file} does not define {name}"
 
-    assert [] == missing
+
+def modules(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Modules, and names in them, that a text has in backticks and that do not exist."""
+    yield from (named for named in MODULE.findall(text) if not exists(named))
+
+
+@pytest.mark.parametrize("missing", [paths, notes, sections, links, definitions, modules])
+def test_what_a_file_names_is_there(project_root: Path, missing: Callable[[Path, Path, str], Iterator[str]]) -> None:
+    """No file of the repository names what readers of the repository do not find."""
+    assert [] == [
+        f"{path}: {name}" for path, text in text_files(project_root) for name in missing(project_root, path, text)
+    ]
 
 
 def test_every_package_is_described(project_root: Path) -> None:
     """docs/architecture.md has every folder of the package, and no other."""
-    described = re.findall(
-        r"^`exporter/(\w+)` \|", (project_root / "docs" / "architecture.md").read_text(), re.MULTILINE
-    )
+    page = (project_root / "docs" / "architecture.md").read_text()
+    described = re.findall(r"^`exporter/(\w+)` \|", page, re.MULTILINE)
 
     assert sorted(described) == sorted(path.parent.name for path in (project_root / "exporter").glob("*/__init__.py"))
-
-
-def test_every_module_is_there(project_root: Path) -> None:
-    """A module, or a name in one, that a text has in backticks exists."""
-    missing = []
-    for path, text in text_files(project_root):
-        missing += [f"{path}: {named}" for named in MODULE.findall(text) if not exists(named)]
-
-    assert [] == missing
 
 
 @cache

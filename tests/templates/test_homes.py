@@ -52,16 +52,6 @@ def statements(document: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def texts(value: str | list[str]) -> list[str]:
-    """One text or a list of them, as a list."""
-    return [value] if isinstance(value, str) else value
-
-
-def role() -> dict[str, Any]:
-    found: dict[str, Any] = cloudformation()["Resources"]["Role"]["Properties"]
-    return found
-
-
 @pytest.mark.slow
 def test_cfn_lint_accepts_the_template(tmp_path: Path) -> None:
     """CloudFormation's linter has nothing to say, and the template can be uploaded by itself."""
@@ -77,8 +67,9 @@ def test_the_role_has_exactly_the_rights_that_the_store_uses() -> None:
     """The requests in the store's code need the actions of the policy, and the policy has no others."""
     code = "".join(path.read_text() for path in (ROOT / "exporter" / "stores").glob("s3_*.py"))
     made = {name for name in re.findall(r"\bboto\.(\w+)\(", code) if "_object" in name}
-    (policy,) = role()["Policies"]
-    allowed = {action for each in statements(policy["PolicyDocument"]) for action in texts(each["Action"])}
+    (policy,) = cloudformation()["Resources"]["Role"]["Properties"]["Policies"]
+    actions = [each["Action"] for each in statements(policy["PolicyDocument"])]
+    allowed = {name for action in actions for name in ([action] if isinstance(action, str) else action)}
 
     assert set() == made - set(RIGHTS)
     assert {RIGHTS[name] for name in made} == allowed
@@ -86,8 +77,8 @@ def test_the_role_has_exactly_the_rights_that_the_store_uses() -> None:
 
 def test_the_trust_is_in_one_branch_of_one_repository() -> None:
     """The subject and the audience are compared whole, without wildcards, and the parameters take none."""
-    (statement,) = statements(role()["AssumeRolePolicyDocument"])
-    parameters = cloudformation()["Parameters"]
+    template = cloudformation()
+    (statement,) = statements(template["Resources"]["Role"]["Properties"]["AssumeRolePolicyDocument"])
 
     assert {
         "StringEquals": {
@@ -98,7 +89,7 @@ def test_the_trust_is_in_one_branch_of_one_repository() -> None:
     assert [] == [
         text
         for name, text in (("Repository", "a/*"), ("Repository", "*"), ("Branch", "*"), ("Branch", "a?"))
-        if re.fullmatch(parameters[name]["AllowedPattern"], text)
+        if re.fullmatch(template["Parameters"][name]["AllowedPattern"], text)
     ]
 
 
@@ -138,30 +129,22 @@ def test_hadolint_accepts_the_dockerfile() -> None:
     judged("hadolint", "Dockerfile")
 
 
-def test_the_image_is_built_from_what_is_not_ignored() -> None:
-    """Everything that the Dockerfile copies is sent to the builder, and nothing else is."""
+def test_the_image_is_built_from_what_is_not_ignored(tmp_path: Path) -> None:
+    """What the Dockerfile copies is sent to the builder, nothing else is, and it is enough for the wheel."""
     copied = {
         name.rstrip("/")
         for line in re.findall(r"^COPY (?!--from)(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
         for name in line.split()[:-1]
     }
-
     lines = (ROOT / ".dockerignore").read_text().splitlines()
-    assert "*" == lines[0]
-    assert copied == {line[1:] for line in lines if line.startswith("!")}
-    assert [] == [name for name in copied if not (ROOT / name).exists()]
+    assert ("*", copied) == (lines[0], {line[1:] for line in lines if line.startswith("!")})
 
-
-def test_the_package_can_be_built_from_what_the_image_copies(tmp_path: Path) -> None:
-    """The files that the builder gets are enough for the wheel, with the site's templates in it."""
-    for line in (ROOT / ".dockerignore").read_text().splitlines():
-        if line.startswith("!"):
-            source, target = ROOT / line[1:], tmp_path / "context" / line[1:]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    for name in copied:
+        source, target = ROOT / name, tmp_path / "context" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "built")]
     ran = subprocess.run(build, cwd=tmp_path / "context", capture_output=True, text=True, timeout=120, check=False)
-
     assert 0 == ran.returncode, ran.stderr
     (wheel,) = (tmp_path / "built").iterdir()
     assert any("_site_templates/" in name for name in zipfile.ZipFile(wheel).namelist())

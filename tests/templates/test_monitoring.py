@@ -64,12 +64,6 @@ def test_the_oldest_price_is_that_of_a_valid_one() -> None:
     assert "oldest_price" not in render_metrics(tables(7, rows[2:])).data.decode()
 
 
-def test_promtool_accepts_the_metrics() -> None:
-    """Prometheus' own parser and linter have nothing to say about the file."""
-    promtool("check", "metrics", given=render_metrics(tables(7, [pool(price_timestamp=5, price_reason="valid")])).data)
-    promtool("check", "metrics", given=RUN.encode())
-
-
 def test_a_run_says_how_it_went() -> None:
     """How it ended, when it was published, its retries, steps and the newest proof; of a failed run what there is."""
     assert {
@@ -89,7 +83,9 @@ def test_a_run_says_how_it_went() -> None:
     ]
 
 
-def test_rules_fire_when_they_should() -> None:
-    """The rules are accepted, and fire and stay silent in the cases of alerts_test.yml."""
+def test_promtool_accepts_them() -> None:
+    """Prometheus' own tool takes the metrics, and the rules, which fire and are silent as alerts_test.yml says."""
+    promtool("check", "metrics", given=render_metrics(tables(7, [pool(price_timestamp=5, price_reason="valid")])).data)
+    promtool("check", "metrics", given=RUN.encode())
     promtool("check", "rules", "alerts.yml")
     promtool("test", "rules", "alerts_test.yml")
