@@ -43,9 +43,6 @@ STATE_VERSION = 8
 BATCH_ROWS = 100_000
 """How many observations are taken in together when history files have to be read; of a larger file, all."""
 
-BATCH_FILES = 256
-"""And how many files."""
-
 
 @dataclass(slots=True)
 class Series:
@@ -198,7 +195,7 @@ def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series
 def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
     batch: list[HistoryFile] = []
     for file in files:
-        if batch and (len(batch) == BATCH_FILES or file.rows + sum(each.rows for each in batch) > BATCH_ROWS):
+        if batch and file.rows + sum(each.rows for each in batch) > BATCH_ROWS:
             yield batch
             batch = []
         batch.append(file)

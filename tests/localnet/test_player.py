@@ -8,17 +8,21 @@ from pathlib import Path
 import pytest
 
 from exporter.deployments.networks import NETWORKS
+from exporter.history.manifest import read_history_manifest
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
+from exporter.localnet.past import live_into_lake, remember
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
 from exporter.protocols import storage_answers
 from exporter.protocols.compute import Tables
+from exporter.stores.memory import MemoryStore
 from tests import recording
-from tests.jobs import direct, read_tables
+from tests.backfill.histories import in_line
+from tests.jobs import direct, read_tables, settings_for
 
 POOLS = {"alula": 3, "blend": 6, "k2": 4, "peridot": 4, "slender": 3, "xoxno": 4}
 PACKAGE = Path(__file__).parents[2] / "exporter"
@@ -165,3 +169,15 @@ def test_entries_can_be_missing_or_archived() -> None:
     assert archived is not None
     assert 0 == archived.live_until
     assert 22 == len(network.pools)
+
+
+def test_the_latest_ledger_is_left_to_the_run(tmp_path: Path) -> None:
+    """A ledger that closes on the hour is not in the past of the run that publishes it, which may read more of it."""
+    network = RecordedNetwork(start_ledger=5_000, start_time=1_794_996_000, close_seconds=1_800)
+    state, store = live_into_lake(network, 4, tmp_path / "lake"), MemoryStore()
+    remember(network, state, tmp_path / "lake", 3_600, settings_for(), store, in_line)
+
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    assert (5_004, 0) == (network.chain.latest, network.chain.close_time(5_004) % 3_600)
+    assert [5_000, 5_002] == [file.first_ledger for file in manifest.files]

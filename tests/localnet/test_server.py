@@ -1,20 +1,37 @@
-"""The HTTP and JSON-RPC side of the embedded server."""
+"""The embedded server: HTTP and JSON-RPC, a real socket with the client of stellar-sdk, ledger snapshot files."""
 
 from __future__ import annotations
 
-import pytest
+import dataclasses
+import socket
+from collections.abc import Iterator
+from pathlib import Path
 
-from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.server import MAX_BODY_BYTES
-from tests.localnet.rpc_client import LocalRpc
+import httpx
+import pytest
+from stellar_sdk import SorobanServer
+
+from exporter.deployments.networks import NETWORKS, network_id
+from exporter.errors import SnapshotFileError
+from exporter.ledger.codec import entries
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import RawEntry
+from exporter.localnet.network import snapshot_network
+from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import MAX_BODY_BYTES, create_app
+from tests.localnet.rpc_client import LocalRpc, text
 
 HEALTH = b'{"jsonrpc":"2.0","id":7,"method":"getHealth"}'
 
 
 @pytest.fixture(scope="module")
 def rpc() -> LocalRpc:
-    """A server over a small network that does not move."""
-    return LocalRpc(RecordedNetwork())
+    """A server over a network that has moved on by three ledgers."""
+    network = RecordedNetwork()
+    for _ in range(3):
+        network.advance()
+    return LocalRpc(network)
 
 
 def test_the_body_is_bounded(rpc: LocalRpc) -> None:
@@ -40,3 +57,93 @@ def test_paths(rpc: LocalRpc) -> None:
         assert 200 == rpc.post(HEALTH, path).status_code
     for path in ("/rpc", "/node/1", "/node/", "/node/x", "/node/-1", "/node/00"):
         assert 404 == rpc.post(HEALTH, path).status_code
+
+
+@pytest.fixture(scope="module")
+def sdk_server(rpc: LocalRpc) -> Iterator[SorobanServer]:
+    with running(create_app(rpc.network)) as url, SorobanServer(url) as server:
+        yield server
+
+
+def test_the_sdk_reads_health_network_and_ledgers(rpc: LocalRpc, sdk_server: SorobanServer) -> None:
+    """stellar-sdk parses getHealth, getNetwork, getVersionInfo, getLatestLedger and getLedgers."""
+    chain = rpc.network.chain
+    health = sdk_server.get_health()
+    assert ("healthy", chain.latest, chain.oldest) == (health.status, health.latest_ledger, health.oldest_ledger)
+    assert NETWORKS[NETWORK].passphrase == sdk_server.get_network().passphrase
+    assert 28 == sdk_server.get_version_info().protocol_version
+    latest = sdk_server.get_latest_ledger()
+    assert (chain.latest, chain.close_time(chain.latest)) == (latest.sequence, latest.close_time)
+    page = sdk_server.get_ledgers(start_ledger=chain.oldest, limit=2)
+    rest = sdk_server.get_ledgers(cursor=page.cursor)
+    ledgers = [*page.ledgers, *rest.ledgers]
+    assert list(range(chain.oldest, chain.latest + 1)) == [ledger.sequence for ledger in ledgers]
+    assert [chain.close_time(ledger.sequence) for ledger in ledgers] == [ledger.ledger_close_time for ledger in ledgers]
+    assert [] == sdk_server.get_events(start_ledger=chain.oldest).events
+
+
+def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
+    """A free port is chosen where none is given; after the block the same port can be had again."""
+    app = create_app(RecordedNetwork())
+    with running(app) as url:
+        port = int(url.rpartition(":")[2])
+        assert 405 == httpx.get(url).status_code
+    with running(app, port=port) as again:
+        assert url == again
+        assert 405 == httpx.get(again).status_code
+        with pytest.raises(OSError, match="in use"), running(app, port=port):
+            pass
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+
+
+def test_a_url_has_an_ipv6_address_in_brackets() -> None:
+    """So that it can be asked."""
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    with running(create_app(RecordedNetwork()), host="::1") as url:
+        assert url.startswith("http://[::1]:")
+        assert 405 == httpx.get(url).status_code
+
+
+def test_the_mainnet_snapshot_is_served(mainnet_snapshot_path: Path) -> None:
+    """The real file becomes mainnet at its one ledger, with its close time, entries and lives."""
+    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
+    rpc = LocalRpc(snapshot_network(snapshot))
+
+    assert {"passphrase": NETWORKS["mainnet"].passphrase, "protocolVersion": 22} == rpc.result("getNetwork")
+    health = rpc.result("getHealth")
+    assert (55261759, 55261759, "1736780911") == (
+        health["oldestLedger"],
+        health["latestLedger"],
+        health["latestLedgerCloseTime"],
+    )
+    (ledger,) = rpc.result("getLedgers", startLedger=55261759)["ledgers"]
+    assert "1736780911" == ledger["ledgerCloseTime"]
+    keys = list(snapshot.entries)
+    answered = [
+        entry
+        for start in range(0, len(keys), 200)
+        for entry in rpc.result("getLedgerEntries", keys=[text(key) for key in keys[start : start + 200]])["entries"]
+    ]
+    assert [text(key) for key in keys] == [entry["key"] for entry in answered]
+    assert [text(snapshot.entries[key].data) for key in keys] == [entry["xdr"] for entry in answered]
+    assert {4294967295} == {entry["liveUntilLedgerSeq"] for entry in answered}
+    assert 55261759 == snapshot_network(snapshot).advance()
+
+
+def _snapshot(passphrase: str) -> LedgerSnapshot:
+    key = entries.code_key(bytes(32))
+    return LedgerSnapshot(23, 63, 1_700_000_000, network_id(passphrase), {key: RawEntry(b"", 5, None)})
+
+
+def test_the_network_is_recognized_by_its_hash() -> None:
+    """Known networks are recognized; others need their passphrase, and only the right one is taken."""
+    for network in NETWORKS.values():
+        assert network.passphrase == snapshot_network(_snapshot(network.passphrase)).passphrase
+    private = _snapshot("A private network")
+    assert "A private network" == snapshot_network(private, "A private network").passphrase
+    with pytest.raises(SnapshotFileError, match="not known here: give its passphrase"):
+        snapshot_network(private)
+    with pytest.raises(SnapshotFileError, match="of another network"):
+        snapshot_network(dataclasses.replace(private, ledger=127), "Another network")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import msgspec
+
 DATA: Final = b"\0\0\0\x06"
 """How the LedgerKey of contract data begins."""
 
@@ -57,12 +59,7 @@ class Watch:
     @property
     def digest(self) -> str:
         """Names what is watched: 16 hex digits."""
-        running = hashlib.sha256()
-        for name, items in ((b"contracts", self.contracts), (b"keys", self.keys), (b"events", self.events_of)):
-            running.update(name + len(items).to_bytes(8, "big"))
-            for item in sorted(items):
-                running.update(len(item).to_bytes(4, "big") + item)
-        return running.hexdigest()[:16]
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
 
     @cached_property
     def _tails(self) -> dict[bytes, list[bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError
 from exporter.ledger.codec.entries import ARCHIVED, TEMPORARY, data_key, ttl_key
-from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.ledger.codec.scval_encode import encode_scval, symbol, u32
 from exporter.ledger.codec.strkey import encode_contract
 from exporter.ledger.source import RawEntry
@@ -24,7 +24,6 @@ from exporter.past.lake.close_meta import (
     STATE,
     UPDATED,
     Change,
-    LedgerClose,
     walk,
 )
 from exporter.past.lake.replay import ReplayedState, WronglyArchived, wrongly_archived
@@ -35,11 +34,12 @@ KEY = data_key(CONTRACT, symbol("State"))
 PASSING = data_key(CONTRACT, symbol("State"), TEMPORARY)
 
 
-def close(ledger: int, *changes: Change, protocol: int = 23) -> LedgerClose:
-    header = LedgerHeader(
-        b"", bytes(32), ledger, protocol, bytes(32), 1_700_000_000, 1, bytes(32), bytes(32), bytes(32)
-    )
-    return LedgerClose(header, changes)
+Close = tuple[int, int, Sequence[Change]]
+"""A ledger, its protocol, and its changes."""
+
+
+def close(ledger: int, *changes: Change, protocol: int = 23) -> Close:
+    return ledger, protocol, changes
 
 
 def value(kind: int, number: int, ledger: int, key: bytes = KEY) -> Change:
@@ -56,14 +56,10 @@ def number_in(entry: RawEntry | None) -> int | None:
     return None if entry is None else int.from_bytes(entry.data[-4:], "big")
 
 
-def apply(replayed: ReplayedState, close: LedgerClose) -> None:
-    replayed.take(close.header.ledger, close.header.protocol_version, close.changes)
-
-
-def state(*closes: LedgerClose, wrong: dict[bytes, WronglyArchived] | None = None) -> ReplayedState:
+def state(*closes: Close, wrong: dict[bytes, WronglyArchived] | None = None) -> ReplayedState:
     replayed = ReplayedState({}, 0, wrong=wrong)
     for item in closes:
-        apply(replayed, item)
+        replayed.take(*item)
     return replayed
 
 
@@ -89,9 +85,7 @@ OUT = close(60, Change(EVICTED, KEY, None), Change(EVICTED, ttl_key(KEY), None))
         ([BEGUN, OUT, close(70, value(RESTORED, 1, 70), life(RESTORED, 500))], 1, 70, 500),
     ],
 )
-def test_an_entry_as_a_reader_sees_it(
-    closes: list[LedgerClose], number: int, last_modified: int, live_until: int
-) -> None:
+def test_an_entry_as_a_reader_sees_it(closes: list[Close], number: int, last_modified: int, live_until: int) -> None:
     """Value, last change and end of life follow from the changes, in their order."""
     seen = state(*closes).entry(KEY)
 
@@ -103,12 +97,12 @@ def test_what_is_gone() -> None:
     """What a transaction removes is absent, also right after a restoration; a temporary entry is after its time."""
     removed = state(BEGUN, close(60, value(RESTORED, 1, 5), life(RESTORED, 90), GONE))
     passing = state(close(6, value(CREATED, 1, 6, PASSING), life(CREATED, 50, PASSING)))
-    apply(passing, close(50, value(STATE, 1, 6, PASSING)))
+    passing.take(*close(50, value(STATE, 1, 6, PASSING)))
 
     assert removed.entry(KEY) is None
     assert {} == removed.stored()
     assert 1 == number_in(passing.entry(PASSING))
-    apply(passing, close(51))
+    passing.take(*close(51))
     assert passing.entry(PASSING) is None
 
 
@@ -119,7 +113,7 @@ def test_the_wrong_values_of_protocol_23() -> None:
     replayed = state(close(5, value(CREATED, 2, 5), life(CREATED, 50)), OUT, wrong=wrong)
 
     assert 1 == number_in(replayed.entry(KEY))
-    apply(replayed, close(61, protocol=24))
+    replayed.take(*close(61, protocol=24))
     assert 2 == number_in(replayed.entry(KEY))
 
 
@@ -143,7 +137,7 @@ def test_evicted_and_restored_by_core(real_data: Path) -> None:
                 if before is not None and change.entry is not None:
                     assert before.data == change.entry[4:-4], path.name
                     restored += 1
-            apply(replayed, ledger)
+            replayed.take(ledger.header.ledger, ledger.header.protocol_version, ledger.changes)
     if not restored:
         pytest.skip("there is no core-meta in the folder of real data")
 
