@@ -36,12 +36,8 @@ class ReadOnce:
         """
         with ThreadPoolExecutor(1) as pool:
             if prefix is not None and self.reads_at_once > 1:
-                listing = pool.submit(next, self.store.list(prefix), None)
-            else:
-                listing = None
+                pool.submit(next, self.store.list(prefix), None)  # where it fails, whoever needs it lists again
             self._read.update(read_many(self.store, [key for key in keys if key not in self._read]))
-            if listing is not None:
-                listing.result()
 
     @property
     def uri(self) -> str:

@@ -124,17 +124,27 @@ def test_unchanged_files_are_not_sent(bucket: WireBucket, alice: S3Store) -> Non
         assert ["index.html"] == bucket.sent()
 
 
-def test_the_bucket_is_what_counts(bucket: WireBucket, alice: S3Store) -> None:
-    """What somebody removed or changed by hand is repaired by the next run, whatever an earlier one wrote."""
-    documents = [(f"v1/markets/{number}.json", b"%d" % number) for number in range(5)]
-    with alice.exclusive():
-        alice.put_many(documents)
-    del bucket.objects["p/v1/markets/1.json"]
-    bucket.objects["p/v1/markets/3.json"] = bucket.objects["p/v1/markets/2.json"]
-    with alice.exclusive():
-        assert Written(2, 3, 2) == alice.put_many(documents)
+def test_a_listing_inside_the_hold(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """A folder is asked for once, and has what was written, swapped and deleted since; that of the pages each time."""
+    bob.put_many([("v1/markets/1.json", b"1"), ("v1/markets/2.json", b"22")])
+    bob.put_new("v1/pages/x.json", b"1")
 
-    assert dict(documents) == bucket.data()
+    def sizes(prefix: str) -> dict[str, int]:
+        return {info.key: info.size for info in alice.list(prefix)}
+
+    with alice.exclusive():
+        assert {"v1/markets/1.json": 1, "v1/markets/2.json": 2} == sizes("v1/markets/")
+        alice.put_many([("v1/markets/3.json", b"333"), ("v1/markets/2.json", b"")])
+        alice.swap(POINTER_KEY, b"4444", None)
+        alice.delete(["v1/markets/1.json"])
+        assert {"v1/markets/2.json": 0, "v1/markets/3.json": 3} == sizes("v1/markets/")
+        assert {POINTER_KEY: 4} == sizes("v1/system/")
+        for _ in range(2):
+            assert {"v1/pages/x.json": 1} == sizes("v1/pages/")
+        assert {"v1/markets/2.json", "v1/markets/3.json", "v1/pages/x.json", POINTER_KEY} == {*sizes("")}
+    listed = bucket.sent("LIST")
+
+    assert (1, 2) == (listed.count("v1/markets/"), listed.count("v1/pages/"))
 
 
 def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
@@ -308,6 +318,9 @@ def test_a_publisher_at_work_is_not_a_failure(tmp_path: Path, bucket: WireBucket
         FolderStore(tmp_path).try_writing()
     with alice.exclusive():
         bob.try_writing()
+    alice.try_writing()
+    with bob.exclusive():  # a trial holds nothing
+        pass
 
     assert [] == list(bob.list(""))
     assert bucket.calls
