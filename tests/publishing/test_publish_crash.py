@@ -143,24 +143,6 @@ def test_sweep_killed_at_any_operation() -> None:
     assert [trees[-1]] * len(trees) == trees
 
 
-def test_disk_full_at_any_write() -> None:
-    """When the store refuses a write and all after it, the old run stays whole; with room again, the run succeeds."""
-    clock = TestClock()
-    undisturbed = MemoryStore(clock=clock)
-    publish_run(undisturbed, OLD, clock)
-    publish_run(undisturbed, NEW, clock)
-    for position in range(operations_of(NEW)):
-        store = MemoryStore(clock=clock)
-        publish_run(store, OLD, clock)
-        bucket = BucketSimulator(store)
-        bucket.fail_from(position, StoreError("disk full"))
-        with pytest.raises(StoreError, match="disk full"):
-            publish_run(bucket, NEW, clock)
-        assert_whole(store, OLD)
-        publish_run(store, NEW, clock)
-        assert tree_of(undisturbed) == tree_of(store)
-
-
 # -- below the store: the folder's own steps ----------------------------------------------------------------------
 
 
@@ -300,15 +282,11 @@ def test_really_killed(tmp_path: Path, project_root: Path, steps: int) -> None:
 
 THREADS = "import os; print(*(open(f'/proc/self/task/{task}/comm').read() for task in os.listdir('/proc/self/task')))"
 
-CONVERSION = "polars.DataFrame(schema=exporter.history.schema.FILE_SCHEMA).to_arrow()"
-"""Starts them."""
-
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux lists the names of threads")
-@pytest.mark.parametrize(("code", "expected"), [("", False), (f"{CONVERSION}; ", True)])
-def test_importing_does_not_start_the_threads_of_polars(code: str, expected: bool) -> None:
+def test_importing_does_not_start_the_threads_of_polars() -> None:
     """A process that is forked after an import can use Polars; with its threads started, it would wait forever."""
-    command = [sys.executable, "-c", f"import polars, exporter.publishing.publish; {code}{THREADS}"]
+    command = [sys.executable, "-c", f"import polars, exporter.publishing.publish; {THREADS}"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    assert ("polars-0" in printed) is expected
+    assert "polars-0" not in printed

@@ -84,13 +84,9 @@ class Objects:
         stored = self.by_key.get(key)
         if stored is None:
             return error(404, "NoSuchKey", key)
-        answer = dict(stored.headers) | {
-            "ETag": f'"{stored.etag}"',
-            "Last-Modified": format_datetime(stored.modified, usegmt=True),
-        }
-        if not with_body:
-            return Reply(200, answer | {"Content-Length": str(len(stored.data))})
-        return Reply(200, answer, stored.data)
+        modified = format_datetime(stored.modified, usegmt=True)
+        headers = {**stored.headers, "ETag": f'"{stored.etag}"', "Last-Modified": modified}
+        return Reply(200, headers | {"Content-Length": str(len(stored.data))}, stored.data if with_body else b"")
 
     def _write(self, key: str, headers: Mapping[str, str], body: bytes) -> Reply:
         digest = headers.get("x-amz-content-sha256", "")
@@ -125,45 +121,29 @@ class Objects:
             return error(400, "MalformedXML", "")
         for key in keys:
             self.by_key.pop(key, None)
-        quiet = any(element.tag.endswith("Quiet") and element.text == "true" for element in root.iter())
-        listed = "" if quiet else "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
-        return Reply(200, _xml(), f"{_XML}<DeleteResult{_NAMESPACE}>{listed}</DeleteResult>".encode())
+        return Reply(200, _xml(), f"{_XML}<DeleteResult{_NAMESPACE}></DeleteResult>".encode())
 
     def _list(self, query: Mapping[str, str]) -> Reply:
+        """Folders of a listing with a delimiter are left out: no store looks at them."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        start, limit = unquote(query.get("continuation-token", "")), 1000
-        entries: list[str] = []
-        prefixes: set[str] = set()
-        last, truncated = "", False
-        for key in sorted(self.by_key):
-            if not key.startswith(prefix) or key <= start:
-                continue
-            cut = key.find(delimiter, len(prefix)) if delimiter else -1
-            group = key[: cut + len(delimiter)] if cut >= 0 else ""
-            if group and (group in prefixes or start.startswith(group)):
-                continue
-            if len(entries) + len(prefixes) >= limit:
-                truncated = True
-                break
-            last = key
-            if group:
-                prefixes.add(group)
-                last = group + "\U0010ffff"
-                continue
+        start = unquote(query.get("continuation-token", ""))
+        found = [
+            key
+            for key in sorted(self.by_key)
+            if key > start and key.startswith(prefix) and not (delimiter and delimiter in key[len(prefix) :])
+        ]
+        entries = []
+        for key in found[:1000]:
             stored = self.by_key[key]
             moment = stored.modified.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stored.modified.microsecond // 1000:03}Z"
             entries.append(
-                f"<Contents><Key>{_name(key, query)}</Key><LastModified>{moment}</LastModified>"
-                f"<ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.data)}</Size>"
-                "<StorageClass>STANDARD</StorageClass></Contents>"
+                f"<Contents><Key>{quote(key)}</Key><LastModified>{moment}</LastModified>"
+                f"<ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.data)}</Size></Contents>"
             )
-        entries += [f"<CommonPrefixes><Prefix>{_name(p, query)}</Prefix></CommonPrefixes>" for p in sorted(prefixes)]
-        token = f"<NextContinuationToken>{escape(quote(last))}</NextContinuationToken>" if truncated else ""
-        encoding = "<EncodingType>url</EncodingType>" if query.get("encoding-type") == "url" else ""
+        truncated = len(found) > 1000
+        token = f"<NextContinuationToken>{quote(found[999])}</NextContinuationToken>" if truncated else ""
         body = (
-            f"{_XML}<ListBucketResult{_NAMESPACE}><Name>{BUCKET}</Name>{encoding}"
-            f"<Prefix>{_name(prefix, query)}</Prefix>"
-            f"<KeyCount>{len(entries)}</KeyCount><MaxKeys>{limit}</MaxKeys>"
+            f"{_XML}<ListBucketResult{_NAMESPACE}><EncodingType>url</EncodingType>"
             f"<IsTruncated>{str(truncated).lower()}</IsTruncated>{token}{''.join(entries)}</ListBucketResult>"
         )
         return Reply(200, _xml(), body.encode())
@@ -179,10 +159,6 @@ def operation_of(method: str, key: str, query: Mapping[str, str]) -> str:
 
 def _names(tags: str, etag: str) -> bool:
     return any(tag.strip().removeprefix("W/").strip('"') == etag for tag in tags.split(",") if tag)
-
-
-def _name(key: str, query: Mapping[str, str]) -> str:
-    return quote(key, safe="/") if query.get("encoding-type") == "url" else escape(key)
 
 
 def _xml() -> dict[str, str]:
