@@ -41,12 +41,12 @@ ENCODED_CURSOR = "(?:[A-Za-z0-9_-]|%(?:2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-
 
 def either_form(text: str) -> str:
     """Matches a word of ASCII as it is or with any of its characters percent-encoded."""
-    return "".join(f"(?:{character}|%{_hexadecimal(character)})" for character in text)
-
-
-def _hexadecimal(character: str) -> str:
-    digits = f"{ord(character):02x}"
-    return "".join(digit if digit.isdigit() else f"[{digit.upper()}{digit}]" for digit in digits)
+    forms = []
+    for character in text:
+        digits = f"{ord(character):02x}"
+        encoded = "".join(digit if digit.isdigit() else f"[{digit.upper()}{digit}]" for digit in digits)
+        forms.append(f"(?:{character}|%{encoded})")
+    return "".join(forms)
 
 
 def first_value(name: str) -> str:
@@ -74,15 +74,11 @@ def _ranges(low: int, high: int) -> Iterator[str]:
         block = 10**free
         fixed, first = divmod(low // block, 10)
         count = min(10 - first, (high - low + 1) // block)
-        digits = [str(digit) for digit in str(fixed)] if fixed else []
-        shared = "".join(f"{_DIGIT_PREFIX}{digit}" for digit in digits)
+        shared = "".join(f"{_DIGIT_PREFIX}{digit}" for digit in str(fixed)) if fixed else ""
+        differs = f"[{first}-{first + count - 1}]" if count > 1 else str(first)
         rest = f"(?:{_DIGIT_PREFIX}[0-9]){{{free}}}" if free else ""
-        yield f"{shared}{_DIGIT_PREFIX}{_digits(first, first + count - 1)}{rest}"
+        yield f"{shared}{_DIGIT_PREFIX}{differs}{rest}"
         low += count * block
-
-
-def _digits(first: int, last: int) -> str:
-    return str(first) if first == last else f"[{first}-{last}]"
 
 
 def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
@@ -119,23 +115,17 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
     Raises:
         ConfigError: an option is not for this platform, or not usable in its configuration.
     """
-    if platform not in PLATFORMS:
-        raise ConfigError(f"unknown platform {platform!r}; expected one of {', '.join(PLATFORMS)}")
     if root is not None and platform != "nginx":
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
     if origin is not None and platform != "cloudflare":
         raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
     sizes = routes.checked_page_sizes(settings.output.page_sizes, settings.output.default_page_size)
     environment = _environment()
-    match platform:
-        case "nginx":
-            return _nginx(environment, sizes, _folder(root, settings.output.uri))
-        case "cloudflare":
-            return _cloudflare(environment, sizes, origin)
-    files = _cloudfront(environment, sizes)
-    if len(files["function.js"].encode()) > MAX_FUNCTION_BYTES:
-        raise ConfigError(f"output.page_sizes: this number of sizes makes a function above {MAX_FUNCTION_BYTES} bytes")
-    return files
+    if platform == "nginx":
+        return _nginx(environment, sizes, _folder(root, settings.output.uri))
+    if platform == "cloudflare":
+        return _cloudflare(environment, sizes, origin)
+    return _cloudfront(environment, sizes)
 
 
 def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
@@ -160,20 +150,11 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["js"] = _javascript
+    environment.filters["js"] = lambda value: json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     environment.filters["json"] = lambda value: msgspec.json.encode(value).decode()
-    environment.filters["body"] = _nginx_body
+    environment.filters["body"] = lambda problem: _nginx_quoted(encode_problem(problem).decode())
     environment.filters["quoted"] = _nginx_quoted
     return environment
-
-
-def _javascript(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-
-
-def _nginx_body(document: Problem) -> str:
-    """A problem document as a quoted parameter of nginx; variables in it are filled in by nginx."""
-    return _nginx_quoted(encode_problem(document).decode())
 
 
 def _nginx_quoted(text: str) -> str:
@@ -329,7 +310,9 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...]) -> dict
     top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
     rest = "".join(line for line in lines[top:] if not line.startswith("//"))
     files["function.js"] = "\n".join([*lines[:top], _without_spaces(rest), ""])
-    exposed, allowed = headers.EVERY_ANSWER, headers.PREFLIGHT
+    if len(files["function.js"].encode()) > MAX_FUNCTION_BYTES:
+        raise ConfigError(f"output.page_sizes: this number of sizes makes a function above {MAX_FUNCTION_BYTES} bytes")
+    allowed = headers.PREFLIGHT
     records = sorted(
         family.prefix + ("*" if family.prefix != family.template else "")
         for family in families.FAMILIES
@@ -339,10 +322,10 @@ def _cloudfront(environment: jinja2.Environment, sizes: tuple[int, ...]) -> dict
         code_api=files["function.js"],
         code_missing=files["missing.js"],
         allowed=allowed["access-control-allow-headers"].split(", "),
-        exposed=exposed["access-control-expose-headers"].split(", "),
+        exposed=headers.EVERY_ANSWER["access-control-expose-headers"].split(", "),
         methods=problems.METHODS.split(", "),
         remembered=int(allowed["access-control-max-age"]),
-        api_errors=[_error_response(*each) for each in _ANSWERS.items()],
+        api_errors=[_error_response(code, answer) for code, answer in _ANSWERS.items()],
         missing_errors=[_error_response(code, 200) for code in (403, 404)],
         records=[{"Fn::Sub": f"arn:aws:s3:::${{BucketName}}/${{Prefix}}/{record}"} for record in records],
     )
