@@ -29,7 +29,6 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.protocols.compute import Tables
 from tests.chain_simulator import Chain, ChainSource
 from tests.entries import recorded_instance
 
@@ -118,11 +117,6 @@ def balance_at(token: str, holder: str, amount: int) -> Written:
     return entry(token, vec(symbol("Balance"), address(holder)), struct_map({"amount": i128(amount), **rights}))
 
 
-def balance(label: str, holder: str, amount: int) -> Written:
-    """What a contract has of a Stellar asset; both are given by label."""
-    return balance_at(contract(label), contract(holder), amount)
-
-
 def bare_token(token: str) -> Written:
     """A token's instance without METADATA."""
     return instance(contract(token), None, hashlib.sha256(b"another token").digest())
@@ -137,11 +131,6 @@ def lastprice(oracle: str, token: str) -> ContractCall:
     """The call that asks an oracle for a token's price (docs/protocols/blend.md, "Prices")."""
     asset = vec(symbol("Stellar"), address(contract(token)))
     return ContractCall(contract(oracle), "lastprice", (asset,))
-
-
-def pools_of(tables: Tables) -> set[tuple[str, str]]:
-    """The (market, pool) pairs that have a row."""
-    return set(tables.pools.select("market", "pool").iter_rows())
 
 
 class MadeSource(ChainSource):

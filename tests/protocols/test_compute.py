@@ -18,12 +18,11 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Market, ProtocolReading, WithoutPrice
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
-from exporter.protocols.compute import compute
+from exporter.protocols.compute import Tables, compute
 from exporter.protocols.prices import ABSURD_PRICE
 from exporter.render.lists import check_pools
-from exporter.render.run_documents import check_markets
 from exporter.tables import GATES, PROTOCOL_COLUMNS, TERMS
-from exporter.tree.documents import Absent, Bounded, Unread
+from exporter.tree.documents import Bounded
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.world import Change, World, account, contract, demanded, put, token
 
@@ -235,79 +234,36 @@ class TwoPools:
         return "never" if quote.price is None else None
 
 
-def other_reading(oracle: str | None, quotes: Mapping[tuple[str, str], Quote]) -> ProtocolReading:
-    """What the other protocol reads: pools with ids of their own."""
+def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -> Tables:
+    """What is published of the other protocol's pools, with the price of their token."""
     token = contract("USDC")
-    return ProtocolReading(
-        "other",
-        markets=[
-            Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1", "p-3"))
-        ],
-        columns={
-            "market": [contract("O")] * 2,
-            "pool": ["p-2", "p-1"],
-            "token_address": [token] * 2,
-            "oracle": [oracle] * 2,
-            "decimals": [7, 7],
-        },
-        unread=[Unread(contract("O"), "p-3", "other", "archived", "gone")],
-        absent=[Absent(contract("0"), "other", "no contract")],
-        notices=["a notice"],
-        tokens={token: Token(token, "USDC", 7)},
-        quotes=quotes,
-    )
+    columns: dict[str, list[object]] = {"market": [contract("O")] * 2, "pool": ["p-2", "p-1"], "decimals": [7, 7]}
+    columns |= {"token_address": [token] * 2, "oracle": [oracle] * 2}
+    market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
+    quotes = {} if quote is None else {(str(oracle), token): quote}
+    tokens = {token: Token(token, "USDC", 7)}
+    reading = ProtocolReading("other", markets=[market], columns=columns, tokens=tokens, quotes=quotes)
+    modules: Any = {"other": module}
+    return compute([reading], modules, 7, NOW)
 
 
-class TestSeveralProtocols:
-    """Readings of several protocols become one table."""
+@pytest.mark.parametrize(
+    ("oracle", "reason"), [(None, "the market has no oracle"), (contract("X"), "the market's oracle was not asked")]
+)
+def test_market_without_a_quote(oracle: str | None, reason: str) -> None:
+    """Pools of a market without an oracle are unpriced for another reason than those whose oracle nobody asked."""
+    assert {reason} == {item.reason for item in of_other(TwoPools(), oracle).unpriced}
 
-    def modules(self) -> Mapping[str, object]:
-        """Blend, and the other protocol."""
-        return {**PROTOCOLS, "other": TwoPools()}
 
-    def blend(self) -> ProtocolReading:
-        """Blend's reading of one market."""
-        world = World("blend")
-        world.deployments = []
-        return world.read([Candidate("blend", item) for item in (BLEND_V1, contract("gone"))]).result
+def test_values_have_the_collateral() -> None:
+    """A price is valid by the rules of the protocol that asked; plain collateral counts for the value."""
+    quote = Quote(contract("X"), contract("USDC"), 2, 150, NOW - 100 * DAY)
+    tables = of_other(TwoPools(), contract("X"), quote)
 
-    def test_together(self) -> None:
-        """Rows, markets, and what is named next to them are of all protocols, in one order."""
-        tables = compute(
-            [other_reading(None, {}), self.blend()],
-            self.modules(),  # type: ignore[arg-type]
-            7,
-            NOW,
-        )
-
-        expected = sorted([(contract("O"), "p-1"), (contract("O"), "p-2"), (BLEND_V1, USDC), (BLEND_V1, XLM)])
-        assert expected == list(tables.pools.select("market", "pool").iter_rows())
-        assert {contract("O"): (3, 1), BLEND_V1: (2, 0)} == {
-            row["market"]: (row["pool_count"], row["unread_count"]) for row in tables.markets.iter_rows(named=True)
-        }
-        assert sorted([contract("0"), contract("gone")]) == [item.market for item in tables.absent]
-        check_markets(tables.pools, tables.markets)
-
-    @pytest.mark.parametrize(
-        ("oracle", "reason"),
-        [(None, "the market has no oracle"), (contract("X"), "the market's oracle was not asked")],
-    )
-    def test_market_without_a_quote(self, oracle: str | None, reason: str) -> None:
-        """Pools of a market without an oracle are unpriced for another reason than those whose oracle nobody asked."""
-        tables = compute([other_reading(oracle, {})], self.modules(), 7, NOW)  # type: ignore[arg-type]
-
-        assert {reason} == {item.reason for item in tables.unpriced}
-
-    def test_quotes_stay_with_their_protocol(self) -> None:
-        """A price is valid by the rules of the protocol that asked; collateral counts for the value."""
-        key = (contract("X"), contract("USDC"))
-        quotes = {key: Quote(*key, 2, 150, NOW - 100 * DAY)}  # far too old for Blend
-        tables = compute([other_reading(contract("X"), quotes), self.blend()], self.modules(), 7, NOW)  # type: ignore[arg-type]
-        other = tables.pools.filter(pl.col("protocol") == "other")
-
-        assert [150, 150] == other["tvl_usd_cents"].to_list()
-        assert ["1.50"] * 2 == other["oracle_price_usd"].to_list()
-        assert [] == tables.unpriced
+    assert ["p-1", "p-2"] == tables.pools["pool"].to_list()
+    assert [150, 150] == tables.pools["tvl_usd_cents"].to_list()
+    assert ["1.50"] * 2 == tables.pools["oracle_price_usd"].to_list()
+    assert [] == tables.unpriced
 
 
 class TestTerms:
@@ -315,8 +271,7 @@ class TestTerms:
 
     def row(self, **terms: object) -> dict[str, object]:
         """The first pool of the other protocol, which says this."""
-        modules: Any = {"other": TwoPools(**terms)}
-        return compute([other_reading(None, {})], modules, 7, NOW).pools.row(0, named=True)
+        return of_other(TwoPools(**terms), None).pools.row(0, named=True)
 
     def test_a_protocol_that_says_nothing(self) -> None:
         """Every term is null, its rewards are said not to be looked for, and the pool is read all the same."""
@@ -346,9 +301,7 @@ class TestTerms:
         """Without a price of the market's its gates close; where only the reading failed, they are not known."""
         module = TwoPools(can_borrow=True, can_supply=True, can_withdraw=True, available_to_borrow=5)
         module.without_price = WithoutPrice({"can_borrow": False, "can_supply": None}, "as ever")
-        modules: Any = {"other": module}
-        quotes = {} if given is None else {("O", contract("USDC")): given}
-        row = compute([other_reading("O", quotes)], modules, 7, NOW).pools.row(0, named=True)
+        row = of_other(module, "O", given).pools.row(0, named=True)
         *gates, reason = expected
         because = "the market has no valid price of the token: "
         if gates[0] is None:
@@ -362,8 +315,7 @@ class TestTerms:
         """A cap or factor below zero is 0; one beyond where it is published is at its bound, and is named."""
         given = {"supply_cap": -1, "borrow_cap": 10**38, "reserve_factor_bps": -5, "collateral_factor_bps": 2**60}
         given |= {"can_withdraw": True, "available_to_withdraw": -7}
-        modules: Any = {"other": TwoPools(**given)}
-        tables = compute([other_reading(None, {})], modules, 7, NOW)
+        tables = of_other(TwoPools(**given), None)
         row = tables.pools.row(0, named=True)
 
         assert {
