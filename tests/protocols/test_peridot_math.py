@@ -75,9 +75,14 @@ def test_whole_vault() -> None:
     assert expected == {name: row[name] for name in expected}
 
 
+def test_a_clock_behind() -> None:
+    """Nothing accrues before the last accrual."""
+    assert PLAIN["total_borrowed"] == projected(PLAIN | {"last_update_time": NOW + 5})["total_borrowed"]
+
+
 @pytest.mark.parametrize(
     ("borrowed", "cash", "aside", "expected"),
-    [(7, 2, 9, (0, False)), (7, 2, 10, (10**6, True)), (1, 0, 0, (10**6, False))],
+    [(7, 2, 9, (0, False)), (7, 2, 10, (10**6, True)), (1, 0, 0, (10**6, False)), (0, 2, 10, (0, False))],
 )
 def test_utilization_at_its_edges(borrowed: int, cash: int, aside: int, expected: tuple[int, bool]) -> None:
     """It is 0 where as much is set aside as there is; the model refuses where it is more [calc]."""

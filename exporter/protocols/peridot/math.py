@@ -252,7 +252,7 @@ def _rate(
 def boosted_cash(
     state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
 ) -> tuple[pl.Series, pl.Series]:
-    """The boosted cash that counts for the rate, and the vault's cached value after that."""
+    """The boosted cash that counts for the rate where something is borrowed, and the vault's cached value after that."""
     quotes = state["boost_rule"] == BoostRule.QUOTED
     deposited = exact.add(state["total_deposited"], aside)
     implied = exact.subtract(exact.subtract(deposited, borrowed), state["managed_cash"])
@@ -262,7 +262,6 @@ def boosted_cash(
     reported = exact.select(quotes, state["boost_quoted"], reported)
     known = exact.select(cached > implied, cached, implied)
     most = exact.add(known, exact.multiply_divide_floor(known, BOOST_TOLERANCE_BPS, 10_000))
-    most = exact.select((known == 0) & (borrowed == 0), reported, most)
     return exact.select(reported < most, reported, most), exact.select(quotes, reported, cached)
 
 
@@ -289,12 +288,10 @@ def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple
 def borrow_rate(
     used: pl.Series, base: pl.Series, multiplier: pl.Series, jump_multiplier: pl.Series, kink: pl.Series
 ) -> pl.Series:
-    """The jump rate model; the kink belongs to the first slope."""
-    first = used <= kink
-    below = exact.select(first, used, kink)
-    above = exact.select(first, 0, exact.subtract(used, kink))
+    """The jump rate model: another slope above the kink."""
+    below = exact.clamp(used, 0, kink)
     slope = exact.add(base, exact.multiply_divide_floor(below, multiplier, SCALE))
-    return exact.add(slope, exact.multiply_divide_floor(above, jump_multiplier, SCALE))
+    return exact.add(slope, exact.multiply_divide_floor(exact.subtract(used, below), jump_multiplier, SCALE))
 
 
 RATE_MODEL = RateModel(tuple(CURVE), SCALE, lambda own: (own["kink"],), borrow_rate)
