@@ -252,7 +252,7 @@ def _rate(
 def boosted_cash(
     state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
 ) -> tuple[pl.Series, pl.Series]:
-    """The boosted cash that counts for the rate where something is borrowed, and the vault's cached value after that."""
+    """The boosted cash that counts for the rate where anything is borrowed, and the cached value after that."""
     quotes = state["boost_rule"] == BoostRule.QUOTED
     deposited = exact.add(state["total_deposited"], aside)
     implied = exact.subtract(exact.subtract(deposited, borrowed), state["managed_cash"])
