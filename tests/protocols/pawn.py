@@ -74,18 +74,7 @@ class _Reader(Collector):
             pool = Fields.of(live(state, "the pool's entry").value, "Pool")
             row = {"rate": pool.u32("rate"), "lent": pool.i128("lent"), "held": pool.i128("held")}
             row |= {"decimals": pool.u32("decimals"), "time": pool.u64("time")}
-            self.append(
-                {
-                    "market": market.address,
-                    "pool": token,
-                    "token_address": token,
-                    "oracle": market.oracle,
-                    "market_name": market.name,
-                    "market_status": market.status,
-                    "wasm_hash": market.wasm_hash,
-                    **row,
-                }
-            )
+            self.append_pool(market, token, token, row)
             self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
 
 

@@ -294,15 +294,14 @@ def _modifier(state: pl.DataFrame, used: pl.Series, seconds: pl.Series) -> pl.Se
 
 def multiplier(apr: pl.Series, seconds: exact.Operand) -> pl.Series:
     """The factor, with 18 decimals, by which a debt grows in `seconds`: the growth of one second to their power."""
-    a_second = exact.floor_divide(exact.multiply_divide_ceil(apr, SCALED_ONE, BPS), SECONDS_PER_YEAR)
+    a_second = exact.floor_divide(exact.multiply(apr, SCALED_ONE // BPS), SECONDS_PER_YEAR)
     return exact.power_floor(exact.add(a_second, SCALED_ONE), seconds, SCALED_ONE)
 
 
 @exact.basis_points
 def apy_bps(apr: pl.Series) -> pl.Series:
     """The yield of a rate that is compounded every second for a year. The contract's own view fails beyond 32 bits."""
-    grown = exact.floor_divide(multiplier(apr, SECONDS_PER_YEAR), SCALED_ONE // BPS)
-    return exact.clamp(exact.subtract(grown, BPS), 0, exact.INT128_MAX)
+    return exact.subtract(exact.floor_divide(multiplier(apr, SECONDS_PER_YEAR), SCALED_ONE // BPS), BPS)
 
 
 _share_rate = exact.at_most(exact.INT128_MAX)(exact.or_zero)
