@@ -33,10 +33,11 @@ def test_the_table_is_large() -> None:
 
 
 def test_preview_server(preview: HttpTarget, root: Path) -> None:
-    """The preview server passes all cases."""
+    """The preview server passes all cases, and does not name itself."""
     cases = [case for case in CASES if can_be_sent(case)]
 
     assert [] == [fault for case in cases for fault in faults(case, expected(case, root), preview(case), root)]
+    assert "server" not in preview(Case("/v1/assets")).headers
 
 
 def test_nginx(nginx: HttpTarget, root: Path) -> None:
