@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from exporter import FORMAT
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
 from exporter.publishing.published_state import read_current_listing, read_published
@@ -22,6 +21,7 @@ from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
 from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
 from exporter.tree.files import FileKind, RenderedFile
+from tests.render.rendering import system_status
 from tests.stores.bucket_simulator import WRITES, BucketSimulator
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -123,36 +123,15 @@ def _history(ledger: int) -> HistoryPart:
 
 def status_of(summary: RunSummary) -> SystemStatus:
     """The status document of a made-up run."""
-    return SystemStatus(
+    published = int(summary.published_at.timestamp())
+    return system_status(
         run_id=summary.run_id,
-        format=FORMAT,
-        network="local",
-        network_name="local",
         observed_ledger=summary.observed_ledger,
-        ledger_close_time=timestamp(int(summary.published_at.timestamp()) - 5),
-        generated_at=timestamp(int(summary.published_at.timestamp())),
-        next_expected_at=None,
-        market_count=2,
-        pool_count=5,
-        token_count=5,
-        unread_count=0,
-        unpriced_count=0,
-        unread=[],
-        unpriced=[],
-        unpriced_bps=0,
-        unpriced_markets=[],
-        bounded=[],
-        absent=[],
-        notices=[],
-        page_sizes=[1, 2],
-        default_page_size=2,
-        retention_hours=24,
+        ledger_close_time=timestamp(published - 5),
+        generated_at=timestamp(published),
         manifest_key=summary.manifest_key,
         manifest_sha256=summary.manifest_sha256,
         previous_run_id=summary.previous_run_id,
-        evidence_key=f"v1/evidence/{'0' * 64}.jsonl.gz",
-        market_pools_cap=200,
-        proof_checkpoint=127,
     )
 
 
