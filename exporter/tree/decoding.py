@@ -44,12 +44,9 @@ class _Numbered(Struct):
 
 
 def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
-    """Refuse a document of another format; says whether it is of an earlier one, where ``older`` allows that.
+    """Refuse a document of another format; says whether it is of an earlier one.
 
-    Args:
-        name: of the document, for the message.
-        data: its bytes.
-        older: allow an earlier format, because the tree is about to be published over.
+    That is allowed where the tree is about to be published over (``older``).
 
     Raises:
         FormatError: the document is of a later format, or of an earlier one.

@@ -532,14 +532,10 @@ OPENAPI = Family(
 
 # The publisher's own records, and its hold on a bucket or folder.
 
-for _record in (
-    "v1/system/intent.json",
-    "v1/system/superseded.json",
-    "state/{file}",
-    ".exporter.lease",
-    ".exporter.lock",
-):
+for _record in ("v1/system/intent.json", "v1/system/superseded.json", "state/{file}"):
     Family(_record, kind=None, sweep=Sweep.NEVER, public=False)
+for _hold in (".exporter.lease", ".exporter.lock"):
+    Family(_hold, kind=None, sweep=Sweep.NEVER, public=False)
 
 POINTER_KEY = POINTER.template
 """The file that is written last by every run."""
@@ -562,28 +558,20 @@ EMPTY_PAGE_KEY = EMPTY_PAGE.template
 HISTORY_PREFIX = "history/pools/"
 """The start of the keys of all Parquet files."""
 
-REMEMBERED_KEYS = 1024
-"""A key is asked about several times while its file is rendered, read back, checked and listed."""
+_BY_SLASHES = [[family for family in FAMILIES if family.template.count("/") == slashes] for slashes in range(9)]
+"""No place has any."""
 
 
-@lru_cache(maxsize=REMEMBERED_KEYS)
+@lru_cache(maxsize=1024)
 def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
-    """The family of a key, and what the key says: its places by name. None for a key that this version never writes."""
-    for family in _beginning_with(key[: key.find("/", 3) + 1], key.count("/")):
+    """The family of a key, and what the key says: its places by name. None for a key that this version never writes.
+
+    A key is asked about several times while its file is rendered, read back, checked and listed.
+    """
+    for family in _BY_SLASHES[min(key.count("/"), 8)]:
         if match := family.pattern.fullmatch(key):
             return family, {**match.groupdict(), **family.says}
     return None
-
-
-@lru_cache(maxsize=256)
-def _beginning_with(start: str, slashes: int) -> tuple[Family, ...]:
-    """The families of which a key may be that begins so, and has this many slashes; no place has any."""
-    return tuple(
-        family
-        for family in FAMILIES
-        if family.template.count("/") == slashes
-        and (family.prefix.startswith(start) or start.startswith(family.prefix))
-    )
 
 
 def family_of(key: str) -> Family | None:
@@ -615,7 +603,6 @@ def prefixes(kind: FileKind) -> tuple[str, ...]:
 _BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
 
 
-@lru_cache(maxsize=REMEMBERED_KEYS)
 def kind_of(key: str) -> FileKind:
     """The kind of a file, by the beginning of its key; a document for a key that this version never writes."""
     for beginnings, kind in _BEGINNINGS:

@@ -37,7 +37,7 @@ class RenderedFile(msgspec.Struct, frozen=True):
     """One file of a run, ready to be stored under ``key``.
 
     Attributes:
-        sha256: SHA-256 of the bytes, 64 lowercase hex digits; computed where it is not given.
+        sha256: 64 lowercase hex digits; computed where it is not given.
         replaces: files of its folder that the run leaves out because this one answers for them. What an earlier run
             left there is overwritten with these bytes, until it is swept.
         links: where a web page leads inside the tree, as paths from its root, where its renderer says so.
@@ -61,14 +61,7 @@ def is_key(key: str) -> bool:
 
 
 def check_key(key: str) -> str:
-    """Return the key if it may name an object.
-
-    A key is relative: segments of ``A-Z a-z 0-9 _ = ~ + @ , . -`` joined by ``/``, none empty, none starting
-    with a dot (so neither ``..`` nor the names that stores hide can be reached).
-
-    Raises:
-        StoreError: the key is not of this form.
-    """
+    """Return the key if it may name an object; none reaches ``..`` or what stores hide. StoreError for others."""
     if not is_key(key):
         raise StoreError(
             f"{key[:200]!r} is not a key of the store: use relative segments of A-Z a-z 0-9 _ = ~ + @ , . - joined by "

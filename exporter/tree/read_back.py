@@ -1,7 +1,5 @@
 """Documents become files, and every file is read back with the model that its key implies before anybody relies on it.
 
-What follows from one file alone is checked here: that it decodes with every constraint of its model, that its bytes are
-the one way to write it, that it says of itself what its key says, and that the numbers of a pool agree.
 That lists are complete and in order, and sums right, shows when the run is rendered again (`exporter.job.rerender`).
 """
 
@@ -21,13 +19,7 @@ from exporter.tree.pools import AssetDetail
 
 
 def contradiction(document: Struct, names: Mapping[str, str], data: bytes) -> str | None:
-    """The fault of a document that decodes, or None.
-
-    Args:
-        document: the document.
-        names: what its key says of it, as `exporter.tree.families.parse_key` gives it.
-        data: its bytes, of which a page's token is made.
-    """
+    """The fault of a document that decodes, or None; ``names`` is what its key says (`families.parse_key`)."""
     for field in ("market", "pool", "bucket", "address", "scope", "protocol", "run_id"):
         said = getattr(document, field, None)
         if said is not None and said != names.get(field, said):
@@ -96,7 +88,7 @@ _DECODERS = {family.model: msgspec.json.Decoder(family.model) for family in FAMI
 
 
 def file_of(document: Struct) -> RenderedFile:
-    """The file of any document but a page, for a stream that the checker of the tree reads back."""
+    """The file of any document but a page, not read back."""
     key = key_of(document)
     return RenderedFile(key, documents.encode(document), kind_of(key))
 

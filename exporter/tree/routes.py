@@ -122,11 +122,7 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
 
 
 def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ...]:
-    """The page sizes in ascending order, or ConfigError where they cannot serve every `limit`.
-
-    They must be different whole numbers from 1 to 2147483647 with 1 among them, so that every limit of 1 and
-    more has a size that is not above it, and the default must be one of them.
-    """
+    """The page sizes in ascending order, or ConfigError where they cannot serve every `limit`."""
     if any(type(size) is not int or not 1 <= size <= MAX_LIMIT for size in sizes):
         raise ConfigError(f"output.page_sizes: every size must be an integer from 1 to {MAX_LIMIT}; got {list(sizes)}")
     if 1 not in sizes:

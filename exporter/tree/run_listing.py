@@ -29,11 +29,7 @@ _KEY = f"^{KEY_SEGMENT}(/{KEY_SEGMENT})*$"
 
 
 class RunListing:
-    """Every file of a run with its kind, size and SHA-256, ascending by key.
-
-    Attributes:
-        parquet: the file; some 40 bytes for each that it lists.
-    """
+    """Every file of a run with its kind, size and SHA-256, ascending by key; ``parquet`` is the list as a file."""
 
     def __init__(self, parquet: bytes) -> None:
         self.parquet = parquet
@@ -90,10 +86,9 @@ class RunListing:
         return found[0].hex() if len(found) else None
 
     def run_id(self, observed_ledger: int) -> str:
-        """The id of the run: a digest of its pages, documents and Parquet file.
+        """The ledger, a dash, and the first 12 hex digits of the SHA-256 over what ``sha256sum`` prints of all files.
 
-        It is the ledger, a dash, and the first 12 hex digits of the SHA-256 over one line for each file, ascending by
-        key: the file's own SHA-256, two spaces, the key, a line feed (what ``sha256sum`` prints).
+        That is a line for each file, ascending by key: its own SHA-256, two spaces, the key, a line feed.
         """
         digest = hashlib.sha256()
         for key, sha256 in self.frame.select("key", "sha256").iter_rows():

@@ -25,57 +25,56 @@ Part = dict[str, Any]
 def api_reference() -> Part:
     """The reference, from the very document that clients are generated from."""
     document = openapi_document()
-    operations = {path: methods["get"] for path, methods in document.paths.items()}
-    answers = {path: _failures(operation) for path, operation in operations.items()}
-    first = next(iter(answers.values()))
-    common = [failure for failure in first if all(failure in others for others in answers.values())]
+    schemas = document.components["schemas"]
+    routes = [_route(path, methods["get"], schemas) for path, methods in document.paths.items()]
+    common = [failure for failure in routes[0]["failures"] if all(failure in route["failures"] for route in routes)]
+    for route in routes:
+        route["failures"] = [failure for failure in route["failures"] if failure not in common]
     return {
         "description": [" ".join(part.split()) for part in document.info["description"].split("\n\n")],
-        "routes": [
-            {
-                "path": path,
-                "name": operation["operationId"],
-                "summary": operation["summary"],
-                "description": operation["description"],
-                "parameters": [_parameter(parameter) for parameter in operation.get("parameters", ())],
-                "model": _answered(operation),
-                "request": _request(path, operation),
-                "response": _response(operation, document.components["schemas"]),
-                "failures": [failure for failure in answers[path] if failure not in common],
-            }
-            for path, operation in operations.items()
-        ],
+        "routes": routes,
         "common": common,
         "models": [
             {
                 "name": name,
-                "description": schema.get("description", ""),
-                "fields": [_value(field, own) for field, own in schema.get("properties", {}).items()],
+                "description": schema["description"],
+                "fields": [_value(field, own) for field, own in schema["properties"].items()],
             }
-            for name, schema in document.components["schemas"].items()
+            for name, schema in schemas.items()
         ],
     }
 
 
-def _answered(operation: Mapping[str, Any]) -> str:
-    [content] = operation["responses"]["200"]["content"].values()
-    return str(content["schema"]["$ref"].removeprefix(_REFERENCE))
-
-
-def _request(path: str, operation: Mapping[str, Any]) -> str:
-    """The path with the examples of its parameters in it."""
-    for parameter in operation.get("parameters", ()):
-        if parameter["in"] == "path":
-            value = _sample(parameter["schema"], {})
-            if value != _ANY_TEXT:
-                path = path.replace(f"{{{parameter['name']}}}", str(value))
-    return path
-
-
-def _response(operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str | None:
-    """A document of the answer's form, from the examples of its fields; None where it is not JSON."""
-    [(kind, content)] = operation["responses"]["200"]["content"].items()
-    return json.dumps(_sample(content["schema"], schemas), indent=2, ensure_ascii=False) if "json" in kind else None
+def _route(path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Part:
+    """An operation; its request has the examples of its parameters, its response those of the document's fields."""
+    parameters, request = operation.get("parameters", ()), path
+    for parameter in parameters:
+        if parameter["in"] == "path" and (value := _sample(parameter["schema"], {})) != _ANY_TEXT:
+            request = request.replace(f"{{{parameter['name']}}}", str(value))
+    [answer] = operation["responses"]["200"]["content"].values()
+    return {
+        "path": path,
+        "name": operation["operationId"],
+        "summary": operation["summary"],
+        "description": operation["description"],
+        "parameters": [_parameter(parameter) for parameter in parameters],
+        "model": answer["schema"]["$ref"].removeprefix(_REFERENCE),
+        "request": request,
+        "response": json.dumps(_sample(answer["schema"], schemas), indent=2, ensure_ascii=False),
+        "failures": [
+            {
+                "status": status,
+                "title": response["description"],
+                "details": [
+                    example["value"]["detail"]
+                    for content in response["content"].values()
+                    for example in content["examples"].values()
+                ],
+            }
+            for status, response in operation["responses"].items()
+            if int(status) >= 400
+        ],
+    }
 
 
 def _sample(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
@@ -95,22 +94,6 @@ def _sample(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
     if schema.get("type") == "array":
         return [_sample(schema.get("items", {}), schemas)]
     return _PLAIN.get(str(schema.get("type")))
-
-
-def _failures(operation: Mapping[str, Any]) -> list[Part]:
-    return [
-        {
-            "status": status,
-            "title": response["description"],
-            "details": [
-                example["value"]["detail"]
-                for content in response["content"].values()
-                for example in content["examples"].values()
-            ],
-        }
-        for status, response in operation["responses"].items()
-        if int(status) >= 400
-    ]
 
 
 def _parameter(parameter: Mapping[str, Any]) -> Part:
