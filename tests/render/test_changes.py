@@ -19,6 +19,7 @@ import exporter.render.metrics
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from exporter.protocols.base import Pending
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, UNITS, change_list
 from exporter.render.feeds import MOST_ENTRIES, render_feeds
@@ -40,7 +41,11 @@ Row = Mapping[str, Any]
 
 
 def tables(
-    ledger: int, pools: list[Row], markets: Mapping[str, Row] | None = None, unread: list[Unread] | None = None
+    ledger: int,
+    pools: list[Row],
+    markets: Mapping[str, Row] | None = None,
+    unread: list[Unread] | None = None,
+    pending: list[Pending] | None = None,
 ) -> Tables:
     """A run with these pools; markets are theirs, with what differs in them."""
     usual = {
@@ -58,7 +63,8 @@ def tables(
     usual_pool = {"symbol": "USDC", "utilization_bps": 100, "tvl_usd_cents": 100_000, "oracle_price_usd": "1.5"}
     frame = pools_frame([usual_pool | dict(row) for row in pools], ledger, TIME + ledger)
     times = TIME + ledger
-    return Tables(ledger, times, frame, pl.DataFrame(rows, schema=MARKETS), unread=unread or [])
+    frames = frame, pl.DataFrame(rows, schema=MARKETS)
+    return Tables(ledger, times, *frames, unread=unread or [], pending=pending or [])
 
 
 def pool(market: str = A, name: str = X, **other: object) -> Row:
@@ -131,6 +137,10 @@ def status(name: str) -> Mapping[str, Row]:
     return {A: {"status": name}}
 
 
+def terms(market: str, name: str | None) -> Pending:
+    return Pending(market, name, "terms", "50 %", TIME)
+
+
 ONE = [pool()]
 OF_A_MARKET = {
     "a pool": (tables(1, ONE), tables(2, [*ONE, pool(A, Y)]), ("new_pool", A, Y, None, None)),
@@ -158,6 +168,19 @@ OF_A_MARKET = {
         tables(1, [*ONE, pool(A, Y)]),
         tables(2, ONE, unread=[Unread(A, Y, "blend", "archived", "it is")]),
         ("unread", A, Y, None, "archived"),
+    ),
+    "queued": (tables(1, ONE), tables(2, ONE, pending=[terms(A, X)]), ("pending", A, X, None, "50 %")),
+    "still queued": (tables(1, ONE, pending=[terms(A, X)]), tables(2, ONE, pending=[terms(A, X)]), None),
+    "queued no more": (tables(1, ONE, pending=[terms(A, None)]), tables(2, ONE), ("pending", A, None, "50 %", None)),
+    "queued, and unread": (
+        tables(1, [*ONE, pool(A, Y)], pending=[terms(A, Y)]),
+        tables(2, ONE, unread=[Unread(A, Y, "blend", "archived", "it is")]),
+        ("unread", A, Y, None, "archived"),
+    ),
+    "queued in a new market": (
+        tables(1, ONE),
+        tables(2, [*ONE, pool(B)], pending=[terms(B, None)]),
+        ("new_market", B, None, None, "active"),
     ),
     "read again": (
         tables(1, ONE, unread=[Unread(A, Y, "blend", "x", "y"), Unread(B, None, "blend", "x", "y")]),

@@ -13,6 +13,8 @@ import duckdb
 import polars as pl
 import pytest
 
+from exporter.history.periods import periods_of
+from exporter.history.series import Series
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -21,6 +23,7 @@ from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, with_status, without_oracle
+from tests.render.rendering import contract, pool, pools_frame
 
 
 def read(folder: Path, key: str) -> Any:
@@ -79,6 +82,16 @@ def test_the_filters_leave_what_they_say(tree: Path) -> None:
             tree, f"v1/pools/protocol/{protocol}/open/index.json"
         )
     assert [row for row in rows if row["can_supply"]] == rows_of(tree, "v1/pools/open/index.json")
+
+
+def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that several lists have is rendered once."""
+    monkeypatch.setattr(lists, "PAGE_ROWS", 2)
+    pools = pools_frame([pool(contract(1), contract(number)) for number in range(10, 14)])
+    listed = lists.listed_pools(pools, list(periods_of(Series().pools, 0, pools)), "mainnet")
+    keys = [file.key for file in lists.render_pool_lists(listed, ["blend"])]
+
+    assert 4 + 1 + 4 + 1 == len(keys) == len(set(keys))
 
 
 def test_each_market_and_token_has_its_rows(tree: Path) -> None:

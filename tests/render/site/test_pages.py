@@ -202,7 +202,9 @@ def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -
 
 def test_where_nothing_is_priced_the_first_screen_says_so() -> None:
     """No table of nothing: a sentence, with the way to the pools and to the reasons."""
-    text = site_of(tables_of([pool_row(0, 0, **unpriced())]))["index.html"]
+    site = site_of(tables_of([pool_row(0, 0, **unpriced())]))
+    text = site["index.html"]
+    assert "<figcaption>Total value" not in site[f"markets/{contract(100)}.html"]
     assert "No pool has a valid price at this ledger" in text[: text.index('id="network"')]
     assert 'class="list offers"' not in text
     assert "$0" not in text.replace("$1,000", "")

@@ -10,7 +10,7 @@ import pytest
 from markupsafe import Markup
 
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
-from exporter.protocols.base import Parameter
+from exporter.protocols.base import Parameter, Pending
 from exporter.render.site import pool_terms
 from exporter.tables import BACKSTOPS
 from tests.render.rendering import contract
@@ -209,3 +209,15 @@ def test_spokes_one_by_one() -> None:
         "Spoke 1": "collateral factor 75 %, threshold 80 %; supply open, borrow not known",
         "Spoke 2": "paused",
     } == said(pool_terms.spokes(listed))
+
+
+def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:
+    """A change of a pool is on its page and its market's, one of a market on those of all of its pools."""
+    tables = tables_of([pool_row(0, 0), pool_row(0, 1)])
+    market, one, other = contract(100), contract(10_000), contract(10_001)
+    tables.pending += [Pending(market, None, "admin", "an admin"), Pending(market, one, "terms", "50 %", 1)]
+    site = site_of(tables)
+
+    assert [True, True] == ["an admin" in site[f"pools/{market}/{name}.html"] for name in (one, other)]
+    assert [True, False] == ["50 %" in site[f"pools/{market}/{name}.html"] for name in (one, other)]
+    assert "50 %" in site[f"markets/{market}.html"]
