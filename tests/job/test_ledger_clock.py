@@ -17,6 +17,7 @@ from exporter.job.sources import check_ledger_clock
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from tests.check.trees import read
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
 
@@ -43,10 +44,6 @@ def publish(out: Path, ledger: int, time: int, *, discovery: bool = False, **opt
     return facts
 
 
-def files_of(out: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-
 def published(out: Path) -> Any:
     return json.loads((out / "v1/system/status.json").read_bytes())
 
@@ -58,12 +55,12 @@ class TestThisMachinesClock:
         """A ledger that closed more than five minutes from now is refused, and the tree stays; a little is allowed."""
         out = tmp_path / "out"
         publish(out, LEDGER, TIME)
-        before = files_of(out)
+        before = read(out)
         for options in ({}, {"dry_run": True}, {"replaced_ledger": LEDGER}):
             with pytest.raises(SourceError, match=r"after the time of this machine's clock.*Nothing was published"):
                 publish(out, LEDGER + 1, TIME + 301, now=CLOSED, **options)
 
-        assert before == files_of(out)
+        assert before == read(out)
         publish(out, LEDGER + 1, TIME + 300, now=CLOSED)
 
     def test_a_ledger_that_is_old(self, tmp_path: Path) -> None:
@@ -140,7 +137,7 @@ class TestTheRunBefore:
         publish(control, ledger, TIME + 600, discovery=discovery)
 
         check_files(str(out))
-        wanted, found = files_of(control), files_of(out)
+        wanted, found = read(control), read(out)
         own = ("v1/system/", "v1/runs/", "v1/changes", "v1/markets/feeds/", "feed", "state/")
         assert [] == [key for key in wanted if found.get(key) != wanted[key] and not key.startswith(own)]
         assert discovery is ("state/known-markets.memory" in wanted)

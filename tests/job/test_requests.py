@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 from exporter.deployments.networks import network_id
+from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.sources import RpcEndpoints
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.chain import Chain
-from exporter.localnet.network import Simulation
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
@@ -32,26 +31,12 @@ WAVES = (
 """The waves of keys that each depend on the one before; the protocols share their requests."""
 
 
-class CountedAnswers:
-    """The answers of a network, and how often each function of a contract is called."""
-
-    def __init__(self, network: RecordedNetwork) -> None:
-        self._others = network.contracts
-        self.calls: Counter[str] = Counter()
-
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """Answer one call on the state of a ledger."""
-        self.calls[call.function] += 1
-        return self._others.simulate(chain, ledger, call)
-
-
-@dataclass
-class Counted:
-    """A run, up to its numbers, and what the server was asked for."""
+class Counted(NamedTuple):
+    """A run, up to its numbers, its evidence, and what the server was asked for."""
 
     read: MarketsRead
+    evidence: Evidence
     methods: Counter[str]
-    calls: Counter[str]
 
 
 @pytest.fixture(scope="module", params=[1, 24])
@@ -69,20 +54,18 @@ def runs(network: RecordedNetwork) -> list[Counted]:
 
 def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
     """Read everything, as a run into a store does; what it discovers is remembered there."""
-    behaviour, plain = Behaviour(), network.contracts
-    network.contracts = answers = CountedAnswers(network)
+    behaviour = Behaviour()
     with running(create_app(network, behaviour)) as url:
         settings = settings_for(None, url)
         memory = load_memory(store, network_id(settings.passphrase))
 
-        async def work() -> MarketsRead:
+        async def work() -> tuple[MarketsRead, Evidence]:
             async with RpcEndpoints().open(settings) as opened:
-                return (await read_markets(settings, opened, memory, None))[0]
+                return await read_markets(settings, opened, memory, None)
 
-        read = asyncio.run(work())
+        read, evidence = asyncio.run(work())
         save_memory(store, memory)
-    network.contracts = plain
-    return Counted(read, Counter(behaviour.counts), answers.calls)
+    return Counted(read, evidence, Counter(behaviour.counts))
 
 
 def test_all_is_read(network: RecordedNetwork, runs: list[Counted]) -> None:
@@ -114,8 +97,8 @@ def test_calls(runs: list[Counted]) -> None:
             "get_asset_prices_vec_fresh": 1,  # all reserves of K2
             "quotes": 1,  # all tokens of XOXNO
             "balance": 2,  # of the aTokens of K2 whose token is not a Stellar asset
-        } == each.calls
-        assert each.calls.total() == each.methods["simulateTransaction"]
+        } == Counter(call.function for call in each.evidence.calls)
+        assert len(each.evidence.calls) == each.methods["simulateTransaction"]
 
 
 def test_the_rest(runs: list[Counted]) -> None:

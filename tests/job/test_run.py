@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from exporter.console import Console
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunLog
 from exporter.ledger.snapshot_file import LedgerSnapshot
@@ -20,6 +22,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.store import Store
+from tests.check.trees import read
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
 from tests.s3.wire_bucket import WireBucket
@@ -27,15 +30,6 @@ from tests.stores.bucket_simulator import BucketSimulator, Call
 
 SLENDER = only("slender")
 """Flags of a run over three pools alone, which takes a third of the time."""
-
-
-def tree_of(folder: Path) -> dict[str, bytes]:
-    """Every file of a tree by its key."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    }
 
 
 def walk(folder: Path, head: str) -> list[dict[str, Any]]:
@@ -147,7 +141,7 @@ class TestEmbeddedNetwork:
         settings = settings_for(tmp_path / "out", **SLENDER)
         published = RecordedNetwork(start_ledger=5_000)
         run(settings, network=published)
-        before, report = tree_of(tmp_path / "out"), RunLog(None)
+        before, report = read(tmp_path / "out"), RunLog(None)
         with pytest.raises(NotNewerError) as caught:
             run(settings, network=RecordedNetwork(start_ledger=4_999), report=report, dry_run=dry_run)
         code, facts = run(settings, network=published, dry_run=dry_run)
@@ -156,31 +150,26 @@ class TestEmbeddedNetwork:
         assert ["output", "read"] == [step["step"] for step in report.facts["steps"]]
         assert (0, True) == (code, facts["nothing_to_do"])
         assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
-        assert before == tree_of(tmp_path / "out")
+        assert before == read(tmp_path / "out")
 
     def test_notices_of_a_run_that_publishes_nothing(self, tmp_path: Path) -> None:
         """A run with nothing to do, a dry run and one that is refused report what they noticed, like any other."""
         network, memory = RecordedNetwork(), tmp_path / "out" / "state" / "known-markets.memory"
         with running(create_app(network)) as url:
-            settings = settings_for(tmp_path / "out", url)
-            run(settings)
-            for dry_run in (False, True):
+            run(settings_for(tmp_path / "out", url))
+
+            def notices(*, dry_run: bool = False, **flags: Any) -> int:
                 memory.write_bytes(b"damaged")
-                said = io.StringIO()
-                facts = run(settings, said=said, dry_run=dry_run)[1]
-                assert facts["nothing_to_do"]
-                assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
-                assert any("known-markets.memory cannot be read" in notice for notice in facts["notices"])
-            memory.write_bytes(b"damaged")
-            said = io.StringIO()
-            with pytest.raises(SourceError, match="max_ledger_age"):
-                run(settings_for(tmp_path / "out", url, network__max_ledger_age=60), said=said)
-            assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
+                report = RunLog(None, Console("text", said := io.StringIO()))
+                with suppress(SourceError):  # where the ledger is too old
+                    run(settings_for(tmp_path / "out", url, **flags), report=report, dry_run=dry_run)
+                assert any("known-markets.memory cannot be read" in notice for notice in report.facts["notices"])
+                return said.getvalue().count("warning: state/known-markets.memory cannot be read")
+
+            nothing_to_do = [notices(), notices(dry_run=True), notices(network__max_ledger_age=60)]
             network.advance()
-            memory.write_bytes(b"damaged")
-            said = io.StringIO()
-            assert 0 == run(settings, said=said, dry_run=True)[0]
-            assert 1 == said.getvalue().count("warning: state/known-markets.memory cannot be read")
+
+            assert [1, 1, 1, 1] == [*nothing_to_do, notices(dry_run=True)]
 
     def test_a_damaged_status_document(self, tmp_path: Path) -> None:
         """The message says to remove that one file; the next run then leaves the tree of a run that lost nothing."""
@@ -198,7 +187,7 @@ class TestEmbeddedNetwork:
         for settings in (damaged, control):
             assert 0 == run(settings, network=network)[0]
 
-        found, wanted = tree_of(tmp_path / "damaged"), tree_of(tmp_path / "control")
+        found, wanted = read(tmp_path / "damaged"), read(tmp_path / "control")
         assert wanted.keys() == found.keys()
         assert ["v1/system/status.json"] == [key for key in wanted if wanted[key] != found[key]]
         statuses = [json.loads(tree["v1/system/status.json"]) for tree in (found, wanted)]
@@ -218,13 +207,13 @@ class TestEmbeddedNetwork:
         first = run(settings, network=network, dry_run=True)
         assert not (tmp_path / "out").exists()
         _, real = run(settings, network=network)
-        before = tree_of(tmp_path / "out")
+        before = read(tmp_path / "out")
         network.advance()
         for code, facts in (first, run(settings, network=network, dry_run=True)):
             assert (0, False) == (code, facts["published"])
             assert real["checked"]["files"].keys() == facts["checked"]["files"].keys()
 
-        assert before == tree_of(tmp_path / "out")
+        assert before == read(tmp_path / "out")
 
     def test_unread_pools(self, tmp_path: Path) -> None:
         """Archived and missing reserves are named, the others published, and the exit code is 7 unless allowed."""
@@ -253,12 +242,12 @@ class TestEmbeddedNetwork:
     def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
         """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
         run(settings_for(tmp_path, **SLENDER), network=RecordedNetwork())
-        before, report = tree_of(tmp_path), RunLog(None)
+        before, report = read(tmp_path), RunLog(None)
         other = settings_for(tmp_path, "http://127.0.0.1:9", network__name="mainnet", **SLENDER)
         with pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "):
             run(other, dry_run=dry_run, report=report)
 
-        assert before == tree_of(tmp_path)
+        assert before == read(tmp_path)
         assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
     def test_nothing_found(self, tmp_path: Path) -> None:
