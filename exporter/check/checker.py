@@ -67,7 +67,7 @@ class TreeChecker:
         """Add a file; ``links`` are where a web page leads inside the tree, where that is known."""
         whole = self.whole
         if key in whole.seen:
-            whole.faults.add(key, "is there twice")
+            whole.fault(key, "is there twice")
             return
         whole.seen.add(key)
         kind = kind_of(key)
@@ -76,7 +76,7 @@ class TreeChecker:
         sha256 = sha256 or hashlib.sha256(data).hexdigest()
         found = parse_key(key)
         if not data:
-            whole.faults.add(key, "is empty")
+            whole.fault(key, "is empty")
             return
         try:
             if links is not None or key.endswith(".html"):
@@ -85,18 +85,18 @@ class TreeChecker:
             model = self._read(key, data, sha256, *(found or (None, {})))
             if model in self._schemas:
                 whole.summary.validated += 1
-                whole.faults.add(key, *schema_faults(self._schemas, model, decode_json(data, object)))
+                whole.fault(key, *schema_faults(self._schemas, model, decode_json(data, object)))
         except CheckError as error:
-            whole.faults.add(key, str(error).removeprefix(f"{key}: "))
+            whole.fault(key, str(error).removeprefix(f"{key}: "))
         except (ValueError, RecursionError) as error:
-            whole.faults.add(key, f"cannot be read: {error}")
+            whole.fault(key, f"cannot be read: {error}")
 
     def use_schemas(self, openapi: bytes) -> None:
         """Validate all documents that are added from now on against the schemas of an OpenAPI document, too."""
         try:
             self._schemas = schemas_of(decode_json(openapi, OpenApiDocument).components["schemas"])
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
-            self.whole.faults.add(OPENAPI_KEY, f"its schemas cannot be used: {error}")
+            self.whole.fault(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
     def take_over(self, files: Iterable[ManifestFile]) -> None:
         """Accept documents of the run before, whose checker saw them, that this run has unchanged."""
@@ -108,34 +108,30 @@ class TreeChecker:
         return sorted({key for key in wanted if key not in self.whole.seen and key not in self.whole.listed})
 
     def finish(self) -> CheckSummary:
-        """Judge the whole. Raises `TreeFaultsError` that has all faults, `CheckError` where nothing was added."""
+        """Judge the whole. Raises `TreeFaultsError` that has all faults, `CheckError` where no pointer was added."""
         whole = self.whole
-        if not whole.seen:
-            raise CheckError("there is nothing to check: no file was found")
         status = whole.one(SystemStatus)
         if status is None:
-            if POINTER_KEY not in whole.seen:
-                whole.faults.add(POINTER_KEY, "is missing, so no run is published")
-            whole.faults.raise_any()
-            raise CheckError(f"{POINTER_KEY} cannot be understood")
+            whole.raise_faults()
+            raise CheckError(f"{POINTER_KEY} is missing, so no run is published")
         openapi = whole.one(OpenApiDocument)
         if openapi is not None:
             whole.summary.version = str(openapi.info.get(VERSION_FIELD))
         elif not whole.partial and OPENAPI_KEY not in whole.seen:
-            whole.faults.add(OPENAPI_KEY, "is missing")
+            whole.fault(OPENAPI_KEY, "is missing")
         if status.manifest_key != RUN.key(run_id=status.run_id):
-            whole.faults.add(POINTER_KEY, f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}")
+            whole.fault(POINTER_KEY, f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}")
         if not whole.partial and status.evidence_key not in whole.seen:
-            whole.faults.add(POINTER_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
+            whole.fault(POINTER_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
         check_history(whole, status, self._parquet)
         for target, (key, text) in whole.links.items():
             if target not in whole.seen:
-                whole.faults.add(key, text)
+                whole.fault(key, text)
         whole.summary.ledger, whole.summary.run_id = status.observed_ledger, status.run_id
         whole.summary.complete = not whole.partial
         whole.summary.markets = whole.summary.documents[MarketSummary.__name__]
         whole.summary.pools = whole.summary.documents[AssetDetail.__name__]
-        whole.faults.raise_any()
+        whole.raise_faults()
         return whole.summary
 
     def _read(self, key: str, data: bytes, sha256: str, family: Family | None, names: Mapping[str, str]) -> str | None:
@@ -164,7 +160,7 @@ class TreeChecker:
         whole.summary.documents[model.__name__] += 1
         if isinstance(document, SystemStatus | HistoryManifest | OpenApiDocument | ProofList | Census):
             whole.documents[model] = key, document
-        whole.faults.add(key, *judge(whole, key, document))
+        whole.fault(key, *judge(whole, key, document))
         return model.__name__
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -53,12 +54,10 @@ def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFa
     history = whole.one(HistoryManifest)
     if history is None:
         if facts:
-            whole.faults.add(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
+            whole.fault(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
         return
 
-    def fault(text: str) -> None:
-        whole.faults.add(HISTORY_MANIFEST_KEY, text)
-
+    fault = partial(whole.fault, HISTORY_MANIFEST_KEY)
     if not history.files:
         fault("$.files is empty")
     newest = max((file.last_ledger for file in history.files), default=0)
@@ -71,9 +70,9 @@ def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFa
     if len({file.key for file in history.files}) != len(history.files):
         fault("$.files has a key twice")
     if whole.latest is not None and whole.latest not in {file.sha256 for file in history.files[-1:]}:
-        whole.faults.add(LATEST_PARQUET.template, "is not the newest file of the history")
+        whole.fault(LATEST_PARQUET.template, "is not the newest file of the history")
     for file in history.files:
-        whole.faults.add(file.key, *_file_faults(whole, status, file, facts.get(file.key)))
+        whole.fault(file.key, *_file_faults(whole, status, file, facts.get(file.key)))
 
 
 def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: ParquetFacts | None) -> Iterator[str]:

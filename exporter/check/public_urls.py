@@ -75,7 +75,7 @@ def follow_links(whole: Whole, key: str, links: Iterable[str]) -> None:
         path, _, query = link.partition("?")
         answer = route(path, query, sorted(whole.page_sizes))
         if isinstance(answer, Problem):
-            whole.faults.add(key, f"links to {link}, which is answered with {answer.status}")
+            whole.fault(key, f"links to {link}, which is answered with {answer.status}")
         elif not any(map(whole.there, answer.keys)):
             whole.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
 
@@ -167,26 +167,26 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
 async def _check_file(source: HttpSource, whole: Whole, url: str, key: str, digest: bytes | None, size: int) -> None:
     answer = await source.ask(url, size)
     if answer.status != 200:
-        whole.faults.add(f"/{url}", f"is answered with HTTP status {answer.status}, not with {key}")
+        whole.fault(f"/{url}", f"is answered with HTTP status {answer.status}, not with {key}")
         return
     if digest is not None and hashlib.sha256(answer.body).digest() != digest:
-        whole.faults.add(f"/{url}", f"is answered with other bytes than those of {key}")
-    whole.faults.add(f"/{url}", *_header_faults(answer, content_type(key)))
+        whole.fault(f"/{url}", f"is answered with other bytes than those of {key}")
+    whole.fault(f"/{url}", *_header_faults(answer, content_type(key)))
 
 
 async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) -> None:
     answer = await source.ask(url, MAX_PROBLEM_BYTES)
     if answer.status != code:
-        whole.faults.add(f"/{url}", f"is answered with HTTP status {answer.status}, not {code}")
+        whole.fault(f"/{url}", f"is answered with HTTP status {answer.status}, not {code}")
         return
     try:
         document = decode_json(answer.body, Problem)
     except msgspec.DecodeError as error:
-        whole.faults.add(f"/{url}", f"is not answered with a problem document: {error}")
+        whole.fault(f"/{url}", f"is not answered with a problem document: {error}")
     else:
         if document.status != code:
-            whole.faults.add(f"/{url}", f"is answered with a problem document of status {document.status}, not {code}")
-    whole.faults.add(f"/{url}", *_header_faults(answer, PROBLEM_CONTENT_TYPE))
+            whole.fault(f"/{url}", f"is answered with a problem document of status {document.status}, not {code}")
+    whole.fault(f"/{url}", *_header_faults(answer, PROBLEM_CONTENT_TYPE))
 
 
 def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
@@ -206,8 +206,8 @@ async def _check_ranges(source: HttpSource, whole: Whole, files: pl.DataFrame) -
         offered = "bytes" in answer.headers.get("accept-ranges", "")
         if answer.status != 206:
             if offered:
-                whole.faults.add(key, f"offers ranges, but answers one with HTTP status {answer.status}")
+                whole.fault(key, f"offers ranges, but answers one with HTTP status {answer.status}")
             continue
         stated = answer.headers.get("content-range", "")
         if answer.body != b"PAR1" or stated != f"bytes 0-3/{size}":
-            whole.faults.add(key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")
+            whole.fault(key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")

@@ -119,7 +119,7 @@ async def _check(
     for record, content in records.items():
         checker.add(record, content)
     for key, fault in record_faults(status, manifest, manifest_bytes, listed):
-        checker.whole.faults.add(key, fault)
+        checker.whole.fault(key, fault)
 
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
     for files in (chosen.filter(~last), chosen.filter(last)):
@@ -127,12 +127,12 @@ async def _check(
         async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
             for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):
                 if data is None:
-                    checker.whole.faults.add(key, "is missing, though the run's manifest lists it")
+                    checker.whole.fault(key, "is missing, though the run's manifest lists it")
                     continue
                 found = hashlib.sha256(data)
                 checker.add(key, data, sha256=found.hexdigest())
                 if (len(data), found.digest()) != (size, sha256):
-                    checker.whole.faults.add(key, "does not have the bytes that the run's manifest gives for it")
+                    checker.whole.fault(key, "does not have the bytes that the run's manifest gives for it")
             await _read_wanted(source, checker, progress)
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_rollups(source, checker, whole=sample is None)
@@ -197,7 +197,7 @@ async def _read_history(
     history = await _single(source, checker, HISTORY_MANIFEST_KEY, HistoryManifest)
     if history is None:
         if HISTORY_MANIFEST_KEY not in checker.whole.seen:
-            checker.whole.faults.add(HISTORY_MANIFEST_KEY, "is missing")
+            checker.whole.fault(HISTORY_MANIFEST_KEY, "is missing")
         return
     earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
     keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
@@ -206,7 +206,7 @@ async def _read_history(
             if content is not None:
                 checker.add(key, content)
             elif sample is not None:
-                checker.whole.faults.add(key, "is missing")
+                checker.whole.fault(key, "is missing")
 
 
 async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
@@ -230,7 +230,7 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
         if not faults:
             return
     for key, fault in faults:
-        checker.whole.faults.add(key, fault)
+        checker.whole.fault(key, fault)
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
@@ -253,7 +253,7 @@ async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Calla
         async for files in _read(source, [(key, MAX_DOCUMENT_BYTES) for key in wanted], progress):
             for key, data in files:
                 if data is None:
-                    checker.whole.faults.add(key, "is missing")
+                    checker.whole.fault(key, "is missing")
                 else:
                     checker.add(key, data)
 

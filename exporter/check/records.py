@@ -56,20 +56,20 @@ def named_files(listed: ProofList) -> list[str]:
 
 def check_proofs(whole: Whole, status: SystemStatus, listed: ProofList, files: Mapping[str, bytes]) -> None:
     """Note what is wrong with the proofs; ``files`` are those of `named_files` that are there."""
-    whole.faults.add(PROOFS.template, *_list_faults(status, listed))
+    whole.fault(PROOFS.template, *_list_faults(status, listed))
     for key in named_files(listed):
         if key not in files:
-            whole.faults.add(key, f"is missing, though {PROOFS.template} names it")
+            whole.fault(key, f"is missing, though {PROOFS.template} names it")
     try:
         trust = read_trust(files.get(TRUST.template, b""))
     except RefusedError as error:
-        whole.faults.add(TRUST.template, str(error))
+        whole.fault(TRUST.template, str(error))
         return
     newest = max((proof.proven_at for proof in listed.proofs), default="")
     for proof in listed.proofs:
         # The list of trust is the one by which the newest were made; earlier ones may have been made by another.
         if proof.proven_at == newest and proof.proof_key in files:
-            whole.faults.add(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
+            whole.fault(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
 
 
 def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:

@@ -41,24 +41,6 @@ class TreeFaultsError(CheckError):
         self.faults = tuple(faults)
 
 
-class Faults:
-    """Collects faults, each once."""
-
-    def __init__(self) -> None:
-        self._found: set[Fault] = set()
-
-    def add(self, key: str, *texts: str) -> None:
-        """Note what is wrong in the file of a key."""
-        for text in texts:
-            cut = text if len(text) <= MAX_FAULT_CHARACTERS else text[: MAX_FAULT_CHARACTERS - 1] + "…"
-            self._found.add(Fault(key, cut.replace("\n", " ")))
-
-    def raise_any(self) -> None:
-        """Raise TreeFaultsError if anything is wrong."""
-        if self._found:
-            raise TreeFaultsError(sorted(self._found))
-
-
 @dataclass(slots=True)
 class CheckSummary:
     """How much was checked. A check of little proves little.
@@ -133,7 +115,7 @@ class Whole:
     partial: bool = False
     own_files_only: bool = False
     listed: RunListing = field(default_factory=lambda: RunListing.of(()))
-    faults: Faults = field(default_factory=Faults)
+    faults: set[Fault] = field(default_factory=set)
     summary: CheckSummary = field(default_factory=CheckSummary)
     seen: set[str] = field(default_factory=set)
     links: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -154,3 +136,14 @@ class Whole:
         """Whether a link to a file leads somewhere. Counts the link."""
         self.summary.links += 1
         return key in self.seen or (self.partial and key in self.listed)
+
+    def fault(self, key: str, *texts: str) -> None:
+        """Note what is wrong in the file of a key, once."""
+        for text in texts:
+            cut = text if len(text) <= MAX_FAULT_CHARACTERS else text[: MAX_FAULT_CHARACTERS - 1] + "…"
+            self.faults.add(Fault(key, cut.replace("\n", " ")))
+
+    def raise_faults(self) -> None:
+        """Raise `TreeFaultsError` if anything is wrong."""
+        if self.faults:
+            raise TreeFaultsError(sorted(self.faults))
