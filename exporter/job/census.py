@@ -105,9 +105,7 @@ def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
     """Take the census of a checkpoint; with a store it is compared with the run there, and added to its tree.
 
-    Raises:
-        ArchiveError, NetworkMismatchError, ConfigError: as `exporter.job.from_archive.open_archive_state`.
-        CheckError, StoreError: there is no run in the store, or it is of another network or damaged.
+    Raises as `open_archive_state` does; `CheckError` or `StoreError` where the store has no run of this network.
     """
     run = None if store is None else run_read(store)
     if run is not None and run.status.network != settings.passphrase:

@@ -36,8 +36,7 @@ def repeat_earlier(
 ) -> tuple[dict[int, str], ChangeList | None]:
     """Repeat earlier runs; gives those whose rows the history has, by ledger, and the changes to go on with, if any.
 
-    Raises:
-        RefutedError: the history has other rows than a run's evidence gives.
+    Raises `RefutedError` where the history has other rows than a run's evidence gives.
     """
     covered, seed = dict[int, str](), None
     against = _compared_with(tree)
@@ -86,8 +85,7 @@ def repeat(evidence: Evidence, settings: Settings) -> MarketsRead:
 def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:
     """The tables of an earlier run, and its rows as the history has them.
 
-    Raises:
-        ExporterError: its evidence is not that of a run of this version at that ledger.
+    Raises `ExporterError` where its evidence is not that of a run of this version at that ledger.
     """
     evidence = Evidence.decode(run.evidence, run.evidence_key)
     if evidence.ledger != run.ledger:
@@ -105,8 +103,7 @@ def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFr
 def _compare_rows(tree: FetchedTree, run: EarlierRun, made: pl.DataFrame) -> str | None:
     """Compare the rows of a repeated run with the history's; gives why they cover nothing, None when they are equal.
 
-    Raises:
-        RefutedError: the history has other rows of this ledger.
+    Raises `RefutedError` where the history has other rows of this ledger.
     """
     missing = "the history has no rows of its ledger"
     file = next((file for file in tree.before if file.first_ledger <= run.ledger <= file.last_ledger), None)

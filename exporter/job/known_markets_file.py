@@ -51,9 +51,7 @@ def load_memory(store: Store, network_id: str) -> Memory:
 def save_memory(store: Store, memory: Memory) -> bool:
     """Keep a memory, merged with what other runs kept meanwhile; gives whether anything had to be written.
 
-    Raises:
-        StoreError: the store refused it.
-        LostRaceError: others wrote at every try.
+    Raises `StoreError`, and `LostRaceError` where others wrote at every try.
     """
     for attempt in range(_TRIES):
         stored = store.get(MEMORY_KEY)

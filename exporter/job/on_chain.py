@@ -157,11 +157,8 @@ class _Read(NamedTuple):
 async def check_chain(settings: Settings, source: Source) -> ChainCheck:
     """Read the markets that a run into the configured output would find, and ask their contracts, at one ledger.
 
-    What events name is not kept: nothing is written.
-
-    Raises:
-        CheckError: not one field could be compared.
-        SourceError: the source failed, or no ledger covers everything.
+    What events name is not kept: nothing is written. Raises `SourceError`, and `CheckError` where not one field could
+    be compared.
     """
     notices, around = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):

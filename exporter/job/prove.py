@@ -215,9 +215,7 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
 def claims_of(evidence: bytes) -> Claims:
     """The claims of evidence about the state, within the bounds of the verifier.
 
-    Raises:
-        RefutedError: it is damaged, or claims what cannot be; the message names it.
-        NotProvableError: it is larger than what the verifier takes.
+    Raises `RefutedError` for what is damaged or cannot be, `NotProvableError` beyond these bounds.
     """
     try:
         return read_claims(evidence)

@@ -77,7 +77,7 @@ class MarketsRead:
     """The state of all markets at the ledger of the certificate, and what the reading taught.
 
     ``memory`` is what there is to remember for the next run, None where discovery is off. ``proof`` is the content of
-    the ledger's proof file, where it was read from an archive.
+    the ledger's proof file, where it was read from an archive, and ``entry_count`` how many entries were used.
     """
 
     protocols: list[ProtocolReading]
@@ -87,6 +87,7 @@ class MarketsRead:
     discovered: list[Discovered]
     memory: Memory | None
     proof: bytes | None
+    entry_count: int
 
     def tables(self) -> Tables:
         """The two frames, and everything that is not in them by name."""
@@ -154,8 +155,8 @@ async def read_markets(
         listed=bool(tried.listed),
         stored=opened.stored,
     )
-    read = MarketsRead(reading.result, reading.certificate, close_time, notices, discovered, memory, opened.proof)
-    return read, evidence
+    found = reading.result, reading.certificate, close_time, notices, discovered
+    return MarketsRead(*found, memory, opened.proof, len(entries)), evidence
 
 
 async def read_protocols(

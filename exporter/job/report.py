@@ -151,10 +151,7 @@ def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
 def report_missing(settings: Settings, tables: Tables, said: Sequence[str], log: RunLog) -> list[str]:
     """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
 
-    ``said`` are notices that were printed already.
-
-    Raises:
-        CheckError: no market was read at all.
+    ``said`` are notices that were printed already. Raises `CheckError` where no market was read at all.
     """
     log.add(
         **{

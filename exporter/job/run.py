@@ -194,13 +194,13 @@ def execute(
             job = replace(job, store=only)
             job.check_newer(read)
             recorded = job.record(tables)
-            summary = job.publish(tables, evidence.file, recorded)
+            summary = job.publish(tables, evidence, recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
             log.add(**times_of(summary, settings.schedule.interval_minutes), **job.proven())
             code = EXIT_UNREAD if surprises or recorded.lost.too_many else EXIT_DONE
             if not dry_run:
                 job.read_back(store, summary)
-                job.add_proof(summary, evidence, read.proof)
+                job.add_proof(summary, evidence.key, read)
                 job.remember(recorded)
                 job.judge_history(recorded.damage)
                 job.compact(tables)
@@ -241,13 +241,6 @@ _READ = (
 )
 
 
-class EvidenceFile(NamedTuple):
-    """The evidence of a run as it is published, and how many entries are in it."""
-
-    file: RenderedFile
-    entries: int
-
-
 class Recorded(NamedTuple):
     """A run's Parquet file, the histories up to the run before, damaged files of the history, and lost prices."""
 
@@ -273,8 +266,8 @@ class Job:
         """Whether ledgers close about now by this machine's clock: not from files, nor on a local network."""
         return self.source.live and not network_of(self.settings.passphrase).simulated
 
-    def read(self) -> tuple[MarketsRead, EvidenceFile]:
-        """Read every market at one ledger."""
+    def read(self) -> tuple[MarketsRead, RenderedFile]:
+        """Read every market at one ledger; gives also the file of the evidence."""
         with self.log.step("read", "reading the ledger") as facts:
             read, evidence = asyncio.run(self._read())
             certificate = read.certificate
@@ -286,7 +279,7 @@ class Job:
             if slow is not None:
                 self.log.warning(slow)
         # The evidence is the largest thing in memory. No later step needs more of it than its file.
-        return read, EvidenceFile(evidence.file(), len(evidence.entries))
+        return read, evidence.file()
 
     async def _read(self) -> tuple[MarketsRead, Evidence]:
         """The report gets what the source was asked, also when it fails."""
@@ -325,11 +318,11 @@ class Job:
         """Refuse a ledger that is not newer than the published one."""
         check_newer(self.store, read.certificate.ledger, read.close_time, replaced_ledger=self.replaced_ledger)
 
-    def compute(self, read: MarketsRead, evidence: EvidenceFile) -> tuple[Tables, list[str]]:
+    def compute(self, read: MarketsRead, evidence: RenderedFile) -> tuple[Tables, list[str]]:
         """The frames of what was read, and as ``MARKET[/POOL]`` what is not in them and should be."""
         with self.log.step("compute", "computing") as facts:
             tables = read.tables()
-            facts.update(evidence=len(evidence.file.data), markets=tables.markets.height, pools=tables.pools.height)
+            facts.update(evidence=len(evidence.data), markets=tables.markets.height, pools=tables.pools.height)
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
             return tables, report_missing(self.settings, tables, read.notices, self.log)
 
@@ -430,14 +423,14 @@ class Job:
         with self.log.step("verify", "reading back") as facts:
             facts.update(files=verify(store, summary))
 
-    def add_proof(self, summary: RunSummary, evidence: EvidenceFile, proof: bytes | None) -> None:
+    def add_proof(self, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
         """Add the proof of the checkpoint that the run was read from, where it was."""
-        if not isinstance(self.source, FromArchive) or proof is None:
+        if not isinstance(self.source, FromArchive) or read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
-            network, trust, key = self.settings.passphrase, self.source.trust, evidence.file.key
-            add_proof(self.store, network, trust, summary.run_id, key, evidence.entries, proof, self.now)
-            facts.update(entries=evidence.entries)
+            network, trust, entries = self.settings.passphrase, self.source.trust, read.entry_count
+            add_proof(self.store, network, trust, summary.run_id, evidence_key, entries, read.proof, self.now)
+            facts.update(entries=entries)
 
     def proven(self) -> dict[str, dict[str, int]]:
         """The numbers that the newest proof in the tree confirms, for the report; nothing where there is none."""

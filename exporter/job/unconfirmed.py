@@ -90,8 +90,7 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
 def check_proof_claims(proof: Proof, outcome: Outcome, trust: Trust) -> Iterator[str]:
     """Compare what the list of proofs says of a run with what was found; gives the claims that were not looked up.
 
-    Raises:
-        RefutedError: it claims more than the proof shows.
+    Raises `RefutedError` where it claims more than the proof shows.
     """
     counts = outcome.unproven.counts
     signed = signed_by(outcome.proven, trust), len(trust.organisations), trust.needed

@@ -1,11 +1,8 @@
 """Verifying a published tree without trusting whoever published it.
 
-1. The tree is checked as `exporter check` does it: every file has its digest, its schema and its links.
-2. Earlier runs that left their evidence are repeated, and their rows in the history compared.
-3. The run is repeated from its own evidence, upon that history. Its id is a digest of all its files: the same id, the
-   same numbers.
-4. The evidence of each is held against a checkpoint of the network, whose header enough organisations signed for.
-5. What does not follow from these is named.
+The tree is checked as `exporter check` does it. Earlier runs that left their evidence are repeated, and their rows in
+the history compared; then the run itself is repeated upon that history. The evidence of each is held against a
+checkpoint of the network, whose header enough organisations signed for. What does not follow from these is named.
 """
 
 from __future__ import annotations
@@ -274,8 +271,7 @@ class _Prover:
 def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unproven: Unproven) -> int:
     """Repeat the run from its evidence; gives how many of its files came out byte for byte.
 
-    Raises:
-        RefutedError: a file, or the status, is not what the evidence gives.
+    Raises `RefutedError` where a file, or the status, is not what the evidence gives.
     """
     made = rerender(tree, settings, seed)
     for key, why in made.different.items():
