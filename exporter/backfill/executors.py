@@ -101,26 +101,48 @@ def dask_cluster(address: str) -> Iterator[Executor]:
         client.close()
 
 
-def run_all(
-    start: Started, function: Callable[[Work], Result], work: Iterable[Work], at_once: int
-) -> Iterator[tuple[Work, Result]]:
-    """Do all work, giving each piece with its result as it is finished, in no promised order.
+class Workers:
+    """An executor that is started when there is work, and again when its workers died."""
 
-    The executor is started again when its workers died. Only ``at_once`` pieces are taken up at a time, so the work may
-    be a long stream of large ones. Raises `WorkerDiedError` where workers died `TRIES` times over the same piece.
-    """
-    todo = iter(work)
-    tries: dict[Future[Result], tuple[Work, int]] = {}
-    with ExitStack() as stack:
-        executor = stack.enter_context(start())
+    def __init__(self, start: Started) -> None:
+        self._start = start
+        self._stack = ExitStack()
+        self._executor: Executor | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _submit(self, function: Callable[[Work], Result], piece: Work) -> Future[Result]:
+        if self._executor is None:
+            self._executor = self._stack.enter_context(self._start())
+        try:
+            return self._executor.submit(function, piece)
+        except BrokenProcessPool as error:  # a worker died in the meantime
+            lost = Future[Result]()
+            lost.set_exception(error)
+            return lost
+
+    def run_all(
+        self, function: Callable[[Work], Result], work: Iterable[Work], at_once: int
+    ) -> Iterator[tuple[Work, Result]]:
+        """Do all work, giving each piece with its result as it is finished, in no promised order.
+
+        Only ``at_once`` pieces are taken up at a time, so the work may be a long stream of large ones. Raises
+        `WorkerDiedError` where workers died `TRIES` times over the same piece.
+        """
+        todo = iter(work)
+        tries: dict[Future[Result], tuple[Work, int]] = {}
         while True:
             while len(tries) < at_once and (piece := next(todo, None)) is not None:
-                tries[executor.submit(function, piece)] = piece, 1
+                tries[self._submit(function, piece)] = piece, 1
             if not tries:
                 return
             finished, _ = wait(tries, timeout=SILENT_SECONDS, return_when=FIRST_COMPLETED)
-            if not finished and isinstance(executor, Processes):
-                executor.free()
+            if not finished and isinstance(self._executor, Processes):
+                self._executor.free()
             lost: list[tuple[Work, int]] = []
             for future in finished:
                 piece, count = tries.pop(future)
@@ -133,12 +155,12 @@ def run_all(
             if lost:  # a dead worker takes the whole pool with it: what else is out is lost as well
                 lost += tries.values()
                 tries.clear()
-                stack.close()
-                executor = stack.enter_context(start())
+                self._stack.close()
+                self._executor = None
                 for piece, count in lost:
                     if count >= TRIES:
                         raise WorkerDiedError(f"workers died {TRIES} times over {_name(piece)}; use fewer --workers")
-                    tries[executor.submit(function, piece)] = piece, count + 1
+                    tries[self._submit(function, piece)] = piece, count + 1
 
 
 def _name(piece: Any) -> str:

@@ -21,7 +21,7 @@ from operator import itemgetter
 
 import msgspec
 
-from exporter.backfill.executors import Started, run_all
+from exporter.backfill.executors import Started, Workers
 from exporter.backfill.liquidations import rows_in
 from exporter.backfill.merge import finish_history, ledgers_of, merge_into_history
 from exporter.backfill.segments import EventNames, Segment, SegmentResult, read_state, replay_segment
@@ -129,7 +129,7 @@ class LakeJob:
         """Args: ``on_progress`` receives what is being done (ledgers or boundaries), how much, and of how much."""
         self.plan = plan
         self.result = LakeResult()
-        self._store, self._changes, self._start, self._at_once = store, changes, start, at_once
+        self._store, self._changes, self._workers, self._at_once = store, changes, Workers(start), at_once
         self._report = on_progress
         self._network = network_of(plan.settings.passphrase)
         self._watched = Watch()
@@ -144,6 +144,14 @@ class LakeJob:
         """
         plan, result = self.plan, self.result
         self._watched = self._fixpoint() | self._journal().watched.get(self._network.name, Watch())
+        with self._workers:
+            self._do_rounds()
+        self._publish_proof()
+        result.ledgers = plan.last - plan.start.ledger
+        return result
+
+    def _do_rounds(self) -> None:
+        result = self.result
         for _ in range(MAX_ROUNDS):
             result.rounds += 1
             self._extract()
@@ -154,18 +162,13 @@ class LakeJob:
                 result.known = result.boundaries - sum(len(closes) for _, closes in left)
             missing = self._replay(left)
             if not missing:
-                break
+                return
             self._watched |= missing
             journal = self._journal()
             journal.watched[self._network.name] = missing | journal.watched.get(self._network.name, Watch())
             self._write_journal(journal)
-        else:
-            for _, closes in self._left(segments):
-                reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
-                result.refused |= {ledger: reason for ledger, _, _ in closes}
-        self._publish_proof()
-        result.ledgers = plan.last - plan.start.ledger
-        return result
+        reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
+        result.refused |= {ledger: reason for _, closes in self._left(segments) for ledger, _, _ in closes}
 
     # 1. What is watched.
 
@@ -230,7 +233,7 @@ class LakeJob:
                     LOOK_AHEAD_BYTES // self._at_once,  # no more ranges are extracted at a time
                 )
 
-        for work, extracted in run_all(self._start, extract, todo(), self._at_once):
+        for work, extracted in self._workers.run_all(extract, todo(), self._at_once):
             if extracted.ledgers.gaps and plan.on_gap == STOP:
                 gap = extracted.ledgers.gaps[0]
                 raise LakeError(
@@ -314,7 +317,7 @@ class LakeJob:
         """Replay what is left; gives what else ought to have been watched."""
         done, total = 0, sum(len(closes) for _, closes in left)
         missing = Watch()
-        for segment, outcome in run_all(self._start, replay_segment, self._work(left), self._at_once):
+        for segment, outcome in self._workers.run_all(replay_segment, self._work(left), self._at_once):
             missing |= outcome.unwatched
             self._take_in(segment, outcome)
             done += len(segment.boundaries)

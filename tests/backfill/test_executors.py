@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from exporter.backfill import executors
-from exporter.backfill.executors import WorkerDiedError, dask_cluster, processes, run_all, started
+from exporter.backfill.executors import WorkerDiedError, Workers, dask_cluster, processes, started
 from exporter.backfill.lake_job import LakeJob
 from exporter.errors import ConfigError
 from exporter.localnet.player import RecordedNetwork
@@ -38,9 +38,11 @@ class FragileExecutor(Executor):
     def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
         future: Future[Any] = Future()
         piece = arguments[0]
-        if self._broken or self.deaths.get(piece, 0):
+        if self._broken:
+            raise BrokenProcessPool("a worker died before")
+        if self.deaths.get(piece, 0):
             self._broken = True
-            self.deaths[piece] = max(self.deaths.get(piece, 0) - 1, 0)
+            self.deaths[piece] -= 1
             future.set_exception(BrokenProcessPool("a worker died"))
         else:
             future.set_result(function(*arguments, **keywords))
@@ -60,8 +62,8 @@ class TestRunAll:
     @pytest.mark.parametrize("at_once", [1, 3, 50])
     def test_dying_workers(self, at_once: int) -> None:
         """Work that was lost with a worker is given out again, and every piece has its result once."""
-        FragileExecutor.deaths = {3: 1, 7: 2}
-        results = sorted(run_all(fragile, double, range(20), at_once))
+        FragileExecutor.deaths = {3: 1, 7: 1}
+        results = sorted(Workers(fragile).run_all(double, range(20), at_once))
 
         assert [(number, 2 * number) for number in range(20)] == results
 
@@ -69,7 +71,7 @@ class TestRunAll:
         """A piece that kills its workers every time ends the job by its name."""
         FragileExecutor.deaths = {5: 99}
         with pytest.raises(WorkerDiedError, match=r"died 3 times over 5; use fewer --workers"):
-            list(run_all(fragile, double, range(5, 9), 1))
+            list(Workers(fragile).run_all(double, range(5, 9), 1))
 
     def test_work_is_taken_up_as_there_is_room(self) -> None:
         """Of a long stream only this many pieces are held at a time."""
@@ -81,7 +83,7 @@ class TestRunAll:
                 yield number
 
         done = 0
-        for _ in run_all(in_line, double, stream(), 4):
+        for _ in Workers(in_line).run_all(double, stream(), 4):
             assert len(taken) <= done + 2 * 4
             done += 1
         assert 100 == done
@@ -107,7 +109,7 @@ def test_a_worker_that_is_killed_while_it_tells(tmp_path: Path, monkeypatch: pyt
     work = [(str(number), str(tmp_path / "marker")) for number in range(4)]
 
     assert sorted(work) == sorted(
-        piece for piece, _ in run_all(partial(processes, 2), killed_while_it_reported, work, 4)
+        piece for piece, _ in Workers(partial(processes, 1)).run_all(killed_while_it_reported, work, 4)
     )
 
 
