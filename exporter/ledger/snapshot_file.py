@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -30,10 +31,10 @@ MAX_FILE_BYTES = 512 * 1024 * 1024
 _KEY_FIELDS = {"contract_data": ("contract", "key", "durability"), "contract_code": ("hash",)}
 """The kinds of entries that are kept, and of which of an entry's fields its key consists."""
 
-_ENTRY_FIELDS = {"last_modified_ledger_seq", "data", "ext"}
 _UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
-_MAX_U32 = 2**32 - 1
-Ledger: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_U32)]
+Ledger: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+Document: TypeAlias = Annotated[dict[str, Any], Meta(min_length=1, max_length=1)]
+"""A union in XDR-JSON: its arm alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,17 @@ def read_snapshot_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return content
 
 
+class _Entry(Struct, forbid_unknown_fields=True):
+    last_modified_ledger_seq: Ledger
+    data: Document
+    ext: Any
+
+
+class _Item(Struct, forbid_unknown_fields=True):
+    entry: _Entry
+    live_until: Ledger | None
+
+
 class _File(Struct):
     """A file; numbers of 64 bits are decimal strings in the second convention."""
 
@@ -125,89 +137,56 @@ def _snapshot(content: bytes) -> LedgerSnapshot:
             "timestamp is 0, as some releases of the tool (v23) wrote it; interest accrues to the ledger's close time: "
             "set it to the unix seconds at which the ledger closed"
         )
-    ledger = file.sequence_number
-    found: dict[bytes, RawEntry] = {}
+    entries: dict[bytes, RawEntry] = {}
     left_out: Counter[str] = Counter()
     unreadable: dict[bytes, str] = {}
     for index, item in enumerate(file.ledger_entries):
+        place = f"ledger_entries[{index}]"
         try:
-            kind, key, entry, unknown = _entry(item, f"ledger_entries[{index}]", ledger)
+            kind, key, entry, document = _entry(item)
+            if key is None:
+                left_out[kind[:40]] += 1
+                continue
+            if key in entries:
+                raise DecodeError("the file has the key twice")
+            if entry.last_modified > file.sequence_number:
+                raise DecodeError(f"{entry.last_modified} is not a ledger up to {file.sequence_number}")
+        except (DecodeError, msgspec.ValidationError) as error:
+            raise SnapshotFileError(f"{place}: {str(error)[:200]}") from None
+        try:
+            entries[key] = replace(entry, data=xdr_json.xdr_from_json("LedgerEntryData", document))
         except DecodeError as error:
-            raise SnapshotFileError(str(error)) from None
-        if key is None or entry is None:
-            left_out[kind] += 1
-            continue
-        if key in found:
-            raise SnapshotFileError(f"ledger_entries[{index}]: the file has the key twice")
-        found[key] = entry
-        if unknown is not None:
-            unreadable[key] = unknown
+            entries[key], unreadable[key] = entry, f"{place}.data: {error}"
     return LedgerSnapshot(
-        file.protocol_version, ledger, file.timestamp, file.network_id, found, dict(left_out), unreadable
+        file.protocol_version,
+        file.sequence_number,
+        file.timestamp,
+        file.network_id,
+        entries,
+        dict(left_out),
+        unreadable,
     )
 
 
-def _entry(item: xdr_json.Json, path: str, ledger: int) -> tuple[str, bytes | None, RawEntry | None, str | None]:
-    """One item: its kind, and unless it is left out its key, the entry, and what is unknown about the entry."""
-    key_document, entry, live_until = _parts(item, path)
-    kind = _kind(key_document, f"{path}.key")
-    if kind not in _KEY_FIELDS:
-        return kind[:40], None, None, None
-    try:
-        key = xdr_json.xdr_from_json("LedgerKey", key_document)
-    except DecodeError:  # nobody can ask for it
-        return kind, None, None, None
-    if not (isinstance(entry, dict) and entry.keys() == _ENTRY_FIELDS):
-        raise DecodeError(f"{path}.entry: expected an object with the fields {', '.join(sorted(_ENTRY_FIELDS))}")
-    unknown: str | None = None
-    try:
-        data = xdr_json.xdr_from_json("LedgerEntryData", entry["data"])
-    except DecodeError as error:
-        unknown = f"{path}.data: {error}"
-        data = _head(key) + _UNREADABLE_VALUE
-    if not _is_entry_of(data, key):
-        raise DecodeError(f"{path}: the key disagrees with its entry")
-    last_modified = entry["last_modified_ledger_seq"]
-    if type(last_modified) is not int or not 0 <= last_modified <= ledger:
-        raise DecodeError(f"{path}: last_modified_ledger_seq {_shown(last_modified)} is not a ledger up to {ledger}")
-    if live_until is not None and (type(live_until) is not int or not 0 <= live_until <= _MAX_U32):
-        raise DecodeError(f"{path}: live_until: expected a ledger, got {_shown(live_until)}")
-    return kind, key, RawEntry(data, last_modified, live_until), unknown
-
-
-def _parts(item: xdr_json.Json, path: str) -> tuple[xdr_json.Json, xdr_json.Json, xdr_json.Json]:
-    """The key, the entry and the end of its life of an item in either form; the newer one has no key of its own."""
-    match item:
-        case [key, [entry, live_until]]:
-            return key, entry, live_until
-        case {"entry": {"data": data} as entry, "live_until": live_until} if len(item) == 2:
-            kind = _kind(data, f"{path}.data")
-            names = _KEY_FIELDS.get(kind, ())
-            try:
-                return {kind: {name: data[kind][name] for name in names}}, entry, live_until
-            except (KeyError, TypeError):
-                raise DecodeError(f"{path}.data.{kind}: expected the fields {', '.join(names)}") from None
-    raise DecodeError(f'{path}: expected [key, [entry, live_until]] or {{"entry", "live_until"}}, got {_shown(item)}')
-
-
-def _kind(document: xdr_json.Json, path: str) -> str:
-    if not (isinstance(document, dict) and len(document) == 1):
-        raise DecodeError(f"{path}: expected an object with one field, got {_shown(document)}")
-    (kind,) = document
-    return str(kind)
-
-
-def _shown(document: xdr_json.Json) -> str:
-    """A JSON value as messages show it: short, whatever it is."""
-    return type(document).__name__ if isinstance(document, dict | list) else f"{document!r:.60}"
-
-
-def _head(key: bytes) -> bytes:
-    """The start of the contract data entry under a key: the kind, no extension, then the key's own parts."""
-    return key[:4] + b"\0\0\0\0" + key[4:]
-
-
-def _is_entry_of(data: bytes, key: bytes) -> bool:
-    if data[:8] == b"\0\0\0\x07\0\0\0\1":  # contract code with its cost inputs between the kind and the hash
-        return key == data[:4] + data[56:88]
-    return data.startswith(_head(key))
+def _entry(item: xdr_json.Json) -> tuple[str, bytes | None, RawEntry, Document]:
+    """The kind of an item in either form, its key unless it is left out, the entry without data, and its document."""
+    key_document = None
+    if isinstance(item, list):
+        key_document, (entry, live_until) = msgspec.convert(item, tuple[Document, tuple[_Entry, Ledger | None]])
+    else:
+        newer = msgspec.convert(item, _Item)
+        entry, live_until = newer.entry, newer.live_until
+    ((kind, body),) = entry.data.items()
+    key: bytes | None = None
+    if kind in _KEY_FIELDS:
+        try:
+            own = {kind: {name: body[name] for name in _KEY_FIELDS[kind]}}
+        except (KeyError, TypeError):
+            raise DecodeError(f"data.{kind}: expected the fields {', '.join(_KEY_FIELDS[kind])}") from None
+        if key_document not in (None, own):
+            raise DecodeError("the key disagrees with its entry")
+        with suppress(DecodeError):  # nobody can ask for it
+            key = xdr_json.xdr_from_json("LedgerKey", own)
+    # The kind, no extension, then the key's own parts, and nothing that could be decoded.
+    undecodable = b"" if key is None else key[:4] + b"\0\0\0\0" + key[4:] + _UNREADABLE_VALUE
+    return kind, key, RawEntry(undecodable, entry.last_modified_ledger_seq, live_until), entry.data

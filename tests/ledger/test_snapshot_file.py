@@ -191,20 +191,23 @@ def _with(change: Any, *path: Any) -> list[Any]:
         (document(timestamp=253_370_764_800), r"Expected `int` <= .*\$.timestamp"),  # the year 9999
         (document(network_id="7AC3"), "Expected `str` matching regex"),
         (document(ledger_entries={}), r"Expected `array`, got `object` - at `\$.ledger_entries`"),
-        (document(5), r"ledger_entries\[0\]: expected \[key, \[entry, live_until\]\]"),
-        (document(without_key(_with({}, 1, 0))), r"ledger_entries\[0\]: expected \[key, \[entry, live_until"),
+        (document(5), r"ledger_entries\[0\]: Expected `object`, got `int`"),
+        (
+            document(without_key(_with({}, 1, 0))),
+            r"ledger_entries\[0\]: Object missing required field `last_modified_ledger_",
+        ),
         (
             document(without_key(_with({"ext": "v0"}, 1, 0, "data", "contract_data"))),
             r"expected the fields contract, key",
         ),
         (document(without_key(item()), item()), r"ledger_entries\[1\]: the file has the key twice"),
-        (document([{}, [{}, 5]]), r"ledger_entries\[0\].key: expected an object"),
+        (document([{}, [{}, 5]]), r"ledger_entries\[0\]: Expected `object` of length >= 1 - at `\$\[0\]`"),
         (document(item(), item()), r"ledger_entries\[1\]: the file has the key twice"),
         (document(_with("b", 0, "contract_data", "key", "symbol")), r"ledger_entries\[0\]: the key disagrees"),
         (document(_with("temporary", 0, "contract_data", "durability")), r"ledger_entries\[0\]: the key disagrees"),
-        (document(_with({}, 1, 0)), r"ledger_entries\[0\].entry: expected an object with the f"),
+        (document(_with({}, 1, 0)), r"ledger_entries\[0\]: Object missing required field .* - at `\$\[1\]\[0\]`"),
         (document(_with(LEDGER + 1, 1, 0, "last_modified_ledger_seq")), "1001 is not a ledger up to 1000"),
-        (document(_with("never", 1, 1)), r"ledger_entries\[0\]: live_until: expected a ledger"),
+        (document(_with("never", 1, 1)), r"ledger_entries\[0\]: Expected `int \| null`, got `str`"),
     ],
 )
 def test_malformed_files_are_refused_by_name(tmp_path: Path, content: Any, message: str) -> None:
