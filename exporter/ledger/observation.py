@@ -9,11 +9,11 @@ removes, absence at M says that it was never there before either.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.errors import DecodeError, SourceError
-from exporter.ledger.codec.entries import ContractData, decode_contract_data
+from exporter.ledger.codec.entries import ARCHIVED, ContractData, decode_contract_data
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import RawEntry, SimulationAnswer
@@ -40,6 +40,7 @@ class Interval:
         return Interval(max(self.first, other.first), min(self.last, other.last))
 
 
+ALWAYS = Interval(0, 1 << 32)
 REMEMBERED = 1024
 """Decoded entries that are remembered: values take ten times the room of their bytes."""
 
@@ -64,7 +65,7 @@ class Entry:
     @property
     def archived(self) -> bool:
         """Whether the entry was archived when it was read; its data is still the ledger's."""
-        return self.raw.live_until == 0
+        return self.raw.live_until == ARCHIVED
 
     def contract_data(self) -> ContractData:
         """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
@@ -80,6 +81,11 @@ class Entry:
 
 Entries = Mapping[bytes, Entry | None]
 """By LedgerKey XDR; None where there is no entry."""
+
+
+def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
+    """What distinguishes the states of an entry: its last change, and whether it is archived."""
+    return None if raw is None else (raw.last_modified, raw.live_until == ARCHIVED)
 
 
 @dataclass(slots=True)
@@ -127,14 +133,8 @@ class KeyObservation:
                 f"an answer of ledger {ledger} has entry {key.hex()[:120]} older than an answer of ledger "
                 f"{self.ledger} has it; one of the endpoints is faulty: remove it from rpc_urls"
             )
-        same_version = (
-            held is not None
-            and raw is not None
-            and held.last_modified == raw.last_modified
-            and (held.live_until == 0) == (raw.live_until == 0)
-        )
         self.ledger = ledger
-        if same_version or (held is None and raw is None):
+        if _version(held) == _version(raw):
             return False
         self.changes += 1
         self.entry = None if raw is None else Entry(key, raw)
@@ -167,12 +167,22 @@ class CallResult:
         return error if len(error) <= MAX_REASON_LENGTH else error[: MAX_REASON_LENGTH - 1] + "…"
 
 
-@dataclass(slots=True)
-class CallObservation:
-    """The newest simulation of a call. One that failed gives no number, so it binds no ledger."""
+def result_of(answer: SimulationAnswer) -> CallResult:
+    """The result, decoded; one that cannot be decoded is an error of that call."""
+    if answer.result is None:
+        return CallResult(None, answer.error or "no result", answer.ledger)
+    try:
+        return CallResult(decode_scval(answer.result), None, answer.ledger)
+    except DecodeError as error:
+        return CallResult(None, f"{_UNDECODABLE}: {error}", answer.ledger)
 
-    answer: SimulationAnswer
-    _decoded: CallResult | None = field(default=None, repr=False)
+
+class CallObservation:
+    """The newest simulation of a call, and its result. One that failed gives no number, so it binds no ledger."""
+
+    def __init__(self, answer: SimulationAnswer) -> None:
+        self.answer = answer
+        self.result = result_of(answer)
 
     @property
     def binding(self) -> bool:
@@ -187,7 +197,7 @@ class CallObservation:
         at = Interval(self.answer.ledger, self.answer.ledger)
         if not self.answer.footprint:
             return at
-        wide = Interval(0, 1 << 32)
+        wide = ALWAYS
         for key in self.answer.footprint:
             seen = keys.get(key)
             if seen is None:
@@ -205,16 +215,3 @@ class CallObservation:
             return True
         interval = self.interval(keys)
         return interval.first == interval.last and all(key in keys for key in footprint)
-
-    def result(self) -> CallResult:
-        """The result, decoded; a result that cannot be decoded is an error of that call."""
-        if self._decoded is None:
-            answer = self.answer
-            if answer.result is None:
-                self._decoded = CallResult(None, answer.error or "no result", answer.ledger)
-            else:
-                try:
-                    self._decoded = CallResult(decode_scval(answer.result), None, answer.ledger)
-                except DecodeError as error:
-                    self._decoded = CallResult(None, f"{_UNDECODABLE}: {error}", answer.ledger)
-        return self._decoded

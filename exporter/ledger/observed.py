@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from exporter.ledger.observation import CallObservation, Entry, Interval, KeyObservation
+from exporter.ledger.observation import ALWAYS, CallObservation, Entry, Interval, KeyObservation
 from exporter.ledger.router import Router, ask_alone
 from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
 
@@ -69,11 +69,10 @@ class Observed:
         self.changed |= call in self.used_calls and (before.result, before.error) != (answer.result, answer.error)
 
     def entries_interval(self) -> Interval:
-        first, last = 0, 1 << 32
+        common = ALWAYS
         for key in self.used_keys:
-            interval = self.keys[key].interval
-            first, last = max(first, interval.first), min(last, interval.last)
-        return Interval(first, last)
+            common = common.intersect(self.keys[key].interval)
+        return common
 
     def binding_calls(self) -> list[CallObservation]:
         return [self.calls[call] for call in self.used_calls if self.calls[call].binding]
@@ -99,12 +98,9 @@ class Observed:
         """The keys to read so that ``ledger`` may be certified for these calls."""
         missing: dict[bytes, None] = {}
         for seen in calls:
-            if ledger in seen.interval(self.keys):
-                continue
-            needed = max(ledger, seen.answer.ledger)
-            for key in seen.answer.footprint:
-                if key not in self.keys or self.keys[key].ledger < needed:
-                    missing[key] = None
+            if ledger not in seen.interval(self.keys):
+                old = self.older_than(max(ledger, seen.answer.ledger), seen.answer.footprint)
+                missing |= {key: None for key in seen.answer.footprint if key in old}
         return list(missing)
 
     def extremes(self) -> tuple[bytes | None, bytes | None]:

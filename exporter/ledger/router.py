@@ -22,7 +22,7 @@ from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import code_key, instance_key
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
-from exporter.ledger.observation import CallObservation
+from exporter.ledger.observation import result_of
 from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
 
 ROUTED = frozenset({"balance", "decimals", "get_total_underlying", "lastprice", "name", "symbol"})
@@ -128,7 +128,7 @@ class Router:
     ) -> dict[ContractCall, SimulationAnswer]:
         """The answer for each call that did not fail. Raises `_UnusableError`."""
         if answer.result is None:
-            raise _UnusableError(CallObservation(answer).result().reason)
+            raise _UnusableError(result_of(answer).reason)
         if answer.writes:
             raise _UnusableError("the calls write to the ledger")
         looked_at = set(answer.footprint)

@@ -164,7 +164,7 @@ class LedgerView:
         seen = self._known.calls[call]
         if self._refused_at is not None and seen.binding and self._refused_at not in seen.interval(self._known.keys):
             return CallResult(None, f"{UNCERTIFIED} at ledger {self._refused_at}", seen.answer.ledger)
-        return seen.result()
+        return seen.result
 
     async def _read_again(self) -> None:
         """One round of re-reading, busy before quiet, towards a ledger that everything covers."""
@@ -214,11 +214,21 @@ class LedgerView:
         if not known.used_keys and not known.binding_calls():  # nothing was read, which is true of any ledger
             tip = await self._source.tip()
             common = Interval(tip, tip)
-        return self._reading(result, self._certificate(common, rounds, 0))
+        return self._reading(result, common, rounds)
 
-    def _reading(self, result: T, certificate: Certificate) -> Reading[T]:
+    def _reading(self, result: T, interval: Interval, rounds: int, uncertified: int = 0) -> Reading[T]:
         """The result with all that it depends on."""
         known = self._known
+        ledger = interval.last - (interval.last + 1) % self._limits.spacing
+        certificate = Certificate(
+            ledger=ledger if ledger in interval else interval.last,
+            interval=interval,
+            rounds=rounds,
+            keys=len(known.used_keys),
+            calls=len(known.used_calls),
+            footprint_keys=len(known.footprints()),
+            uncertified_calls=uncertified,
+        )
         entries = {key: None if (entry := known.keys[key].entry) is None else entry.raw for key in known.used_keys}
         calls = {}
         for call in known.used_calls:
@@ -228,9 +238,9 @@ class LedgerView:
             calls[call] = answer
         return Reading(result, certificate, entries, calls)
 
-    async def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> T:
+    def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> Awaitable[T]:
         self._known.begin()
-        return await program(self)
+        return program(self)
 
     async def _settle_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
         """The entries may agree on a ledger although some calls do not: those calls are then without result."""
@@ -241,26 +251,13 @@ class LedgerView:
             result = await self._run(program)
             if not known.changed and interval.last in known.entries_interval():
                 refused = sum(interval.last not in seen.interval(known.keys) for seen in known.binding_calls())
-                return self._reading(result, self._certificate(Interval(interval.last, interval.last), rounds, refused))
+                return self._reading(result, Interval(interval.last, interval.last), rounds, refused)
         newest, oldest = known.extremes()
         raise NoCommonLedgerError(
             f"after {rounds} rounds no ledger covers everything that was read: the newest change is at ledger "
             f"{interval.first} (key {newest.hex() if newest else 'none'}), the oldest read at ledger {interval.last} "
             f"(key {oldest.hex() if oldest else 'none'}). Use a faster endpoint or fewer that lag, raise "
             "network.max_in_flight, or run again"
-        )
-
-    def _certificate(self, interval: Interval, rounds: int, uncertified: int) -> Certificate:
-        known = self._known
-        ledger = interval.last - (interval.last + 1) % self._limits.spacing
-        return Certificate(
-            ledger=ledger if ledger in interval else interval.last,
-            interval=interval,
-            rounds=rounds,
-            keys=len(known.used_keys),
-            calls=len(known.used_calls),
-            footprint_keys=len(known.footprints()),
-            uncertified_calls=uncertified,
         )
 
 

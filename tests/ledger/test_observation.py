@@ -53,7 +53,7 @@ class TestCallObservation:
 
     def test_undecodable_result(self) -> None:
         """A result that is not a value is an error of that call."""
-        result = CallObservation(answer(100, result=b"\xff\xff\xff\xff")).result()
+        result = CallObservation(answer(100, result=b"\xff\xff\xff\xff")).result
 
         assert result.value is None
         assert result.error is not None
