@@ -246,7 +246,7 @@ class RpcSource:
                         tries[endpoint] += 1
                         if not isinstance(outcome, Failure):
                             endpoint.failures = 0
-                            if self._current.failures or self._current.held_until > self._timing.clock():
+                            if self._current.failures:
                                 self._current = endpoint
                             return outcome
                         self._put_aside(endpoint, outcome)

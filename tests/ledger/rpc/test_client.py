@@ -336,13 +336,29 @@ def test_a_demand_that_is_too_long_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("fault", [fake.status(429, retry_after="soon"), fake.rpc_error(429, "slow down")])
 def test_too_many_requests_without_a_time_is_given_one(fault: fake.Fault) -> None:
-    """A rate limit that does not say how long is given a growing time of our own."""
+    """A rate limit that does not say how long is given a time of our own, which grows until there is an answer."""
     bench = Bench(A, backoff_base_s=0)
-    bench.fault(A, fault, fault)
-    bench.tip()
+    bench.fault(A, fault, fault, fake.unaltered, fault)
+
+    async def ask(source: RpcSource) -> None:
+        await source.tip()
+        await source.tip()
+
+    bench.run(ask)
     starts = bench.starts("getHealth")
 
-    assert [2, 4] == [pytest.approx(later - earlier, abs=0.01) for earlier, later in pairwise(starts)]
+    assert [2, 4, 0, 2] == [pytest.approx(later - earlier, abs=0.01) for earlier, later in pairwise(starts)]
+
+
+def test_requests_that_fail_together_count_once() -> None:
+    """Several that were under way when an endpoint wanted fewer hold it for one failure's time."""
+    bench = Bench(A, rpc=filled(800), max_in_flight=4, backoff_base_s=0)
+    bench.rpc.turns = 50
+    bench.fault(A, *4 * [fake.status(429)])
+    bench.read(*range(800))
+    starts = bench.starts("getLedgerEntries")
+
+    assert 2 == pytest.approx(starts[4] - starts[0], abs=0.1)
 
 
 # Close times ---------------------------------------------------------------------------------------------------

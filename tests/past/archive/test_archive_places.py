@@ -86,7 +86,7 @@ def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(
     """What was had of a bucket is not fetched again, by a later job neither, and a whole one is not asked for."""
     kept = tmp_path / "kept"
     name = bucket_name(made.digests[0])
-    with serving(made.folder, [20, 20]) as (address, starts):
+    with serving(made.folder, [20, 20, 20]) as (address, starts):
         monkeypatch.setattr(archive_places, "CHUNK_BYTES", 1)
         monkeypatch.setattr(archive_places, "TRIES", 1)
         with pytest.raises(ArchiveError, match="cannot be fetched"):
@@ -95,7 +95,7 @@ def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(
         for _ in range(2):
             assert CONTENT == content_of(Archives.open([address], kept).each[0])
 
-    assert [0, 20, 40] == starts
+    assert [0, 20, 40, 60] == starts
     assert [name.rpartition("/")[2]] == [path.name for path in kept.iterdir()]
 
 

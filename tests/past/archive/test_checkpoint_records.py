@@ -31,6 +31,8 @@ def test_headers_form_one_chain() -> None:
     first = decode_ledger_header(header_record(header(1, bytes(32), bytes(32))), "file")
     second = decode_ledger_header(header_record(header(2, first.hash, bytes(32))), "file")
     other = decode_ledger_header(header_record(header(2, bytes(32), bytes(32))), "file")
+    extended = header(1, bytes(32), bytes(32))[:-4] + struct.pack(">III", 1, 7, 0)
+    assert 1 == decode_ledger_header(header_record(extended), "file").ledger
     third = decode_ledger_header(header_record(header(3, first.hash, bytes(32))), "file")
 
     assert [first, second] == checked_chain([first, second], "file")
