@@ -19,6 +19,7 @@ from exporter.stores.store import Store
 from exporter.tree.families import CHANGES, INTENT_KEY, POINTER_KEY
 from tests.check.trees import seal, write
 from tests.jobs import NOW, run, settings_for
+from tests.localnet.recorded import only
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def first() -> Iterator[tuple[str, MemoryStore]]:
     """A network at its second ledger, by its URL, and a store with the run of its first."""
     network, store = RecordedNetwork(), MemoryStore()
     with running(create_app(network)) as url:
-        run(settings_for(None, url), store)
+        run(settings_for(None, url, **only("slender")), store)
         network.advance()
         yield url, store
 
@@ -39,7 +40,7 @@ def pages_of(store: Store) -> dict[str, bytes]:
 
 def changed_pages(url: str, store: Store, before: Store, minutes: int, **flags: int) -> set[str]:
     """The pages that a run changes so much later, but for the one that is the same at every ledger."""
-    run(settings_for(None, url, **flags), store, now=NOW + timedelta(minutes=minutes))
+    run(settings_for(None, url, **only("slender"), **flags), store, now=NOW + timedelta(minutes=minutes))
     was = pages_of(before)
     return {key for key, data in pages_of(store).items() if was[key] != data}
 
@@ -88,7 +89,7 @@ def test_a_check_says_which_pages_are_older(tmp_path: Path) -> None:
     """Rendering again compares all but the pages of the earlier run, which its summary names by their time."""
     network, store = RecordedNetwork(), FolderStore(tmp_path, durable=False)
     with running(create_app(network)) as url:
-        settings = settings_for(tmp_path, url, output__site_minutes=15)
+        settings = settings_for(tmp_path, url, **only("slender"), output__site_minutes=15)
         for minutes in (0, 5, 10):
             network.advance()
             run(settings, store, now=NOW + timedelta(minutes=minutes))
@@ -107,7 +108,7 @@ def test_a_page_that_no_run_keeps_is_compared(first: tuple[str, MemoryStore], tm
     """Where pages were kept, one that lists other files of the history than there are is still refused."""
     url, before = first
     store = MemoryStore(before)
-    run(settings_for(None, url, output__site_minutes=15), store, now=NOW + timedelta(minutes=5))
+    run(settings_for(None, url, **only("slender"), output__site_minutes=15), store, now=NOW + timedelta(minutes=5))
     files = {info.key: stored.data for info in store.list("") if (stored := store.get(info.key)) is not None}
     files["data.html"] += b" "
     seal(files)
