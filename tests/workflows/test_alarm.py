@@ -20,25 +20,18 @@ def github(tmp_path: Path) -> FakeGitHub:
     return FakeGitHub(tmp_path / "bin")
 
 
-def alarm(
-    github: FakeGitHub, root: Path, result: str, code: int | None, name: str = "export", found: Path | None = None
-) -> int:
+def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, **others: str) -> int:
     """Call the script as the workflow does; gives its exit code."""
-    return subprocess.run(
-        [root / "scripts" / "alarm"],
-        env={
-            "PATH": clean_path(github.folder),
-            "GH_TOKEN": "a-token",
-            "GH_REPO": "operator/markets",
-            "ALARM_NAME": name,
-            "ALARM_RUN_URL": "https://github.example/runs/1",
-            "RUN_RESULT": result,
-            "RUN_EXIT_CODE": "" if code is None else str(code),
-            **({} if found is None else {"ALARM_FOUND": str(found)}),
-        },
-        timeout=60,
-        check=False,
-    ).returncode
+    environment = {
+        "PATH": clean_path(github.folder),
+        "GH_TOKEN": "a-token",
+        "GH_REPO": "operator/markets",
+        "ALARM_NAME": "export",
+        "ALARM_RUN_URL": "https://github.example/runs/1",
+        "RUN_RESULT": result,
+        "RUN_EXIT_CODE": "" if code is None else str(code),
+    }
+    return subprocess.run([root / "scripts" / "alarm"], env=environment | others, timeout=60, check=False).returncode
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -61,46 +54,32 @@ def test_a_run_that_did_not_end_well_is_reported(
     assert ["The scheduled export needs a look: it did not finish"] == [issue["title"] for issue in github.open]
 
 
-def test_failures_open_one_issue_and_recovery_closes_it(github: FakeGitHub, project_root: Path) -> None:
-    """Of three failures of one kind there is one issue and no comment; the next success closes it, once."""
-    for _ in range(3):
-        alarm(github, project_root, "failure", 3)
-    (issue,) = github.issues
-    assert (True, []) == (issue["open"], issue["comments"])
-
-    for _ in range(2):
-        alarm(github, project_root, "success", 0)
-
-    (issue,) = github.issues
-    assert (False, 1) == (issue["open"], len(issue["comments"]))
-
-
-def test_another_kind_of_failure_is_reported_in_the_same_issue(github: FakeGitHub, project_root: Path) -> None:
-    """From a failure to a run that publishes what it can read: the issue stays, says so, and sounds otherwise."""
-    alarm(github, project_root, "failure", 3)
-    before = github.open[0]["body"]
-    alarm(github, project_root, "success", 7)
+@pytest.mark.parametrize(
+    ("runs", "title", "is_open", "comments"),
+    [
+        pytest.param([("failure", 3)] * 3, "exit code 3", True, [], id="of failures of one kind there is one issue"),
+        pytest.param([("failure", 3)] + [("success", 0)] * 2, "exit code 3", False, ["works again"], id="recovery"),
+        pytest.param([("failure", 3), ("success", 7)], "exit code 7", True, ["exit code 7"], id="another kind"),
+        pytest.param([("failure", 4), ("success", 5)], "exit code 4", True, [], id="another run won"),
+    ],
+)
+def test_one_issue_follows_the_runs(
+    github: FakeGitHub, project_root: Path, runs: list[tuple[str, int]], title: str, is_open: bool, comments: list[str]
+) -> None:
+    """Failures open one issue, which says of which kind the newest is, and the next success closes it, once."""
+    assert [0] * len(runs) == [alarm(github, project_root, *run) for run in runs]
 
     (issue,) = github.issues
-    assert issue["open"]
-    assert "exit code 7" in issue["title"]
-    assert (1, True) == (len(issue["comments"]), "exit code 7" in issue["comments"][0])
-    assert (True, False) == ("gets older" in before, "gets older" in issue["body"])
-
-
-def test_a_lost_race_changes_nothing(github: FakeGitHub, project_root: Path) -> None:
-    """Another run won: an open issue stays open, because this run says nothing about the trouble."""
-    alarm(github, project_root, "failure", 4)
-    before = github.issues
-    alarm(github, project_root, "success", 5)
-
-    assert before == github.issues
+    assert (title in issue["title"], issue["open"]) == (True, is_open)
+    assert len(comments) == len(issue["comments"])
+    assert all(text in comment for text, comment in zip(comments, issue["comments"], strict=True))
+    assert ("gets older" in issue["body"]) is ("7" not in title)
 
 
 def test_workflows_do_not_close_each_others_issues(github: FakeGitHub, project_root: Path) -> None:
     """The issue of one workflow is not touched by the recovery of another."""
-    alarm(github, project_root, "failure", 3, name="export")
-    alarm(github, project_root, "success", 0, name="pages")
+    alarm(github, project_root, "failure", 3)
+    alarm(github, project_root, "success", 0, ALARM_NAME="pages")
 
     assert [["alarm-export"]] == [issue["labels"] for issue in github.open]
 
@@ -115,12 +94,12 @@ def test_what_the_suites_found_is_in_the_issue(github: FakeGitHub, project_root:
     """The file of findings opens an issue with its text; the next run without one closes it."""
     found = tmp_path / "found.md"
     found.write_text("test_a fails for `x=3`\n")
-    assert 0 == alarm(github, project_root, "failure", None, "slow", found)
+    assert 0 == alarm(github, project_root, "failure", None, ALARM_NAME="slow", ALARM_FOUND=str(found))
 
     (issue,) = github.open
     assert "The scheduled slow needs a look: its tests found something" == issue["title"]
     assert issue["body"].startswith("test_a fails for `x=3`\n\nSeen last in https://github.example/runs/1")
 
     found.unlink()
-    assert 0 == alarm(github, project_root, "success", 0, "slow", found)
+    assert 0 == alarm(github, project_root, "success", 0, ALARM_NAME="slow", ALARM_FOUND=str(found))
     assert [] == github.open

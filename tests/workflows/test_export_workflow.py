@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,7 +63,7 @@ def test_a_fork_without_settings_is_quiet(act: ActMaker, github: FakeGitHub) -> 
     assert ["(exit code 2)"] == re.findall(r"\(exit code \d\)", github.open[0]["title"])
 
 
-def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
+def test_onto_a_bucket(act: ActMaker, network: str) -> None:
     """With the keys of the role, two runs publish to a bucket, and the second replaces the first."""
     keys = {
         "AWS_ACCESS_KEY_ID": "of-the-role",
@@ -88,20 +86,8 @@ def test_onto_a_bucket(act: ActMaker, network: str, checkout: Path) -> None:
             jobs = machine.run("export")
             assert "success" == jobs["export"].result, jobs["export"].printed
             pointers.append(json.loads(bucket.objects["live/v1/system/status.json"].data))
-        verified = subprocess.run(
-            [sys.executable, "-m", "exporter", "status", f"s3://{BUCKET}/live", "--max-lag", "30000000"],
-            cwd=checkout,
-            env={**keys, "AWS_ENDPOINT_URL_S3": bucket.endpoint},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
 
     assert [pointers[0]["run_id"]] == [pointers[1]["previous_run_id"]]
-    assert (0, True) == (verified.returncode, verified.stdout.startswith(f"run {pointers[1]['run_id']}: ")), (
-        verified.stderr
-    )
     asked = [inputs for action, inputs in jobs["export"].actions if action == role]
     assert [("arn:aws:iam::123456789012:role/exporter", "eu-central-1")] == [
         (inputs["role-to-assume"], inputs["aws-region"]) for inputs in asked
