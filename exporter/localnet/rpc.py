@@ -1,8 +1,8 @@
-"""The answers of the embedded server: methods of Stellar RPC for one ledger of one node, but for HTTP.
+"""The answers of the embedded server: the methods of Stellar RPC for one ledger of one node, but for HTTP.
 
 Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
 transactions: ``headerXdr`` and ``metadataXdr`` are placeholders, a ledger's hash is the SHA-256 of its number, and
-there are no methods for transactions and fees. ``getHealth`` is healthy whatever the wall clock says.
+no transaction is found. ``getHealth`` is healthy whatever the wall clock says.
 
 The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that what the exporter encodes is read by
 somebody else.
@@ -115,6 +115,10 @@ class _Events(msgspec.Struct, rename="camel"):
     pagination: _Pagination | None = None
 
 
+class _Transaction(msgspec.Struct):
+    hash: str = ""
+
+
 class _Simulation(msgspec.Struct):
     transaction: str | None = None
 
@@ -200,8 +204,9 @@ def _ledger_hash(ledger: int) -> str:
 def _get_ledger_entries(node: Node, params: _Entries) -> Result:
     """What is absent is left out, the order is that of the request."""
     texts = params.keys or []
-    if (params.xdr_format or "base64") != "base64":
-        raise RpcError(INVALID_PARAMS, f"got '{params.xdr_format}': expected base64 for optional 'xdrFormat'")
+    form = params.xdr_format or "base64"
+    if form not in ("base64", "json"):
+        raise RpcError(INVALID_PARAMS, f"got '{form}': expected base64, json for optional 'xdrFormat'")
     if len(texts) > MAX_KEYS_PER_REQUEST:
         raise RpcError(INVALID_PARAMS, f"key count ({len(texts)}) exceeds maximum supported ({MAX_KEYS_PER_REQUEST})")
     keys = [_ledger_key(text, index) for index, text in enumerate(texts)]
@@ -215,11 +220,20 @@ def _get_ledger_entries(node: Node, params: _Entries) -> Result:
         if entry is None:
             continue
         answer: Result = {"key": text, "xdr": base64.b64encode(entry.data).decode(), "extXdr": "AAAAAA=="}
+        if form == "json":
+            answer = {"keyJson": _as_json("LedgerKey", key), "dataJson": _as_json("LedgerEntryData", entry.data)}
+            answer["extJson"] = "v0"
         answer["lastModifiedLedgerSeq"] = entry.last_modified
         if entry.live_until is not None:
             answer["liveUntilLedgerSeq"] = entry.live_until
         entries.append(answer)
     return {"entries": entries, "latestLedger": node.latest}
+
+
+def _as_json(kind: str, content: bytes) -> Any:
+    from stellar_sdk import xdr
+
+    return getattr(xdr, kind).from_xdr_bytes(content).to_json_dict()
 
 
 def _ledger_key(text: str, index: int) -> bytes:
@@ -392,6 +406,40 @@ def _call_of(text: str | None) -> ContractCall | None:
         return None
 
 
+def _get_fee_stats(node: Node, _: _Nothing) -> Result:
+    """Nobody paid a fee."""
+    amounts = ("max", "min", "mode", *(f"p{percent}" for percent in (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99)))
+    none = dict.fromkeys((*amounts, "transactionCount"), "0") | {"ledgerCount": 0}
+    return {"sorobanInclusionFee": none, "inclusionFee": none, "latestLedger": node.latest}
+
+
+def _get_transaction(node: Node, params: _Transaction) -> Result:
+    return {
+        "latestLedger": node.latest,
+        "latestLedgerCloseTime": str(node.close_time(node.latest)),
+        "oldestLedger": node.oldest,
+        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
+        "status": "NOT_FOUND",
+        "txHash": params.hash,
+        "applicationOrder": 0,
+        "feeBump": False,
+        "events": {},
+        "ledger": 0,
+        "createdAt": "0",
+    }
+
+
+def _get_transactions(node: Node, _: _Ledgers) -> Result:
+    return {
+        "transactions": [],
+        "latestLedger": node.latest,
+        "latestLedgerCloseTimestamp": node.close_time(node.latest),
+        "oldestLedger": node.oldest,
+        "oldestLedgerCloseTimestamp": node.close_time(node.oldest),
+        "cursor": str(node.latest << 32 | 1),
+    }
+
+
 _METHODS: Final[dict[str, tuple[Callable[[Node, Any], Result], type[msgspec.Struct]]]] = {
     "getHealth": (_get_health, _Nothing),
     "getNetwork": (_get_network, _Nothing),
@@ -400,6 +448,9 @@ _METHODS: Final[dict[str, tuple[Callable[[Node, Any], Result], type[msgspec.Stru
     "getLedgers": (_get_ledgers, _Ledgers),
     "getLedgerEntries": (_get_ledger_entries, _Entries),
     "getEvents": (_get_events, _Events),
+    "getFeeStats": (_get_fee_stats, _Nothing),
+    "getTransaction": (_get_transaction, _Transaction),
+    "getTransactions": (_get_transactions, _Ledgers),
     "simulateTransaction": (_simulate_transaction, _Simulation),
 }
 
