@@ -126,19 +126,18 @@ class _Reader(Collector):
         lacking = [asset for place, (asset, config) in places if not layout.has_index(config, place)]
         if not self.list_is_its_own(market, assets, lacking):
             return
-        self.reading.markets.append(
-            Market(
-                address=market,
-                protocol=NAME,
-                version=instance.generation,
-                name=instance.name,
-                status=instance.status,
-                oracle=instance.oracle,
-                config_hash=layout.config_hash(instance, assets, configs),
-                wasm_hash=instance.wasm_hash,
-                members=assets,
-            )
+        found = Market(
+            address=market,
+            protocol=NAME,
+            version=instance.generation,
+            name=instance.name,
+            status=instance.status,
+            oracle=instance.oracle,
+            config_hash=layout.config_hash(instance, assets, configs),
+            wasm_hash=instance.wasm_hash,
+            members=assets,
         )
+        self.reading.markets.append(found)
         if instance.generation != "v1":
             proposed = entries[layout.proposed_admin_key(market)]
             if proposed is not None:
@@ -154,7 +153,7 @@ class _Reader(Collector):
             with self.noting(market, asset):
                 config = live(entry, "the reserve's ResConfig entry")
                 data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
-                self.take_reserve(market, asset, config, data, entries)
+                self.take_reserve(found, asset, config, data, entries)
 
     def new_assets(self, market: str) -> list[str]:
         """The tokens that may be queued for a market, and that it has no reserve of."""
@@ -169,13 +168,13 @@ class _Reader(Collector):
             for side in SIDES
         }
 
-    def take_reserve(self, market: str, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
+    def take_reserve(self, found: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
         """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
-        instance = self.instances[market]
+        market, instance = found.address, self.instances[found.address]
         reserve = layout.decode_reserve(config, data)
-        form, place = reserve["generation"], self.assets[market].index(asset)
-        if form != instance.generation:  # their scales differ, so numbers of the one are wrong in the other
-            detail = f"its ResConfig has the form of {form}, but the market is of {instance.generation}"
+        form, place = reserve["generation"], found.members.index(asset)
+        if form != found.version:  # their scales differ, so numbers of the one are wrong in the other
+            detail = f"its ResConfig has the form of {form}, but the market is of {found.version}"
             raise UnreadError("inconsistent", detail)
         if reserve["index"] != place:
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
@@ -183,22 +182,12 @@ class _Reader(Collector):
         funded = self.insurance[market].funding(entries).funded if market in self.insurance else None
         emissions = {f"{side}_emission": decode_emission(entries[key], funded) for side, key in keys.items()}
         self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
-        self.append(
-            {
-                "market": market,
-                "pool": asset,
-                "token_address": asset,
-                "oracle": instance.oracle,
-                "market_name": instance.name,
-                "market_status": instance.status,
-                "wasm_hash": instance.wasm_hash,
-                "bstop_rate": instance.backstop_rate,
-                **reserve,
-                **emissions,
-                "reward_token": instance.reward_token,
-                "supply_emitted": decode_index(entries[keys["supply"]]),
-            }
-        )
+        own = {
+            "bstop_rate": instance.backstop_rate,
+            "reward_token": instance.reward_token,
+            "supply_emitted": decode_index(entries[keys["supply"]]),
+        }
+        self.append_pool(found, asset, asset, reserve | emissions | own)
         self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
 
 

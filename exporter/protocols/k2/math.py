@@ -26,7 +26,7 @@ from exporter.protocols.k2.layout import (
     RESERVE,
     VERSION,
 )
-from exporter.protocols.k2.rewards import SIDES, of_reserve
+from exporter.protocols.k2.rewards import of_reserve
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.tables import TERMS
 
@@ -113,24 +113,13 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     )
 
 
-REWARD_COLUMNS = {
-    name: TERMS[name]
-    for name in (
-        "reward_token",
-        "reward_decimals",
-        *(f"{side}_reward_{part}" for side in SIDES for part in ("per_second", "expiration", "reason")),
-    )
-}
+REWARD_COLUMNS = {name: TERMS[name] for name in of_reserve((), (), 0)}
 
 
 def _rewards(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
-    rewarded = [
-        of_reserve(supply, borrow, time)
-        for supply, borrow, time in zip(
-            columns["supply_emissions"], columns["borrow_emissions"], columns["close_time"], strict=True
-        )
-    ]
-    return exact.frame({name: [row[name] for row in rewarded] for name in REWARD_COLUMNS}, REWARD_COLUMNS)
+    sides = (columns[name] for name in ("supply_emissions", "borrow_emissions", "close_time"))
+    rows = [of_reserve(*row) for row in zip(*sides, strict=True)]
+    return exact.frame({name: [row[name] for row in rows] for name in REWARD_COLUMNS}, REWARD_COLUMNS)
 
 
 _on = {name: pl.col(name) != 0 for name in ("router_paused", "active", "frozen", "borrowing_enabled", "paused")}

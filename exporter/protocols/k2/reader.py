@@ -18,7 +18,7 @@ from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPr
 from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
 from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY, RESERVE_COLUMNS, TERM_COLUMNS
-from exporter.protocols.k2.rewards import Emissions, read_emissions, reward_contract_of
+from exporter.protocols.k2.rewards import Emissions, read_emissions
 from exporter.protocols.shared_columns import TEXTS
 
 NAME = "k2"
@@ -88,28 +88,24 @@ class _Reader(Collector):
         if not self.list_is_its_own(market, members, lacking):
             return
         listed = self.known.get(market)
-        name = self.shown_name(market, (listed and listed.name) or MARKET_NAME)
-        status = "paused" if router.paused else "active"
+        configured = [(asset, self.configuration_of(market, asset, entries)) for asset in members]
+        found = Market(
+            address=market,
+            protocol=NAME,
+            version=layout.VERSION,
+            name=self.shown_name(market, (listed and listed.name) or MARKET_NAME),
+            status="paused" if router.paused else "active",
+            oracle=router.oracle,
+            config_hash=layout.config_hash(router, configured),
+            wasm_hash=router.wasm_hash,
+            members=members,
+        )
+        self.reading.markets.append(found)
         for asset in members:
             with self.noting(market, asset):
                 row = self.row_of(market, asset, entries)
                 self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
-                self.append(row | {"market_name": name, "market_status": status, "wasm_hash": router.wasm_hash})
-        self.reading.markets.append(
-            Market(
-                address=market,
-                protocol=NAME,
-                version=layout.VERSION,
-                name=name,
-                status=status,
-                oracle=router.oracle,
-                config_hash=layout.config_hash(
-                    router, [(asset, self.configuration_of(market, asset, entries)) for asset in members]
-                ),
-                wasm_hash=router.wasm_hash,
-                members=members,
-            )
-        )
+                self.append_pool(found, asset, asset, row)
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
         """A reserve's configuration, whatever of its totals can be read."""
@@ -156,10 +152,6 @@ class _Reader(Collector):
             )
         self.reading.price_limits[market, asset] = router.asset_price_ages.get(asset, router.price_age)
         return {
-            "market": market,
-            "pool": asset,
-            "token_address": asset,
-            "oracle": router.oracle,
             "a_token": a_token,
             "debt_token": debt_token,
             **numbers,
@@ -175,9 +167,12 @@ class _Reader(Collector):
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
         """Read the tokens and the rewards, whose price is known where the reward token is a reserve's."""
-        pairs = [(token, side) for each in self.reserves.values() for side, token in each.share_tokens.items()]
-        named = {pair: reward_contract_of(entries[instance_key(pair[0])]) for pair in pairs}
-        self.emissions = await read_emissions(view, named)
+        tokens = {
+            token: (side, entries[instance_key(token)])
+            for each in self.reserves.values()
+            for side, token in each.share_tokens.items()
+        }
+        self.emissions = await read_emissions(view, tokens)
         paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
         assets = (asset for members in self.members.values() for asset in members)
         self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])

@@ -38,7 +38,32 @@ Reward = tuple[str | None, int | None, int | None, RewardReason]
 """The reward at a time: the token, base units a second, the end, and why there is no such amount."""
 
 
-def reward_contract_of(token: Entry | None) -> str | None:
+async def read_emissions(view: LedgerView, tokens: Mapping[str, tuple[str, Entry | None]]) -> Mapping[str, Emissions]:
+    """The rewards of each share token's holders, of tokens with their side and instance. Raises `SourceError`."""
+    found: dict[str, Emissions] = dict.fromkeys(tokens, ())
+    contracts = {token: _reward_contract_of(instance) for token, (_, instance) in tokens.items()}
+    lists = {token: variant_key(contract, "RTL", address(token)) for token, contract in contracts.items() if contract}
+    entries = dict(await view.read(lists.values()))
+    keys: dict[str, dict[str, bytes]] = {}
+    for token, key in lists.items():
+        entry, holder, side = entries[key], address(token), u32(SIDES[tokens[token][0]])
+        try:
+            paid = () if entry is None else addresses(entry.value, "RTL", MAX_TOKENS)
+        except DecodeError:
+            found[token] = None
+            continue
+        keys[token] = {each: variant_key(str(contracts[token]), "ARC", holder, address(each), side) for each in paid}
+    entries |= await view.read([key for own in keys.values() for key in own.values()])
+    for token, own in keys.items():
+        try:
+            emissions = [_decode(each, entries[key]) for each, key in own.items()]
+            found[token] = tuple(emission for emission in emissions if emission is not None)
+        except DecodeError:
+            found[token] = None
+    return found
+
+
+def _reward_contract_of(token: Entry | None) -> str | None:
     """The reward contract that an aToken's or debt token's instance names."""
     try:
         storage = () if token is None else instance_of(token.contract_data()).storage or ()
@@ -48,50 +73,12 @@ def reward_contract_of(token: Entry | None) -> str | None:
     return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
 
 
-def reward_list_key(contract: str, token: str) -> bytes:
-    """The ledger key of the list of what a reward contract pays to holders of a token."""
-    return variant_key(contract, "RTL", address(token))
-
-
-async def read_emissions(view: LedgerView, asked: Mapping[tuple[str, str], str | None]) -> Mapping[str, Emissions]:
-    """The rewards of each token's holders, of tokens and sides with their reward contracts. Raises `SourceError`."""
-    named = {pair: contract for pair, contract in asked.items() if contract is not None}
-    lists = {pair: reward_list_key(contract, pair[0]) for pair, contract in named.items()}
-    entries = dict(await view.read(lists.values()))
-    keys = {pair: _configurations(contract, *pair, entries[lists[pair]]) for pair, contract in named.items()}
-    entries |= await view.read([key for each in keys.values() for key in each or ()])
-    found: dict[str, Emissions] = {token: () for token, _ in asked}
-    return found | {token: _emissions(each, entries) for (token, _), each in keys.items()}
-
-
-def _emissions(paid: Mapping[bytes, str] | None, entries: Mapping[bytes, Entry | None]) -> Emissions:
-    if paid is None:
+def _decode(token: str, entry: Entry | None) -> Emission | None:
+    """What is paid in a token, if it is switched on, also of an archived entry. Raises `DecodeError`."""
+    fields = None if entry is None else Fields.of(entry.value, "ARC")
+    if fields is None or not fields.boolean("is_active"):
         return None
-    try:
-        found = [(token, _decode(entries[key])) for key, token in paid.items()]
-    except DecodeError:
-        return None
-    return tuple(Emission(token, *own) for token, own in found if own)
-
-
-def _configurations(contract: str, token: str, side: str, listed: Entry | None) -> dict[bytes, str] | None:
-    """The keys of what is paid in each token of a reward list; None where the list cannot be decoded."""
-    try:
-        paid = () if listed is None else addresses(listed.value, "RTL", MAX_TOKENS)
-    except DecodeError:
-        return None
-    holder, number = address(token), u32(SIDES[side])
-    return {variant_key(contract, "ARC", holder, address(each), number): each for each in paid}
-
-
-def _decode(entry: Entry | None) -> tuple[int, int] | None:
-    """Base units a second and the end of what is switched on, also of an archived entry. Raises `DecodeError`."""
-    if entry is None:
-        return None
-    fields = Fields.of(entry.value, "ARC")
-    if not fields.boolean("is_active"):
-        return None
-    return fields.number("emission_per_second", *UNSIGNED), fields.u64("distribution_end")
+    return Emission(token, fields.number("emission_per_second", *UNSIGNED), fields.u64("distribution_end"))
 
 
 def at(emissions: Emissions, time: int) -> Reward:

@@ -151,16 +151,13 @@ class _Reader(Collector):
         if controller.last_spoke != 0 and not self.spoke_numbers(market):
             count = "not known" if controller.last_spoke is None else f"{controller.last_spoke}, too many"
             self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
-        members: list[tuple[layout.HubAsset, Entry | None]] = []
-        missing: list[layout.HubAsset] = []
-        for pool in self.pools(market):
-            state = entries[layout.state_key(controller.pool, pool)]
-            parameters = entries[layout.parameters_key(controller.pool, pool)]
-            if state is None and parameters is None and not self.named[market][pool]:
-                missing.append(pool)
-                continue
-            members.append((pool, parameters))
-            self.take_pool(market, pool, state, parameters, entries)
+        contract = controller.pool
+        entries_of = {
+            pool: (entries[layout.state_key(contract, pool)], entries[layout.parameters_key(contract, pool)])
+            for pool in self.pools(market)
+        }
+        missing = [pool for pool, found in entries_of.items() if found == (None, None) and not self.named[market][pool]]
+        members = [pool for pool in entries_of if pool not in missing]
         if missing:
             named = ", ".join(pool.pool for pool in missing)
             self.notice(f"market {market}: these pools are announced but not deployed: {named}")
@@ -169,55 +166,45 @@ class _Reader(Collector):
                 f"market {market} was read, but none of its pools is known: its contracts do not list them, so a list, "
                 "an event or an earlier run has to name them"
             )
-        self.reading.markets.append(
-            Market(
-                address=market,
-                protocol=PROTOCOL,
-                version=layout.VERSION,
-                name=layout.NAME,
-                status=controller.status,
-                oracle=controller.aggregator,
-                config_hash=layout.config_hash(controller, members),
-                wasm_hash=controller.wasm_hash,
-                members=tuple(pool.pool for pool, _ in members),
-            )
+        found = Market(
+            address=market,
+            protocol=PROTOCOL,
+            version=layout.VERSION,
+            name=layout.NAME,
+            status=controller.status,
+            oracle=controller.aggregator,
+            config_hash=layout.config_hash(controller, [(pool, entries_of[pool][1]) for pool in members]),
+            wasm_hash=controller.wasm_hash,
+            members=tuple(pool.pool for pool in members),
         )
+        self.reading.markets.append(found)
+        for pool in members:
+            with self.noting(market, pool.pool):
+                self.take_pool(found, pool, *entries_of[pool], entries)
 
     def take_pool(
-        self, market: str, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
+        self, market: Market, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
     ) -> None:
-        """Append one hub market to the columns, or say why it is not read."""
-        with self.noting(market, pool.pool):
-            found = {
-                what: live(
-                    entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing"
-                )
-                for what, entry in (("State", state), ("Params", parameters))
-            }
-            numbers, decoded = layout.decode_state(found["State"]), layout.decode_parameters(found["Params"])
-            if decoded.token != pool.token:
-                detail = f"the parameters of this pool say that they are of token {decoded.token}"
-                raise UnreadError("inconsistent", detail)
-            controller = self.controllers[market]
-            self.append(
-                {
-                    "market": market,
-                    "pool": pool.pool,
-                    "token_address": pool.token,
-                    "oracle": controller.aggregator,
-                    "market_name": layout.NAME,
-                    "market_status": controller.status,
-                    "wasm_hash": controller.wasm_hash,
-                    "pool_contract": controller.pool,
-                    "decimals": decoded.numbers["asset_decimals"],
-                    **decoded.numbers,
-                    **numbers,
-                    "paused": controller.status == layout.PAUSED,
-                    "hub_active": self.hub_active(market, pool, entries),
-                    "spokes": self.spokes_of(market, pool, entries),
-                }
-            )
-            self.reading.parameters[market, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
+        """Append one hub market to the columns. Raises `DecodeError` and `UnreadError`."""
+        present = [
+            live(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
+            for what, entry in (("State", state), ("Params", parameters))
+        ]
+        numbers, decoded = layout.decode_state(present[0]), layout.decode_parameters(present[1])
+        if decoded.token != pool.token:
+            detail = f"the parameters of this pool say that they are of token {decoded.token}"
+            raise UnreadError("inconsistent", detail)
+        row = {
+            "pool_contract": self.controllers[market.address].pool,
+            "decimals": decoded.numbers["asset_decimals"],
+            **decoded.numbers,
+            **numbers,
+            "paused": market.status == layout.PAUSED,
+            "hub_active": self.hub_active(market.address, pool, entries),
+            "spokes": self.spokes_of(market.address, pool, entries),
+        }
+        self.append_pool(market, pool.pool, pool.token, row)
+        self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
 
 
 async def read_markets(
