@@ -91,34 +91,29 @@ def _price(host: StorageHost, settings: Fields, oracle: Fields, config: Fields) 
     """Price and time in the aggregator's decimals, or None where it has none that is good enough."""
     max_age, step = settings.u64("MaxAge"), oracle.u32("resolution")
     upstream, asset = oracle.address("address"), present(config.get("asset"))
+
+    def first(time: int, steps: int) -> tuple[tuple[int, int] | None, int]:
+        """The first price from a time back, and the time behind it."""
+        for taken in range(steps):
+            if taken == MAX_STEPS:
+                raise TrapError(BUDGET)
+            found = price_parts(host.call(upstream, "price", asset, u64(time)))
+            time = unsigned(time - step)
+            if found is not None:
+                return found, time
+        return None, time
+
     oldest = unsigned(host.now - max_age)
-    time: int = expect(host.call(upstream, "last_timestamp"), scval.U64, "last_timestamp()")
-
-    def price_at(moment: int) -> tuple[int, int] | None:
-        return price_parts(host.call(upstream, "price", asset, u64(moment)))
-
-    found: tuple[int, int] | None = None
-    steps = 0
-    while found is None and time >= oldest:
-        if steps == MAX_STEPS:
-            raise TrapError(BUDGET)
-        found = price_at(time)
-        time = unsigned(time - step)
-        steps += 1
+    last: int = expect(host.call(upstream, "last_timestamp"), scval.U64, "last_timestamp()")
+    back = (last - oldest) // step + 1 if step else MAX_STEPS + 1  # without a step it would look there for ever
+    found, time = first(last, back if last >= oldest else 0)
     if found is None:
         return None
     max_dev = config.u32("max_dev")
     if 0 < max_dev < 100:
         if step == 0:
             raise TrapError(PANIC)
-        older: tuple[int, int] | None = None
-        for taken in range(max_age // step):
-            if taken == MAX_STEPS:
-                raise TrapError(BUDGET)
-            older = price_at(time)
-            if older is not None:
-                break
-            time = unsigned(time - step)
+        older, _ = first(time, max_age // step)
         if older is None:
             return None
         allowed = truncated(signed(older[0] * max_dev), 100)

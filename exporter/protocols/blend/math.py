@@ -36,22 +36,7 @@ SUPPLY_PERIODS = 52
 
 _STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
 
-RESERVE_COLUMNS = (
-    "b_rate",
-    "b_supply",
-    "d_rate",
-    "d_supply",
-    "ir_mod",
-    "backstop_credit",
-    "last_time",
-    "util",
-    "r_base",
-    "r_one",
-    "r_two",
-    "r_three",
-    "reactivity",
-    "bstop_rate",
-)
+RESERVE_COLUMNS = (*layout.STATE, "util", "r_base", "r_one", "r_two", "r_three", "reactivity", "bstop_rate")
 """The raw columns that `project` reads in addition to `generation`: ResData, ResConfig and the pool's bstop_rate."""
 
 
@@ -136,23 +121,13 @@ def project(frame: pl.DataFrame) -> pl.DataFrame:
     supplied = total_supply(state["b_supply"], state["b_rate"], rate_scale)
     borrowed = total_liabilities(state["d_supply"], state["d_rate"], rate_scale)
     stored = rates("stored", borrowed, supplied, state["ir_mod"])
-    accrued = accrue(
-        state,
-        rate_scale,
-        modifier_scale,
-        supplied,
-        borrowed,
-        stored["stored_utilization"],
-        stored["stored_borrow_apr"],
-    )
+    used, borrow_apr = stored["stored_utilization"], stored["stored_borrow_apr"]
+    accrued = accrue(state, rate_scale, modifier_scale, supplied, borrowed, used, borrow_apr)
     return frame.with_columns(
         total_supplied=accrued.total_supplied,
         total_borrowed=accrued.total_borrowed,
         utilization_bps=utilization_bps(accrued.total_borrowed, accrued.total_supplied),
-        accrued_b_rate=accrued.b_rate,
-        accrued_d_rate=accrued.d_rate,
-        accrued_ir_mod=accrued.ir_mod,
-        accrued_backstop_credit=accrued.backstop_credit,
+        **{f"accrued_{name}": getattr(accrued, name) for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit")},
         **stored,
         **rates("accrued", accrued.total_borrowed, accrued.total_supplied, accrued.ir_mod),
         borrow_apy_bps=exact.annual_yield_bps_floor(stored["stored_borrow_apr"], BORROW_PERIODS, S7),
@@ -283,14 +258,8 @@ def accrue(
     # still be clamped.
     seconds = exact.select(accrues, exact.subtract(state["close_time"], state["last_time"]), 0)
 
-    ir_mod = next_modifier(
-        state["ir_mod"],
-        seconds,
-        utilization,
-        state["util"],
-        state["reactivity"],
-        modifier_scale,
-    )
+    target, reactivity = state["util"], state["reactivity"]
+    ir_mod = next_modifier(state["ir_mod"], seconds, utilization, target, reactivity, modifier_scale)
     accrual = loan_accrual(borrow_rate, seconds, rate_scale)
     with exact.naming("accrued d_rate"):
         d_rate = exact.multiply_divide_ceil(accrual, state["d_rate"], rate_scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from exporter.deployments import Deployment, deployments_of
@@ -39,9 +39,13 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
     """
     topics = tuple(str(payload) for kind, payload in event.topics[:2] if kind == scval.SYMBOL)
     if topics == CREATED:
-        named = [_created(event.value)]
+        named = [_named_in(event.value, topics[1], "base_asset")]
     elif topics in (PARAMETERS_SET, STATE_CHANGED):
-        named = list(_updated(event.value, topics))
+        what = topics[1]
+        items: Sequence[ScVal] = expect(event.value, scval.VEC, what) or ()
+        if len(items) > MAX_POOLS_IN_EVENT:
+            raise DecodeError(f"{what}: {len(items)} pools, more than {MAX_POOLS_IN_EVENT}")
+        named = [_named_in(item, what, "asset") if topics == PARAMETERS_SET else _changed(item, what) for item in items]
     else:
         raise DecodeError(f"the event's topics {topics} do not name a hub market")
     if event.contract not in _listed():
@@ -51,27 +55,17 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
     return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in pools if pool not in known]
 
 
-def _created(value: ScVal) -> HubAsset:
-    fields = Fields.of(value, "create")
-    return _hub_asset(fields.u32("hub_id"), fields.address("base_asset"))
+def _named_in(value: ScVal, what: str, asset: str) -> HubAsset:
+    fields = Fields.of(value, what)
+    return _hub_asset(fields.u32("hub_id"), fields.address(asset))
 
 
-def _updated(value: ScVal, topics: tuple[str, ...]) -> Iterator[HubAsset]:
-    what = topics[1]
-    items: Sequence[ScVal] = expect(value, scval.VEC, what) or ()
-    if len(items) > MAX_POOLS_IN_EVENT:
-        raise DecodeError(f"{what}: {len(items)} pools, more than {MAX_POOLS_IN_EVENT}")
-    for item in items:
-        if topics == PARAMETERS_SET:
-            fields = Fields.of(item, what)
-            yield _hub_asset(fields.u32("hub_id"), fields.address("asset"))
-            continue
-        values: Sequence[ScVal] = expect(item, scval.VEC, what) or ()
-        if len(values) < _STATE_VALUES:
-            raise DecodeError(f"{what}: {len(values)} values, fewer than {_STATE_VALUES}")
-        yield _hub_asset(
-            expect(values[0], scval.U32, f"{what}: hub_id"), expect(values[1], scval.ADDRESS, f"{what}: asset")
-        )
+def _changed(item: ScVal, what: str) -> HubAsset:
+    values: Sequence[ScVal] = expect(item, scval.VEC, what) or ()
+    if len(values) < _STATE_VALUES:
+        raise DecodeError(f"{what}: {len(values)} values, fewer than {_STATE_VALUES}")
+    hub = expect(values[0], scval.U32, f"{what}: hub_id")
+    return _hub_asset(hub, expect(values[1], scval.ADDRESS, f"{what}: asset"))
 
 
 def _hub_asset(hub: int, token: str) -> HubAsset:
