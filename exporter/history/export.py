@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ async def export_history(
     manifest = manifest or await read_manifest(source)
     rows, files = 0, selection.files(manifest.files)
     condition = selection.rows()
-    with _replacing(target) as temporary, _writing(temporary, form) as writer:
+    with _writing(target, form) as writer:
         for file in files:
             frame = rows_of(await _read(source, file), file).filter(condition)
             if form == "csv" and not raw:
@@ -240,28 +241,19 @@ def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
 
 
 @contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """A name next to the target, which takes its place when all went well."""
+def _writing(target: Path, form: str) -> Iterator[Any]:
+    """A writer of a file that takes the target's place when all went well."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    writers: dict[str, Callable[[Path, pa.Schema], Any]] = {
+        "parquet": partial(pq.ParquetWriter, compression="zstd"),
+        "csv": pc.CSVWriter,
+        "arrow": pa.ipc.new_file,
+    }
     try:
-        yield temporary
+        with writers[form](temporary, ARROW_SCHEMA) as writer:
+            yield writer
         temporary.replace(target)
     except OSError as error:
         raise ConfigError(f"--out: cannot write {target}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writing(path: Path, form: str) -> Iterator[Any]:
-    writer: Any
-    if form == "parquet":
-        writer = pq.ParquetWriter(path, ARROW_SCHEMA, compression="zstd")
-    elif form == "csv":
-        writer = pc.CSVWriter(path, ARROW_SCHEMA)
-    else:
-        writer = pa.ipc.new_file(path, ARROW_SCHEMA)
-    try:
-        yield writer
-    finally:
-        writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from random import Random
 
 from exporter.localnet.network import LocalNetwork
@@ -17,6 +18,7 @@ class UnavailableError(Exception):
     """A request ends with HTTP 503 and without a body."""
 
 
+@dataclass
 class Behaviour:
     """The behaviour of a server; by default one node answers at once, and the chain does not move.
 
@@ -26,34 +28,27 @@ class Behaviour:
     * ``fail_rate``: the share of requests that fail, half with HTTP 503, half with error -32603; from ``seed``.
     * ``advance_every_requests``: the chain closes a ledger each time this many calls were made.
     * ``advance_every_seconds``: and one each time this many seconds have passed.
+    * ``broken``: the error that every call of a method gets at a node.
 
-    ``broken`` has the error that every call of a method gets at a node; ``counts`` counts all calls by method.
+    ``counts`` counts all calls by method.
     """
 
-    def __init__(
-        self,
-        *,
-        lags: tuple[int, ...] = (0,),
-        latency: float = 0.0,
-        fail_rate: float = 0.0,
-        advance_every_requests: int | None = None,
-        advance_every_seconds: float | None = None,
-        seed: int = 1,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if not lags or min(lags) < 0:
+    lags: tuple[int, ...] = (0,)
+    latency: float = 0.0
+    fail_rate: float = 0.0
+    advance_every_requests: int | None = None
+    advance_every_seconds: float | None = None
+    seed: InitVar[int] = 1
+    clock: Callable[[], float] = time.monotonic
+    broken: dict[tuple[str, int], RpcError] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    _next_node: int = 0
+    _closed_at: float | None = None
+
+    def __post_init__(self, seed: int) -> None:
+        if not self.lags or min(self.lags) < 0:
             raise ValueError("there must be a node, and no node can be ahead of the chain")
-        self.lags = lags
-        self.latency = latency
-        self.fail_rate = fail_rate
-        self.advance_every_requests = advance_every_requests
-        self.advance_every_seconds = advance_every_seconds
-        self.broken: dict[tuple[str, int], RpcError] = {}
-        self.counts: Counter[str] = Counter()
-        self._clock = clock
         self._random = Random(seed)
-        self._next_node = 0
-        self._closed_at: float | None = None
 
     def balance(self) -> int:
         """The node that the next request to the balanced endpoint goes to."""
@@ -80,15 +75,15 @@ class Behaviour:
         seconds = self.advance_every_seconds
         if seconds is None:
             return
-        now = self._clock()
+        now = self.clock()
         if self._closed_at is None:
             self._closed_at = now
         due = int((now - self._closed_at) / seconds)
         self._closed_at += due * seconds
         for _ in range(due):
             network.advance()
-            if self._clock() - now > _MAX_CATCH_UP_SECONDS:
-                self._closed_at = self._clock()
+            if self.clock() - now > _MAX_CATCH_UP_SECONDS:
+                self._closed_at = self.clock()
                 break
 
     def after_call(self, method: str, network: LocalNetwork) -> None:

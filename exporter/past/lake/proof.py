@@ -6,6 +6,7 @@ entries after it. Each such transition is a test vector that nobody here wrote.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -57,9 +58,7 @@ class Tally(msgspec.Struct):
 
     def add(self, other: Tally) -> None:
         for which in ("confirmed", "differing", "untried"):
-            mine: dict[str, int] = getattr(self, which)
-            for name, count in getattr(other, which).items():
-                mine[name] = mine.get(name, 0) + count
+            setattr(self, which, dict(Counter(getattr(self, which)) + Counter(getattr(other, which))))
         self.mismatches = [*self.mismatches, *other.mismatches][:MAX_MISMATCHES]
 
 
