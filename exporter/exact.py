@@ -307,22 +307,20 @@ def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
     return _evaluate("power_floor", (base, exponent), lambda *_: INT128_MAX + 1, operator.pow, power)
 
 
-@basis_points
 def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl.Series:
-    """The yearly yield of a yearly rate compounded `periods` times, the exact number rounded down."""
+    """The yearly yield of a yearly rate compounded `periods` times, the exact number rounded down, Int64.
 
-    def yield_of(rate: int, _: int) -> int:
-        found = _yield_bps(rate, periods, rate_scale)
-        return max(-JSON_INTEGER_MAX, min(found, JSON_INTEGER_MAX))
-
-    return _evaluate("annual_yield_bps_floor", (rate, 0), lambda *_: INT128_MAX + 1, operator.mul, yield_of)
+    At most 2^53 - 1, which JSON carries as an integer.
+    """
+    yields = [None if each is None else annual_yield_bps(each, periods, rate_scale) for each in rate.to_list()]
+    return pl.Series(rate.name, yields, dtype=pl.Int64)
 
 
 _GROWTH_BITS = 192
 
 
 @lru_cache(maxsize=65_536)
-def _yield_bps(rate: int, periods: int, rate_scale: int) -> int:
+def annual_yield_bps(rate: int, periods: int, rate_scale: int) -> int:
     """The yield of one rate, from a fixed-point power that is far shorter than the exact one, where that decides it.
 
     With S = 2^192 and x = 1 + rate / (rate_scale × periods) >= 1, each floored product is at least the product times
@@ -330,6 +328,7 @@ def _yield_bps(rate: int, periods: int, rate_scale: int) -> int:
     value y / S, by Bernoulli's inequality, y / S <= x^n <= y / (S - (2n - 1)).
     """
     one = rate_scale * periods
+    found = None
     if rate >= 0:
         growth, square, remaining = 1 << _GROWTH_BITS, ((one + rate) << _GROWTH_BITS) // one, periods
         while remaining:
@@ -339,8 +338,10 @@ def _yield_bps(rate: int, periods: int, rate_scale: int) -> int:
             remaining >>= 1
         lower = growth * 10_000 >> _GROWTH_BITS
         if lower == growth * 10_000 // ((1 << _GROWTH_BITS) - (2 * periods - 1)):
-            return lower - 10_000
-    return int((one + rate) ** periods) * 10_000 // int(one**periods) - 10_000
+            found = lower
+    if found is None:
+        found = int((one + rate) ** periods) * 10_000 // int(one**periods)
+    return max(-JSON_INTEGER_MAX, min(found - 10_000, JSON_INTEGER_MAX))
 
 
 def printed_price(price: int, decimals: int) -> str:

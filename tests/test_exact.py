@@ -251,6 +251,12 @@ def test_annual_yield_is_the_floor_of_the_exact_rational(rates: list[int | None]
     assert actual.dtype == pl.Int64
 
 
+@pytest.mark.parametrize(("rate", "scale"), [(500, 4), (5 * 10**25, 27)])
+def test_one_rate_is_one_yield_whatever_its_decimals(rate: int, scale: int) -> None:
+    """5 % is 5.12 % compounded daily."""
+    assert 512 == exact.annual_yield_bps(rate, 365, 10**scale)
+
+
 @given(st.lists(st.integers(1, 40_000), min_size=1, max_size=5), st.sampled_from([52, 365]))
 def test_annual_yield_next_to_whole_basis_points(yields: list[int], periods: int) -> None:
     """Rates whose yield is within a hair of a whole basis point, where a float would err, are floored right."""

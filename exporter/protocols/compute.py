@@ -13,8 +13,8 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Held, Parameter, Pending, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import described
-from exporter.protocols.prices import close_unpriced, price_frame, refuse_older, with_values
-from exporter.protocols.rewards import backstop_frame, prices_in, with_rewards
+from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, judge, set_price, set_values, within_age
+from exporter.protocols.rewards import backstop_frame, set_rewards
 from exporter.tables import (
     BACKSTOPS,
     COLUMNS,
@@ -155,74 +155,63 @@ def _pools_of(
         missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
         return projected.with_columns(*missing, kept["position"])
 
-    rows = pl.DataFrame({"position": named}, schema={"position": pl.Int64})
-    pools, failures = exact.set_aside_failures(rows, _naming_rows(project))
-    for row, error in failures.items():
+    positions = pl.DataFrame({"position": named}, schema={"position": pl.Int64})
+    projected, failures = exact.set_aside_failures(positions, _naming_rows(project))
+    for place, error in failures.items():
         reason, detail = "overflow", f"the market's own math has no result: {str(error).rsplit(' in ', 1)[0]}"
         if isinstance(error, _UnforeseenError):
             reason, detail = "undecodable", str(error)
         elif isinstance(error, ExactDivisionError):
             reason = "inconsistent"
-        unread(named[row], reason, detail)
-    pools = pools.with_columns(
-        pl.Series("symbol", [getattr(tokens[at], "symbol", None) for at in pools["position"]], dtype=pl.String),
-        pl.lit(tables.ledger).cast(pl.Int64).alias("observed_ledger"),
-        pl.lit(tables.close_time).cast(pl.Int64).alias("ledger_close_time"),
-    )
+        unread(named[place], reason, detail)
 
     def price_failure(quote: Quote) -> str | None:
         return module.price_failure(quote, tables.close_time)
 
-    prices = price_frame(reading.quotes.values(), price_failure)
-    pools = pools.join(prices, on=["oracle", "token_address"], how="left", maintain_order="left")
-    no_oracle = pl.when(pl.col("oracle").is_null()).then(pl.lit("the market has no oracle"))
-    not_asked = no_oracle.otherwise(pl.lit("the market's oracle was not asked"))
-    pools = pools.with_columns(
-        pl.col("price_reason").fill_null(not_asked), pl.col("price_is_known").fill_null(pl.col("oracle").is_null())
-    )
-    pools = close_unpriced(refuse_older(pools, reading.price_limits, tables.close_time), module.without_price)
-    # Null where the protocol says nothing, and 0 behind a gate that is closed.
-    pools = with_values(
-        pools.with_columns(
-            pl.when(gate).then(pl.col(amount).clip(0)).when(~pl.col(gate)).then(pl.lit(0, pl.Int128)).alias(amount)
-            for gate, amount in GATES.items()
-        )
-    )
-    known_prices = prices_in(prices)
-    pools = with_comparable_yields(with_rewards(pools, reading, known_prices)).with_columns(
-        supply_compounding=pl.lit(module.coverage.supply_compounding),
-        borrow_compounding=pl.lit(module.coverage.borrow_compounding),
-    )
-    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, known_prices)])
-
-    pools = pools.with_columns(
-        exact.clamp(pools[name], 0 if name in TERMS else -bound, bound).cast(POOLS[name])
-        for name, bound in BOUNDS.items()
-    )
-    fits = pl.all_horizontal(pl.col(name).is_between(-MAX_DECIMAL, MAX_DECIMAL).fill_null(True) for name in _TOTALS)
-    for position, *totals in pools.filter(~fits).select("position", *_TOTALS).iter_rows():
-        long = (f"{name} is {total}" for name, total in zip(_TOTALS, totals, strict=True) if abs(total) > MAX_DECIMAL)
-        unread(position, "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
-    pools = pools.filter(fits)
-    if SPOKES in pools.columns:
-        listed = pools.filter(pl.col(SPOKES).is_not_null()).select("market", "pool", SPOKES)
-        tables.spokes |= {(market, pool): spokes for market, pool, spokes in listed.iter_rows()}
-    return pools.select(POOLS.keys())
-
-
-def with_comparable_yields(pools: pl.DataFrame) -> pl.DataFrame:
-    """Add the yields that protocols have in common: the accrued annual rates compounded daily, and with the reward."""
-    parts = [
-        own.with_columns(
-            exact.annual_yield_bps_floor(
-                own[f"accrued_{side}_apr"], 365, 10 ** max(own["apr_decimals"].to_list(), default=0)
-            ).alias(f"comparable_{side}_apy_bps")
-            for side in ("supply", "borrow")
-        )
-        for own in pools.partition_by("apr_decimals") or [pools]
-    ]
-    total = pl.col("comparable_supply_apy_bps") + pl.col("supply_reward_apr_bps").fill_null(0)
-    return pl.concat(parts).sort("position").with_columns(total.alias("total_supply_apy_bps"))
+    prices = {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
+    rows = list(projected.iter_rows(named=True))
+    for row in rows:
+        not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
+        price = prices.get((row["oracle"], row["token_address"]), not_asked)
+        limit = reading.price_limits.get((row["market"], row["pool"]))
+        set_price(row, within_age(price, limit, tables.close_time), module.without_price)
+        for gate, amount in GATES.items():  # null where the protocol says nothing, and 0 behind a gate that is closed
+            if not row[gate]:
+                row[amount] = None if row[gate] is None else 0
+            elif row[amount] is not None:
+                row[amount] = max(row[amount], 0)
+    set_values(rows)
+    worths = {
+        pair: (price.price, price.decimals)
+        for pair, price in prices.items()
+        if price.price is not None and price.decimals is not None
+    }
+    kept = []
+    for row in rows:
+        set_rewards(row, reading, worths)
+        for side in ("supply", "borrow"):
+            rate = row[f"accrued_{side}_apr"]
+            row[f"comparable_{side}_apy_bps"] = exact.annual_yield_bps(rate, 365, 10 ** row["apr_decimals"])
+        row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
+        long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
+        if long:
+            unread(row["position"], "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
+            continue
+        for name, bound in BOUNDS.items():
+            if row[name] is not None:
+                row[name] = max(0 if name in TERMS else -bound, min(row[name], bound))
+        row |= {
+            "symbol": getattr(tokens[row["position"]], "symbol", None),
+            "observed_ledger": tables.ledger,
+            "ledger_close_time": tables.close_time,
+            "supply_compounding": module.coverage.supply_compounding,
+            "borrow_compounding": module.coverage.borrow_compounding,
+        }
+        if row.get(SPOKES) is not None:
+            tables.spokes[row["market"], row["pool"]] = row[SPOKES]
+        kept.append(row)
+    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths)])
+    return exact.frame({name: [row[name] for row in kept] for name in POOLS}, POOLS)
 
 
 class _UnforeseenError(ExactError):

@@ -7,20 +7,20 @@ compounded, since rewards are claimed by hand, and never mixed into another rate
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import polars as pl
 
 from exporter import exact
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
-from exporter.tables import BACKSTOPS, MAX_DECIMAL, POOLS, VALID_PRICE, YEAR
+from exporter.protocols.prices import Row
+from exporter.tables import BACKSTOPS, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
 
-Price = tuple[int, int]
-"""A price and its decimals."""
+Worth = tuple[int, int]
+"""A price in US dollars and its decimals."""
 
-Prices = Mapping[tuple[str, str], Price]
+Worths = Mapping[tuple[str, str], Worth]
 """By oracle and token."""
 
 _SIDES = {
@@ -33,68 +33,52 @@ _COMPUTED = (
     "reward_price",
     "reward_price_decimals",
     "reward_price_source",
-    *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_year", "apr_bps", "reason")),
+    *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_year", "apr_bps")),
 )
 
 
-def prices_in(prices: pl.DataFrame) -> Prices:
-    """The valid prices of a price frame, by oracle and token."""
-    valid = prices.filter(pl.col("price_reason") == VALID_PRICE)
-    rows = valid.select("oracle", "token_address", "oracle_price", "oracle_decimals").iter_rows()
-    return {(oracle, token): (price, decimals) for oracle, token, price, decimals in rows}
-
-
-def with_rewards(pools: pl.DataFrame, reading: ProtocolReading, prices: Prices) -> pl.DataFrame:
-    """Add amounts a year, yields and the price of the reward token to what the protocol said of each pool's rewards."""
-    computed = [_reward_of(row, reading, prices) for row in pools.iter_rows(named=True)]
-    columns = {name: [row.get(name) for row in computed] for name in _COMPUTED}
-    return pools.with_columns(exact.frame(columns, {name: POOLS[name] for name in _COMPUTED}))
-
-
-def _reward_of(row: Mapping[str, Any], reading: ProtocolReading, prices: Prices) -> dict[str, object]:
-    found: dict[str, object] = {
-        f"{side}_reward_reason": row[f"{side}_reward_reason"] or RewardReason.NOT_READ for side in _SIDES
-    }
+def set_rewards(row: Row, reading: ProtocolReading, prices: Worths) -> None:
+    """Add amounts a year, yields and the price of the reward token to what the protocol said of a pool's rewards."""
+    row |= dict.fromkeys(_COMPUTED)
     token = reading.tokens.get(row["reward_token"])
     decimals = None if token is None else token.decimals
     worth = None if decimals is None else reading.reward_prices.get((row["market"], row["reward_token"]))
-    price = None if worth is None else _price(worth, prices.get((row["oracle"], worth.priced_in)))
+    price = None if worth is None else _worth(worth, prices.get((row["oracle"], worth.priced_in)))
     if token is not None:
-        found |= {"reward_symbol": token.symbol, "reward_token_decimals": decimals}
+        row |= {"reward_symbol": token.symbol, "reward_token_decimals": decimals}
     if worth is not None and price is not None:
         source = f"{worth.source} * {row['oracle']}" if worth.source else row["oracle"]
-        found |= {"reward_price": price[0], "reward_price_decimals": price[1], "reward_price_source": source}
+        row |= {"reward_price": price[0], "reward_price_decimals": price[1], "reward_price_source": source}
     for side, (total, nobody) in _SIDES.items():
-        pace = row[f"{side}_reward_per_second"]
-        if pace is None:
-            continue
-        extra = 10 ** row["reward_decimals"]
-        found[f"{side}_reward_per_year"] = min(pace * YEAR // extra, MAX_DECIMAL)
-        if pace == 0:
-            found[f"{side}_reward_apr_bps"] = 0
-        elif found[f"{side}_reward_reason"] == RewardReason.NOT_FUNDED:
-            continue
-        elif row[total] == 0:
-            found[f"{side}_reward_reason"] = nobody
-        elif price is None or decimals is None:
-            found[f"{side}_reward_reason"] = RewardReason.NO_REWARD_PRICE
-        elif row["oracle_price"] is None:
-            found[f"{side}_reward_reason"] = RewardReason.NO_TOKEN_PRICE
-        else:
-            paid = pace * YEAR * price[0] * 10 ** (row["decimals"] + row["oracle_decimals"] + 4)
-            behind = extra * 10 ** (decimals + price[1]) * row[total] * row["oracle_price"]
-            found[f"{side}_reward_apr_bps"] = min(paid // behind, JSON_INTEGER_MAX)
-    return found
+        pace, reason = row[f"{side}_reward_per_second"], row[f"{side}_reward_reason"] or RewardReason.NOT_READ
+        if pace is not None:
+            extra = 10 ** row["reward_decimals"]
+            row[f"{side}_reward_per_year"] = min(pace * YEAR // extra, MAX_DECIMAL)
+            if pace == 0:
+                row[f"{side}_reward_apr_bps"] = 0
+            elif reason == RewardReason.NOT_FUNDED:
+                pass
+            elif row[total] == 0:
+                reason = nobody
+            elif price is None or decimals is None:
+                reason = RewardReason.NO_REWARD_PRICE
+            elif row["oracle_price"] is None:
+                reason = RewardReason.NO_TOKEN_PRICE
+            else:
+                paid = pace * YEAR * price[0] * 10 ** (row["decimals"] + row["oracle_decimals"] + 4)
+                behind = extra * 10 ** (decimals + price[1]) * row[total] * row["oracle_price"]
+                row[f"{side}_reward_apr_bps"] = min(paid // behind, JSON_INTEGER_MAX)
+        row[f"{side}_reward_reason"] = reason
 
 
-def _price(worth: RewardPrice, priced_in: Price | None) -> Price | None:
-    """In US dollars, with the decimals of both; None where it is of more than 38 digits, or of nothing."""
-    if priced_in is None or not 0 < worth.rate * priced_in[0] <= MAX_DECIMAL:
+def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
+    """With the decimals of both; None where it is of more than 38 digits, or of nothing."""
+    if priced_in is None or not 0 < reward.rate * priced_in[0] <= MAX_DECIMAL:
         return None
-    return worth.rate * priced_in[0], worth.decimals + priced_in[1]
+    return reward.rate * priced_in[0], reward.decimals + priced_in[1]
 
 
-def backstop_frame(reading: ProtocolReading, prices: Prices) -> pl.DataFrame:
+def backstop_frame(reading: ProtocolReading, prices: Worths) -> pl.DataFrame:
     """The backstops of a reading, with the value that the price of USDC by the market's own oracle gives them.
 
     A number that does not fit into 128 bits is null: the contract has no such number either.

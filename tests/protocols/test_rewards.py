@@ -5,17 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import exact
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Market, ProtocolReading, RewardPrice
-from exporter.protocols.rewards import Prices, backstop_frame, prices_in, with_rewards
-from exporter.tables import MAX_DECIMAL, POOLS, YEAR
+from exporter.protocols.rewards import Worths, backstop_frame, set_rewards
+from exporter.tables import MAX_DECIMAL, YEAR
 
 PAID: dict[str, Any] = {
     "market": "M",
@@ -44,13 +42,12 @@ def reading(decimals: int | None = 7, worth: RewardPrice | None = HALF) -> Proto
 
 
 def computed(
-    changes: dict[str, Any], given: ProtocolReading | None = None, prices: Prices | None = None
+    changes: dict[str, Any], given: ProtocolReading | None = None, prices: Worths | None = None
 ) -> dict[str, Any]:
     """The row with what follows from it."""
     row = PAID | changes
-    frame = exact.frame({name: [value] for name, value in row.items()}, {name: POOLS[name] for name in row})
-    known = {("O", "U"): (2 * 10**7, 7)} if prices is None else prices
-    return with_rewards(frame, given or reading(), known).row(0, named=True)
+    set_rewards(row, given or reading(), {("O", "U"): (2 * 10**7, 7)} if prices is None else prices)
+    return row
 
 
 def test_a_reward() -> None:
@@ -107,7 +104,7 @@ def test_yields_are_floored_fractions(
     ],
 )
 def test_a_yield_that_is_not_known(
-    changes: dict[str, Any], given: ProtocolReading | None, prices: Prices | None, reason: str
+    changes: dict[str, Any], given: ProtocolReading | None, prices: Worths | None, reason: str
 ) -> None:
     """Without somebody to be paid, or a price, the yield is null with its reason, and the amount stays."""
     row = computed(changes, given, prices)
@@ -131,15 +128,6 @@ def test_what_is_too_large_is_capped() -> None:
     row = computed({"supply_reward_per_second": 10**38, "reward_decimals": 0})
 
     assert (MAX_DECIMAL, JSON_INTEGER_MAX) == (row["supply_reward_per_year"], row["supply_reward_apr_bps"])
-
-
-def test_only_valid_prices_count() -> None:
-    """A price that the market itself would refuse gives no reward a price."""
-    rows = [("O", "U", 5, 7, "valid"), ("O", "V", None, None, "the price is a day old")]
-    names = ["oracle", "token_address", "oracle_price", "oracle_decimals", "price_reason"]
-    frame = pl.DataFrame(rows, schema=names, orient="row")
-
-    assert {("O", "U"): (5, 7)} == prices_in(frame)
 
 
 def test_the_value_of_a_backstop() -> None:
