@@ -8,13 +8,14 @@ said by the archive itself; pin its hash (`Checkpoint.header`) to what you know,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from exporter.errors import ArchiveError
+from exporter.errors import ArchiveError, DecodeError
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_files import (
     NEWEST_STATE,
@@ -97,25 +98,35 @@ class HistoryArchive:
 
     def headers(self, checkpoint: int) -> list[LedgerHeader]:
         """The headers of a checkpoint's ledgers (up to 64), hashes and links between them verified."""
-        what, content = self._records_of("ledger", checkpoint)
-        chain = checked_chain((decode_ledger_header(record, what) for record in content), what)
-        if not chain or chain[-1].ledger != checkpoint:
-            raise ArchiveError(f"{what}: its last ledger is not {checkpoint}")
+        with self._records_of("ledger", checkpoint) as found:
+            chain = checked_chain(map(decode_ledger_header, found))
+            if not chain or chain[-1].ledger != checkpoint:
+                raise DecodeError(f"its last ledger is not {checkpoint}")
         return chain
 
     def scp_records(self, checkpoint: int) -> list[ScpRecord]:
         """The messages of validators about a checkpoint's ledgers. No signature is verified."""
-        what, content = self._records_of("scp", checkpoint)
-        return [decode_scp_record(record, what) for record in content]
+        with self._records_of("scp", checkpoint) as found:
+            return list(map(decode_scp_record, found))
 
     def transaction_sets(self, checkpoint: int) -> dict[int, bytes]:
         """The transaction sets of a checkpoint's ledgers that have any, as they are hashed; not verified."""
-        what, content = self._records_of("transactions", checkpoint)
-        return dict(decode_transactions_record(record, what) for record in content)
+        with self._records_of("transactions", checkpoint) as found:
+            return dict(map(decode_transactions_record, found))
 
-    def _records_of(self, category: str, checkpoint: int) -> tuple[str, Iterator[bytes]]:
+    @contextmanager
+    def _records_of(self, category: str, checkpoint: int) -> Iterator[Iterator[bytes]]:
         name = records_name(category, checkpoint)
-        return f"{self._files.label}: {name}", records(self._files, name, MAX_RECORDS_FILE_BYTES)
+        with self._named(name):
+            yield records(self._files, name, MAX_RECORDS_FILE_BYTES)
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """Make errors of decoding ones of this archive's file."""
+        try:
+            yield
+        except DecodeError as error:
+            raise ArchiveError(f"{self.label}: {name}: {error}") from None
 
     def checkpoint(self, ledger: int) -> Checkpoint:
         """The checkpoint at a ledger (63, 127, …): its state file, and its header, which must hold the state's hash."""
@@ -125,14 +136,15 @@ class HistoryArchive:
                 "(every 64 ledgers: 63, 127, …)"
             )
         state = self._history_state(state_name(ledger))
-        if state.ledger != ledger:
-            raise ArchiveError(f"{self._files.label}: {state_name(ledger)} is of ledger {state.ledger}")
         header = self.headers(ledger)[-1]
-        try:
-            hot = state.hot if header.protocol_version >= HOT_ARCHIVE_PROTOCOL else ()
-            check_state(header.content, state.live, hot)
-        except RefusedError as error:
-            raise ArchiveError(f"{self._files.label}: {state_name(ledger)}: {error}; do not use this copy") from None
+        with self._named(state_name(ledger)):
+            if state.ledger != ledger:
+                raise DecodeError(f"it is of ledger {state.ledger}")
+            try:
+                hot = state.hot if header.protocol_version >= HOT_ARCHIVE_PROTOCOL else ()
+                check_state(header.content, state.live, hot)
+            except RefusedError as error:
+                raise DecodeError(f"{error}; do not use this copy") from None
         return Checkpoint(state, header)
 
     def bucket(self, digest: bytes) -> Iterator[bytes]:
@@ -140,18 +152,18 @@ class HistoryArchive:
         return records(self._files, bucket_name(digest), MAX_BUCKET_BYTES, digest)
 
     def _history_state(self, name: str) -> HistoryState:
-        with self._files.open(name, MAX_STATE_BYTES) as file:
-            return decode_history_state(file.read(), f"{self._files.label}: {name}")
+        with self._named(name), self._files.open(name, MAX_STATE_BYTES) as file:
+            return decode_history_state(file.read())
 
 
-def decode_history_state(content: bytes, what: str) -> HistoryState:
-    """Take a state file apart, version 1 or 2. Raises `ArchiveError` that begins with ``what``."""
+def decode_history_state(content: bytes) -> HistoryState:
+    """Take a state file apart, version 1 or 2. Raises `DecodeError`."""
     try:
         found = msgspec.json.decode(content, type=_StateFile)
     except (ValueError, RecursionError) as error:
-        raise ArchiveError(f"{what}: {str(error)[:200]}") from None
+        raise DecodeError(str(error)[:200]) from None
     if found.version == 2 and found.hot_archive_buckets is None:
-        raise ArchiveError(f"{what}: hotArchiveBuckets is missing")
+        raise DecodeError("hotArchiveBuckets is missing")
     live, hot = (
         tuple(bytes.fromhex(digest) for level in levels or () for digest in (level.curr, level.snap))
         for levels in (found.current_buckets, found.hot_archive_buckets if found.version == 2 else None)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from exporter.errors import ArchiveError, DecodeError
+from exporter.errors import DecodeError
 from exporter.ledger.codec import xdr_walk as xdr
 from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
 from exporter.ledger.codec.xdr_walk import word
@@ -30,36 +30,33 @@ _VALUE_AT: Final = 48 + 4
 """Where an EXTERNALIZE message has its value: after the head of the statement, and a counter."""
 
 
-def decode_ledger_header(record: bytes, what: str) -> LedgerHeader:
-    """Decode a LedgerHeaderHistoryEntry. Raises `ArchiveError` where its hash is not that of its header."""
-    try:
-        header, end = read_header(record, 0)
-    except DecodeError as error:
-        raise ArchiveError(f"{what}: {error}") from None
+def decode_ledger_header(record: bytes) -> LedgerHeader:
+    """Decode a LedgerHeaderHistoryEntry. Raises `DecodeError`, also where its hash is not that of its header."""
+    header, end = read_header(record, 0)
     if end != len(record):
-        raise ArchiveError(f"{what}: {len(record) - end} bytes follow the header of ledger {header.ledger}")
+        raise DecodeError(f"{len(record) - end} bytes follow the header of ledger {header.ledger}")
     return header
 
 
-def checked_chain(headers: Iterable[LedgerHeader], what: str) -> list[LedgerHeader]:
-    """The headers of consecutive ledgers, each holding the hash of the one before. Raises `ArchiveError`."""
+def checked_chain(headers: Iterable[LedgerHeader]) -> list[LedgerHeader]:
+    """The headers of consecutive ledgers, each holding the hash of the one before. Raises `DecodeError`."""
     chain: list[LedgerHeader] = []
     for header in headers:
         if chain and (header.ledger != chain[-1].ledger + 1 or header.previous_hash != chain[-1].hash):
-            raise ArchiveError(f"{what}: ledger {header.ledger} does not follow ledger {chain[-1].ledger}")
+            raise DecodeError(f"ledger {header.ledger} does not follow ledger {chain[-1].ledger}")
         chain.append(header)
     return chain
 
 
-def decode_transactions_record(record: bytes, what: str) -> tuple[int, bytes]:
+def decode_transactions_record(record: bytes) -> tuple[int, bytes]:
     """The ledger of a TransactionHistoryEntry, and what its transaction set's hash is the SHA-256 of."""
     if len(record) < 44:
-        raise ArchiveError(f"{what}: a record of transactions ends too early")
+        raise DecodeError("a record of transactions ends too early")
     ledger = int.from_bytes(record[:4], "big")
     if record[4:44] == bytes(36) + GENERALIZED:
         return ledger, record[44:]
     if record[-4:] != bytes(4):
-        raise ArchiveError(f"{what}: the transaction set of ledger {ledger} is of an unknown form")
+        raise DecodeError(f"the transaction set of ledger {ledger} is of an unknown form")
     return ledger, record[4:36] + record[40:-4]  # without the number of envelopes, which is not hashed
 
 
@@ -91,39 +88,33 @@ class ScpRecord:
     externalized: list[Externalized]
 
 
-def decode_scp_record(record: bytes, what: str) -> ScpRecord:
-    """Take an SCPHistoryEntry apart. Raises `ArchiveError` that begins with ``what``. No signature is verified."""
+def decode_scp_record(record: bytes) -> ScpRecord:
+    """Take an SCPHistoryEntry apart. Raises `DecodeError`. No signature is verified."""
     try:
-        return _decoded(record)
-    except DecodeError as error:
-        raise ArchiveError(f"{what}: {error}") from None
+        if word(record, 0)[0]:
+            raise DecodeError("unknown version of a record of SCP messages")
+        quorum_sets = {}
+        sets, position = xdr.count_at(record, 4, 12), 8
+        for _ in range(sets):
+            end = xdr.quorum_set(record, position)
+            quorum_sets[hashlib.sha256(record[position:end]).digest()] = record[position:end]
+            position = end
+        (ledger,) = word(record, position)
+        found = []
+        count, position = xdr.count_at(record, position + 4, 100), position + 8
+        for _ in range(count):
+            end = xdr.scp_envelope(record, position)
+            node_kind, node, slot, kind = _STATEMENT(record, position)
+            if node_kind:
+                raise DecodeError(f"unknown kind of node: {node_kind}")
+            if kind == _EXTERNALIZE:
+                at = position + _VALUE_AT
+                behind = xdr.opaque(record, at) + 4  # the number of confirmed ballots is between
+                value = record[at + 4 : at + 4 + word(record, at)[0]]
+                found.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
+            position = end
     except struct.error:
-        raise ArchiveError(f"{what}: the bytes end inside a record of SCP messages") from None
-
-
-def _decoded(record: bytes) -> ScpRecord:
-    if word(record, 0)[0]:
-        raise DecodeError("unknown version of a record of SCP messages")
-    quorum_sets = {}
-    sets, position = xdr.count_at(record, 4, 12), 8
-    for _ in range(sets):
-        end = xdr.quorum_set(record, position)
-        quorum_sets[hashlib.sha256(record[position:end]).digest()] = record[position:end]
-        position = end
-    (ledger,) = word(record, position)
-    found = []
-    count, position = xdr.count_at(record, position + 4, 100), position + 8
-    for _ in range(count):
-        end = xdr.scp_envelope(record, position)
-        node_kind, node, slot, kind = _STATEMENT(record, position)
-        if node_kind:
-            raise DecodeError(f"unknown kind of node: {node_kind}")
-        if kind == _EXTERNALIZE:
-            at = position + _VALUE_AT
-            behind = xdr.opaque(record, at) + 4  # the number of confirmed ballots is between
-            value = record[at + 4 : at + 4 + word(record, at)[0]]
-            found.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
-        position = end
+        raise DecodeError("the bytes end inside a record of SCP messages") from None
     if position != len(record):
         raise DecodeError(f"a record of SCP messages of ledger {ledger} does not end where it must")
     return ScpRecord(ledger, quorum_sets, found)
