@@ -34,61 +34,27 @@ def snapshot(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("market", "C" + "A" * 54),
-        ("market", "G" + "A" * 55),
         ("market", contract(1)[:-1] + "1"),
         ("market", contract(1) + "\n"),
         ("pool", ""),
         ("pool", "../x"),
         ("token_address", None),
         ("symbol", 5),
-        ("decimals", -1),
         ("decimals", 2**32),
-        ("decimals", "7"),
         ("supply_apy_bps", -1),
         ("borrow_apy_bps", 1.5),
-        ("utilization_bps", None),
         ("total_supplied", 5),
-        ("total_supplied", "-5"),
         ("total_supplied", "05"),
-        ("total_supplied", "1e5"),
         ("total_borrowed", ""),
         ("oracle_price_usd", "1."),
-        ("oracle_price_usd", ".5"),
-        ("oracle_price_usd", "-1.0"),
-        ("oracle_price_usd", 1),
         ("tvl_usd_cents", "1.5"),
         ("observed_ledger", 0),
-        ("observed_ledger", 2**32),
     ],
 )
 def test_constraints_refuse(field: str, value: object) -> None:
     """A value that the API does not allow does not decode, and the error names its field."""
     with pytest.raises(msgspec.ValidationError, match=rf"\$\.{field}"):
         msgspec.json.decode(json.dumps(snapshot(**{field: value})), type=PoolSnapshot)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("pool", "2-" + contract(2)),
-        ("symbol", ""),
-        ("symbol", "\x00\ud7ff🦀"),
-        ("decimals", 0),
-        ("utilization_bps", 2**53 - 1),
-        ("total_supplied", str(2**127 - 1)),
-        ("oracle_price_usd", None),
-        ("oracle_price_usd", "0.00000000000001"),
-        ("oracle_price_usd", "12"),
-        ("tvl_usd_cents", None),
-        ("tvl_usd_cents", "0"),
-    ],
-)
-def test_constraints_allow(field: str, value: object) -> None:
-    """A value at the edge of what the API allows decodes and encodes to the same."""
-    data = json.dumps(snapshot(**{field: value}))
-
-    assert value == getattr(msgspec.json.decode(data, type=PoolSnapshot), field)
 
 
 def test_unknown_and_missing_fields_are_refused() -> None:

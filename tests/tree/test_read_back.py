@@ -9,15 +9,11 @@ from msgspec.structs import replace
 from exporter.errors import CheckError
 from exporter.render.lists import snapshots
 from exporter.tree.documents import (
-    AssetHistory,
     AssetsPage,
-    HistoryBucket,
     HistoryFile,
     HistoryManifest,
     MarketSummary,
-    PoolReference,
     RunManifest,
-    TokenDocument,
     encode,
 )
 from exporter.tree.read_back import contradiction, parse_back, render_document
@@ -85,34 +81,6 @@ def test_a_bad_file_is_refused_by_name(key: str, data: bytes, message: str) -> N
     assert str(caught.value).startswith(f"{key}: ")
 
 
-EARLY = HistoryBucket(
-    "2026-11-21T10:00:00Z",
-    "2026-11-21T11:00:00Z",
-    "1",
-    "1",
-    1,
-    1,
-    "0.5",
-    1,
-    1,
-    "5",
-    "1.0",
-    2,
-    1,
-    LEDGER - 5,
-    LEDGER - 4,
-)
-LATE = replace(
-    EARLY,
-    start_time="2026-11-21T11:00:00Z",
-    end_time="2026-11-21T12:00:00Z",
-    first_ledger=LEDGER - 3,
-    last_ledger=LEDGER,
-)
-HISTORY = AssetHistory(MARKET, TOKEN, "1h", LEDGER, [EARLY, LATE], None)
-LENT = TokenDocument(
-    MARKET, "USDC", 7, LEDGER - 1, LEDGER, [PoolReference(MARKET, MARKET), PoolReference(TOKEN, MARKET)], None, None
-)
 KEY = "history/pools/date=2026-11-21/1.parquet"
 FILE = HistoryFile(KEY, f"../{KEY}", 1, 1, "0" * 64, 1, 1)
 

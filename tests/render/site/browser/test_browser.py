@@ -10,14 +10,12 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urldefrag, urljoin
 
 import httpx
 import pytest
 
 from exporter.render.site.templates import MISSING_KEY
 from exporter.tree.families import POINTER_KEY
-from tests.render.site.made import Page as Parsed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -109,27 +107,6 @@ def test_pages_work_from_a_file(browser: Browser, tree: Path) -> None:
 
         assert "none" == page.eval_on_selector(".bar ul", "(list) => getComputedStyle(list).listStyleType")
         assert [] == wrong
-
-
-def test_every_link_and_download_resolves(tree: Path, url: str) -> None:
-    """Whatever a page links to inside the tree is answered, and its anchors exist."""
-    targets: dict[str, set[str]] = {}
-    anchors: dict[str, set[str]] = {}
-    for key in pages_of(tree):
-        parsed = Parsed((tree / key).read_text("utf-8"))
-        anchors[f"{url}/{key}"] = {element["id"] for _, element in parsed.elements if "id" in element}
-        for _, element in parsed.elements:
-            if link := element.get("href") or element.get("src"):
-                target, anchor = urldefrag(urljoin(f"{url}/{key}", link))
-                targets.setdefault(target, set()).add(anchor)
-    with httpx.Client() as client:
-        missing = [target for target in targets if client.get(target).status_code != 200]
-
-    assert [] == missing
-    assert len(targets) > 150
-    assert {} == {
-        target: lost for target, wanted in targets.items() if (lost := wanted - {""} - anchors.get(target, wanted))
-    }
 
 
 def test_the_history_lists_its_files(browser: Browser, url: str) -> None:
