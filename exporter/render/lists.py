@@ -30,7 +30,6 @@ from exporter.tree.families import EMPTY_PAGE_KEY, PAGE, POOLS_PAGE, assets_fold
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot
 from exporter.tree.read_back import file_of
-from exporter.tree.routes import checked_page_sizes
 
 PAGE_ROWS = 500
 """Rows of a page of ``/v1/pools``."""
@@ -70,15 +69,14 @@ def render_assets(
     markets frame, of which every market gets its documents even when none of its pools could be read. Files are
     yielded one by one in an order that depends on the input alone; a page that several filters share is yielded once.
 
-    Raises ConfigError for sizes that cannot serve every limit and CheckError for a frame out of order.
+    Raises CheckError for a frame out of order.
     """
-    ordered_sizes = checked_page_sizes(sizes, default_size)
     check_pools(pools)
     rows = [encode(row) for row in snapshots(pools)]
     yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None), FileKind.DOCUMENT)
     written: set[str] = set()
     for market, token, places in _filters(pools, markets):
-        for file in _assets_list(market, token, [rows[place] for place in places], ordered_sizes, default_size):
+        for file in _assets_list(market, token, [rows[place] for place in places], sorted(sizes), default_size):
             if file.key not in written:
                 yield file
             if file.kind is FileKind.PAGE:

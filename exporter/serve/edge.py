@@ -119,7 +119,7 @@ def render_edge(platform: str, settings: Settings, *, root: str | None, origin: 
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
     if origin is not None and platform != "cloudflare":
         raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
-    sizes = routes.checked_page_sizes(settings.output.page_sizes, settings.output.default_page_size)
+    sizes = tuple(sorted(settings.output.page_sizes))
     environment = _environment()
     if platform == "nginx":
         return _nginx(environment, sizes, _folder(root, settings.output.uri))

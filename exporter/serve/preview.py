@@ -41,7 +41,8 @@ from exporter.tree.headers import (
     content_type,
 )
 from exporter.tree.problems import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, METHODS, URL_TOO_LONG
-from exporter.tree.routes import Served, checked_page_sizes, route
+from exporter.tree.routes import Served, route
+from exporter.tree.values import Positive
 
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EINVAL}
@@ -139,8 +140,7 @@ def read_file(root: Path, key: str) -> bytes | None:
 class _Pointer(msgspec.Struct):
     """The fields that are read of the pointer."""
 
-    page_sizes: list[int]
-    default_page_size: int
+    page_sizes: set[Positive]
 
 
 def page_sizes(root: Path) -> tuple[int, ...] | None:
@@ -151,12 +151,10 @@ def page_sizes(root: Path) -> tuple[int, ...] | None:
     data = read_file(root, POINTER_KEY)
     try:
         refuse_other_format(f"{root}: {POINTER_KEY}", data or b"")
-        pointer = decode_json(data or b"", _Pointer)
-        return checked_page_sizes(pointer.page_sizes, pointer.default_page_size)
-    except FormatError:
-        raise
-    except (msgspec.DecodeError, ConfigError):
+        sizes = decode_json(data or b"", _Pointer).page_sizes
+    except msgspec.DecodeError:
         return None
+    return tuple(sorted(sizes)) if 1 in sizes else None
 
 
 def _answer(root: Path, request: Request) -> Response:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
 
-from exporter.errors import ConfigError
 from exporter.tree import families
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
@@ -119,19 +118,6 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
         if f"{key}/".startswith(page.prefix):
             return Served((f"{key}.json",), missing)
     return Served((f"{key}.json", f"{key}/index.json"), not_found())
-
-
-def checked_page_sizes(sizes: Sequence[int], default_size: int) -> tuple[int, ...]:
-    """The page sizes in ascending order, or ConfigError where they cannot serve every `limit`."""
-    if any(type(size) is not int or not 1 <= size <= MAX_LIMIT for size in sizes):
-        raise ConfigError(f"output.page_sizes: every size must be an integer from 1 to {MAX_LIMIT}; got {list(sizes)}")
-    if 1 not in sizes:
-        raise ConfigError(f"output.page_sizes: 1 must be one of them, to serve limit=1; got {list(sizes)}")
-    if len(set(sizes)) != len(sizes):
-        raise ConfigError(f"output.page_sizes: no size may be listed twice; got {list(sizes)}")
-    if default_size not in sizes:
-        raise ConfigError(f"output.default_page_size: must be one of the page sizes {list(sizes)}; got {default_size}")
-    return tuple(sorted(sizes))
 
 
 def _segments(path: str) -> list[str] | None:

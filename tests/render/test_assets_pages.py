@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import CheckError, ConfigError
+from exporter.errors import CheckError
 from exporter.render.lists import render_assets, snapshots
 from exporter.tree.documents import encode, page_token
 from exporter.tree.files import FileKind
-from exporter.tree.read_back import parse_back
 from tests.render.rendering import LEDGER, SIZES, contract, markets_frame, pool, pools_frame
 
 A, B, X = (contract(number) for number in (1, 2, 11))
@@ -168,38 +167,8 @@ def test_every_walk_gives_every_row_once_in_order(
     assert {key for key in tree if key.startswith("v1/pages/")} == reached
 
 
-@pytest.mark.parametrize(
-    ("sizes", "default_size", "message"),
-    [
-        ([2, 5], 5, "output.page_sizes: 1 must be"),
-        ([1, 0], 1, "output.page_sizes: every size"),
-        ([1, 2**31], 1, "output.page_sizes: every size"),
-        ([1, True], 1, "output.page_sizes: every size"),
-        ([1, 5, 5], 5, "output.page_sizes: no size"),
-        ([1, 5], 2, "output.default_page_size"),
-        ([], 1, "output.page_sizes"),
-    ],
-)
-def test_sizes_that_cannot_serve_every_limit_are_refused(sizes: list[int], default_size: int, message: str) -> None:
-    """Page sizes are refused, by the configuration's key, before anything is rendered."""
-    pools = golden_pools()
-
-    with pytest.raises(ConfigError, match=message):
-        next(render_assets(pools, markets_frame(pools), sizes, default_size))
-
-
 @pytest.mark.parametrize("pools", [golden_pools().reverse(), pl.concat([golden_pools()[:1]] * 2)])
 def test_frames_out_of_order_are_refused(pools: pl.DataFrame) -> None:
     """A frame out of order, or with a pool twice, renders nothing."""
     with pytest.raises(CheckError, match="must ascend by market and pool"):
         next(render_assets(pools, markets_frame(pools), SIZES, 50))
-
-
-def test_values_off_the_wire_format_are_refused() -> None:
-    """A value that the API does not allow stops the run when its page is read back, whoever let it into the frame."""
-    pools = pools_frame([pool(A, X, total_supplied=-1)])
-
-    files = list(render_assets(pools, markets_frame(pools), SIZES, 50))
-
-    with pytest.raises(CheckError, match=r"v1/pages/.*\$\.data\[0\]\.total_supplied"):
-        parse_back(files[1].key, files[1].data)

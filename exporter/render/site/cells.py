@@ -15,7 +15,6 @@ from markupsafe import escape
 
 from exporter.render.site.text import (
     NAME_LENGTH,
-    NOTHING,
     SYMBOL_LENGTH,
     TITLE_LENGTH,
     amount,
@@ -84,21 +83,6 @@ def reward(pool: Mapping[str, Any], side: str) -> str:
     before = "less" if side == "borrow" else f"{percent(pool['total_supply_apy_bps'] - part)} +"
     symbol = escape(cut(pool["reward_symbol"] or "reward", SYMBOL_LENGTH))
     return f'<span class="worth">{before} {percent(part)} {symbol}</span>'
-
-
-def room(pool: Mapping[str, Any], side: str) -> str:
-    """A cell with how much more can be lent or borrowed, in money."""
-    left = pool[f"available_to_{side}_usd_cents"]
-    if side == "supply" and left is None:
-        return f'<td class="number" data-value="{2**127}">no cap</td>'
-    return money(left)
-
-
-def mean(basis_points: int | None) -> str:
-    """A cell with the mean of a week, which the history may not have yet."""
-    if basis_points is None:
-        return f'<td class="number minor none" data-value="">{NOTHING}</td>'
-    return f'<td class="number minor" data-value="{basis_points}">{percent(basis_points)}</td>'
 
 
 def _amount(pool: Mapping[str, Any], side: str, by: str, kind: str = "") -> str:
@@ -170,18 +154,6 @@ def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
         f'<tr{closed}><th scope="row">{head}</th>{market}{lend(pool)}'
         f"{debt(pool)}{use(pool['utilization_bps'])}{amounts}</tr>"
     )
-
-
-def address(text: str, explorer: str | None = None) -> str:
-    """An address or id in full; a contract's with a link to where an explorer has it, if one has."""
-    link = f' <a class="out" href="{explorer}{escape(text)}" rel="external">explorer</a>' if explorer else ""
-    return f'<code class="address">{escape(text)}</code>{link}'
-
-
-def figure(label: str, shown: str, exact: str = "", kind: str = "") -> str:
-    """One of the large figures that pages begin with, a pair of a list of terms."""
-    title = f' title="{escape(exact)}"' if exact else ""
-    return f'<div class="figure {kind}"><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>'
 
 
 def fact(label: str, shown: str, exact: str = "") -> str:

@@ -40,8 +40,8 @@ def environment() -> jinja2.Environment:
         *(text.harmless, text.cut, text.words, text.no_price, text.short_address, text.prose, text.xml),
     )
     html = (
-        *(cells.address, cells.debt, cells.fact, cells.figure, cells.label, cells.lend, cells.mean, cells.money),
-        *(cells.name, cells.pool_gates, cells.pool_row, cells.room, cells.status),
+        *(cells.debt, cells.fact, cells.label, cells.lend, cells.money, cells.name),
+        *(cells.pool_gates, cells.pool_row, cells.status),
     )
     made.filters |= {function.__name__: function for function in filters}
     made.globals |= {function.__name__: _marked(function) for function in html}
