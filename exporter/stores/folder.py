@@ -7,8 +7,8 @@ name is taken). So a name never leads to half a file:
 - The process dies: at most temporary files stay. Their names start with a dot, which no key can, so neither a
   listing nor a web server that serves keys ever shows them; ``remove_leftovers`` removes them.
 - The power fails: as above, because the bytes reach the disk before the name does. When a method has returned, its
-  names are on the disk too; only deletions are not waited for. With ``durable=False``, or on a disk that lies
-  about ``fsync``, the last writes before a power cut may be missing or empty.
+  names are on the disk too; only deletions are not waited for. On a disk that lies about ``fsync``, the last writes
+  before a power cut may be missing or empty.
 
 Making 100,000 files durable one by one takes minutes on many disks. The bulk methods therefore work in batches:
 write the temporary files of a batch, make them durable together, then give them their names.
@@ -210,15 +210,12 @@ class _Staged(NamedTuple):
 class FolderStore:
     """A tree of files below one folder, which is made at the first write.
 
-    Args:
-        root: the folder. It may be a symbolic link; links inside it are never followed.
-        durable: False skips everything that waits for the disk (previews and tests).
+    The root may be a symbolic link; links inside it are never followed.
     """
 
-    def __init__(self, root: str | Path, *, durable: bool = True) -> None:
+    def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
         self._root = str(self.root)
-        self._durable = durable
         self._temporary_stem = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-"
         self._temporary_count = 0
         self._swap_lock = Lock()
@@ -400,14 +397,14 @@ class FolderStore:
             for staged in batch:
                 with suppress(OSError), self._opened(staged.part) as folder:
                     os.unlink(staged.temporary, dir_fd=folder)
-        if self._durable and changed:
+        if changed:
             with reported("make durable the names in", self.uri):
                 make_durable((), changed)
         return total + Written(unchanged=unchanged)
 
     def _place_all(self, batch: deque[_Staged], changed: set[str], *, immutable: bool) -> Written:
         """Give every staged file its name, and take it out of the batch."""
-        if self._durable and batch:
+        if batch:
             with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
                 make_durable([f"{self._path(staged.part)}/{staged.temporary}" for staged in batch], changed)
             changed.clear()

@@ -94,7 +94,7 @@ def _folder(files: Files, rounds: int) -> Row:
         count = iter(range(1_000))
 
         def ours() -> None:
-            FolderStore(Path(folder, f"store-{next(count)}"), durable=False).put_new_many(files)
+            FolderStore(Path(folder, f"store-{next(count)}")).put_new_many(files)
 
         def loop() -> None:
             root = Path(folder, f"loop-{next(count)}")

@@ -87,7 +87,7 @@ def test_pages_are_rendered_where_they_might_be_wrong(first: tuple[str, MemorySt
 
 def test_a_check_says_which_pages_are_older(tmp_path: Path) -> None:
     """Rendering again compares all but the pages of the earlier run, which its summary names by their time."""
-    network, store = RecordedNetwork(), FolderStore(tmp_path, durable=False)
+    network, store = RecordedNetwork(), FolderStore(tmp_path)
     with running(create_app(network)) as url:
         settings = settings_for(tmp_path, url, **only("slender"), output__site_minutes=15)
         for minutes in (0, 5, 10):

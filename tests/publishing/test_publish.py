@@ -135,7 +135,7 @@ def test_records_of_the_run_agree() -> None:
 def test_run_id_is_the_digest_of_a_checksum_list(tmp_path: Path) -> None:
     """The id is the ledger and 12 hex digits over what ``sha256sum`` prints for pages, documents and Parquet."""
     run = make_run(100)
-    store = FolderStore(tmp_path / "public", durable=False)
+    store = FolderStore(tmp_path / "public")
     summary = publish_run(store, run).summary
     keys = sorted({file.key for file in (*run.files, run.history.file)})
     listing = subprocess.run(["sha256sum", *keys], cwd=store.root, capture_output=True, check=True).stdout

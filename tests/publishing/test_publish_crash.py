@@ -265,7 +265,7 @@ publish_run(FolderStore(sys.argv[1]), make_run(101, {"CAAA": 5, "CDDD": 3}), Tes
 
 def test_really_killed(tmp_path: Path, project_root: Path) -> None:
     """A process that gets SIGKILL while it publishes leaves the old run whole and no lock behind."""
-    store = FolderStore(tmp_path, durable=False)
+    store = FolderStore(tmp_path)
     publish_run(store, OLD)
     child = subprocess.run([sys.executable, "-c", CHILD, tmp_path, "15"], cwd=project_root, check=False, timeout=60)
 

@@ -158,7 +158,7 @@ def test_others_over_https(reader: str, web: WebServer, published_rows: list[Row
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A history of two large files, one of them compacted, most of whose bytes are random numbers."""
     random = Random(5)
-    store = FolderStore(tmp_path_factory.mktemp("big") / "public", durable=False)
+    store = FolderStore(tmp_path_factory.mktemp("big") / "public")
     base = pools_frame([{}] * POOLS)
     for number, time in enumerate((LAST_DAY - 7200, LAST_DAY - 3600, LAST_DAY)):
         noise = {name: [random.randrange(10**30) for _ in range(POOLS)] for name in column_names(ParquetType.DECIMAL)}

@@ -70,7 +70,7 @@ def extreme_frame(random: Random, ledger: int, time: int) -> pl.DataFrame:
 
 def extreme_tree(folder: Path) -> list[Row]:
     """Record runs over four days into a folder and compact the closed ones; gives every row as it was before."""
-    random, store = Random(3), FolderStore(folder, durable=False)
+    random, store = Random(3), FolderStore(folder)
     rows: list[Row] = []
     for ledger, time in enumerate(TIMES, FIRST_LEDGER):
         frame = extreme_frame(random, ledger, time)

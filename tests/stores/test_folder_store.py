@@ -246,7 +246,7 @@ def test_folders_are_closed(tmp_path: Path) -> None:
             yield f"v1/{number % 25}/{number % 3}/x.json", str(number).encode()
             most = max(most, len(list(Path("/proc/self/fd").iterdir())))
 
-    store = FolderStore(tmp_path, durable=False)
+    store = FolderStore(tmp_path)
     assert 50 == store.put_many(files()).written
     assert 49 == int((tmp_path / "v1/24/1/x.json").read_bytes())
     assert most <= before + 8

@@ -26,7 +26,6 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda _: MemoryStore(),
     "memory over a folder": lambda folder: MemoryStore(FolderStore(folder)),
     "folder": lambda folder: FolderStore(folder / "public"),
-    "hasty folder": lambda folder: FolderStore(folder / "public", durable=False),
     "simulator": lambda _: BucketSimulator(),
     "bucket": lambda _: store_at(variables_of(SERVERS[0])),
     "real bucket": lambda _: store_at(variables_of(SERVERS[1])),
