@@ -419,11 +419,10 @@ def _time(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
 
 
-def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES) -> int:
+def verify(store: Store, summary: RunSummary) -> int:
     """Read the pointer, the run's manifest and files of the run back; gives how many files were compared.
 
-    Of more than ``max_files`` (None: any number) a sample is read, another one for each run. None are where a later
-    run is published by now.
+    Of many a sample is read, another one for each run. None are where a later run is published by now.
 
     Raises:
         PublishedCheckError: something is missing or other than it was written; the message names its key.
@@ -440,8 +439,8 @@ def verify(store: Store, summary: RunSummary, max_files: int | None = MAX_FILES)
         if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
         frame = read_current_listing(records, pointer).frame
-        if max_files is not None and frame.height > max_files:
-            frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), max_files))]
+        if frame.height > MAX_FILES:
+            frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), MAX_FILES))]
         by_key = {file.key: file for file in listed_files(frame)}
         for key, stored in read_many(store, by_key):
             if stored is None:

@@ -139,7 +139,6 @@ class SweepResult:
     pages: int = 0
     runs: int = 0
     history: int = 0
-    leftovers: int = 0
     refused: str | None = None
     ageless: str | None = None
 
@@ -200,13 +199,9 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
                 pages = _remove_pages(store, plan, before)
             except _UncertainError as error:
                 return SweepResult(documents=documents, refused=str(error))
-            return SweepResult(
-                documents=documents,
-                pages=pages,
-                runs=_remove_runs(store, plan.expired),
-                history=_remove_history(store, plan, before),
-                leftovers=store.remove_leftovers(moment - LEFTOVER_AGE),
-            )
+            runs, history = _remove_runs(store, plan.expired), _remove_history(store, plan, before)
+            store.remove_leftovers(moment - LEFTOVER_AGE)
+            return SweepResult(documents=documents, pages=pages, runs=runs, history=history)
     except LostRaceError as error:
         return SweepResult(refused=str(error))
 

@@ -290,9 +290,8 @@ class FolderStore:
                 self._remove_if_empty(part)
         return removed
 
-    def remove_leftovers(self, before: datetime) -> int:
+    def remove_leftovers(self, before: datetime) -> None:
         """These are the temporary files of runs that died."""
-        removed = 0
         for key, entry in self._files_below(""):
             if not entry.name.startswith(TEMPORARY_PREFIX):
                 continue
@@ -300,8 +299,6 @@ class FolderStore:
                 if datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) < before:
                     Path(entry.path).unlink()
                     self._remove_if_empty(key.rpartition("/")[0])
-                    removed += 1
-        return removed
 
     def try_writing(self) -> None:
         """A folder that is not there is made and removed again."""

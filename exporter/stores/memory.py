@@ -119,5 +119,5 @@ class MemoryStore:
     def try_writing(self) -> None:
         """Memory can always be written to."""
 
-    def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - nothing can be left half-written in memory
-        return 0
+    def remove_leftovers(self, before: datetime) -> None:
+        """Nothing can be left half-written in memory."""

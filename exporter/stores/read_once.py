@@ -91,8 +91,8 @@ class ReadOnce:
     def try_writing(self) -> None:
         self.store.try_writing()
 
-    def remove_leftovers(self, before: datetime) -> int:
-        return self.store.remove_leftovers(before)
+    def remove_leftovers(self, before: datetime) -> None:
+        self.store.remove_leftovers(before)
 
     def _note(self, key: str, found: StoredObject | None) -> StoredObject | None:
         small = found is None or len(found.data) <= MOST_BYTES

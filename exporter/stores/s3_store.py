@@ -233,8 +233,8 @@ class S3Store:
                     self._seen.note(key, None)
         return removed
 
-    def remove_leftovers(self, before: datetime) -> int:  # noqa: ARG002 - every object is sent whole, so nothing is left
-        return 0
+    def remove_leftovers(self, before: datetime) -> None:
+        """Every object is sent whole, so nothing is left."""
 
     def try_writing(self) -> None:
         """The lease is written as one that nobody holds, which needs all that publishing needs but leave to delete."""

@@ -138,8 +138,8 @@ class Store(Protocol):
         """Find out cheaply whether a run could publish here. Another publisher at work is not a failure."""
         ...
 
-    def remove_leftovers(self, before: datetime) -> int:
-        """Remove what unfinished writes older than ``before`` left behind. Returns how many were removed."""
+    def remove_leftovers(self, before: datetime) -> None:
+        """Remove what unfinished writes older than ``before`` left behind."""
         ...
 
 

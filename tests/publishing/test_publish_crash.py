@@ -77,7 +77,7 @@ def test_killed_at_any_operation() -> None:
         else:
             assert_whole(store, OLD)
             result = publish_run(store, NEW, clock)
-            assert verify(store, result.summary, None) > 0
+            assert verify(store, result.summary) > 0
         assert_whole(store, NEW)
         assert tree_of(undisturbed) == tree_of(store)
 

@@ -104,9 +104,9 @@ class BucketSimulator:
     def try_writing(self) -> None:
         self.inner.try_writing()
 
-    def remove_leftovers(self, before: datetime) -> int:
+    def remove_leftovers(self, before: datetime) -> None:
         with self._operation("remove_leftovers", ""):
-            return self.inner.remove_leftovers(before)
+            self.inner.remove_leftovers(before)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -62,7 +62,8 @@ def test_leftovers_are_removed_by_age(tmp_path: Path) -> None:
         path.touch()
         os.utime(path, times=((now - timedelta(minutes=age)).timestamp(),) * 2)
 
-    assert 1 == store.remove_leftovers(now - timedelta(hours=1))
+    store.remove_leftovers(now - timedelta(hours=1))
+
     assert [f"v1/{TEMPORARY_PREFIX}2", "v1/a.json"] == files_below(tmp_path)
     assert not old.parent.exists()
 
