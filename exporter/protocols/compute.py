@@ -219,7 +219,7 @@ class _UnforeseenError(ExactError):
 
 
 def _naming_rows(step: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """The step, but an error that says nothing of rows is one of the rows that it fails for alone; if none, of all."""
+    """The step, but an error that says nothing of rows names those that it is raised for alone, if there are any."""
 
     def naming(rows: pl.DataFrame) -> pl.DataFrame:
         try:
@@ -227,8 +227,6 @@ def _naming_rows(step: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[pl.D
         except ExactError:
             raise
         except Exception as error:
-            if not rows.height:
-                raise
             failing = []
             for row in range(rows.height):
                 try:
@@ -237,7 +235,9 @@ def _naming_rows(step: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[pl.D
                     pass  # named when the rest is computed
                 except Exception:
                     failing.append(row)
-            raise _UnforeseenError(described(error), failing or range(rows.height)) from error
+            if not failing:
+                raise
+            raise _UnforeseenError(described(error), failing) from error
 
     return naming
 

@@ -62,7 +62,7 @@ def within_age(price: Price, limit: int | None, close_time: int) -> Price:
     if limit is None or age <= limit:
         return price
     reason = f"the price is {lasting(age)} old, more than the market's own limit of {lasting(limit)}"
-    return Price(reason, price.is_known)
+    return Price(reason)
 
 
 def set_price(row: Row, price: Price, without_price: WithoutPrice) -> None:

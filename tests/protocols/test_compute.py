@@ -311,6 +311,12 @@ class TestTerms:
         assert (reason and str(reason).format(because)) == row["can_reason"]
         assert row["can_withdraw"]
 
+    def test_an_amount_below_zero(self) -> None:
+        """It is 0, and worth nothing."""
+        quote = Quote("O", contract("USDC"), 7, 10**7, NOW)
+        tables = of_other(TwoPools(can_withdraw=True, available_to_withdraw=-7), "O", quote)
+        assert [(0, 0)] * 2 == tables.pools.select("available_to_withdraw", "available_usd_cents").rows()
+
     def test_numbers_out_of_bounds(self) -> None:
         """A cap or factor below zero is 0; one beyond where it is published is at its bound, and is named."""
         given = {"supply_cap": -1, "borrow_cap": 10**38, "reserve_factor_bps": -5, "collateral_factor_bps": 2**60}

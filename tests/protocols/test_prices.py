@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import WithoutPrice
-from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, Price, judge, set_price, set_values
+from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, Price, judge, set_price, set_values, within_age
 
 LARGEST = 10**38 - 1
 INT128_MAX = 2**127 - 1
@@ -64,6 +65,25 @@ class TestJudge:
         found = judge(given_, lambda _: None)
 
         assert (reason, *given) == (found.reason, found.price, found.decimals, found.timestamp)
+
+
+def test_gates_without_a_price() -> None:
+    """Gates close in a pool and its spokes where the market refuses; where it may not, open ones are not known."""
+    gates: dict[str, bool | None] = {"can_borrow": False, "can_supply": None}
+    spokes = '[{"can_borrow":true,"can_supply":true,"available_to_borrow":"5","available_to_supply":"5"}]'
+    for price, expected in (
+        (within_age(Price("valid", True, 5, 7, 1_000), 60, 1_061), (False, None, "0", None)),
+        (Price("no answer", is_known=False), (None, None, None, None)),
+    ):
+        row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_reason": "odd", "spokes": spokes}
+        set_price(row, price, WithoutPrice(gates, "as ever"))
+        (spoke,) = json.loads(row["spokes"])
+        names = ("can_borrow", "can_supply", "available_to_borrow", "available_to_supply")
+
+        assert expected == tuple(spoke[name] for name in names)
+        assert expected[:2] == (row["can_borrow"], row["can_supply"])
+        assert row["can_reason"].startswith("odd; ")
+        assert row["can_reason"].endswith("1 minute; as ever" if price.is_known else "no answer")
 
 
 Pool = tuple[str, int, int, int, int | None, int]
@@ -142,9 +162,9 @@ class TestValues:
 
     def test_collateral_of_39_digits_has_no_value(self) -> None:
         """Plain collateral that cannot be given exactly has no value in money, whatever the price."""
-        rows = valued(("M", 5, 10**38, 38, 1, 0), ("M", 5, 10**38 - 6, 38, 1, 0))
+        rows = valued(("M", 5, 10**38, 38, 1, 0), ("M", 5, 10**38 - 6, 38, 1, 0), ("M", 5, 10**38, 38, None, 0))
 
-        assert [(None, ABSURD_COLLATERAL, None), (99, "valid", "1")] == [
+        assert [(None, ABSURD_COLLATERAL, None), (99, "valid", "1"), (None, "no price", None)] == [
             (row["tvl_usd_cents"], row["price_reason"], row["oracle_price_usd"]) for row in rows
         ]
 

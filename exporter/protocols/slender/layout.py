@@ -17,7 +17,7 @@ from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, ve
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, by_symbol
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import config_hash_of, parameters_of
+from exporter.protocols.collector import by_key, config_hash_of, parameters_of
 
 VERSION = "v1"
 WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e88e7fb924888")
@@ -31,7 +31,7 @@ RESERVE = dict.fromkeys(("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
 }
 CONFIGURATION = {"util_cap": Number(scval.U32), "discount": Number(scval.U32), "liquidity_cap": AMOUNT}
 """The numbers of ReserveData and of its ``configuration``, rates with 9 decimals."""
-_STATE = frozenset({"TokenSupply", "ProtocolFeeVault", "Pause"})
+_STATE = [symbol(name) for name in ("TokenSupply", "ProtocolFeeVault", "Pause")]
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
 POOL_NUMBERS = ("window", "paused", "grace_ends_at", "initial_health", "ir_scaling_coeff")
@@ -42,16 +42,16 @@ RESERVE_TERMS = ("is_active", "borrowing_enabled", "liquidity_cap", "util_cap", 
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A pool contract's instance entry: its storage by the XDR of keys, and `POOL_NUMBERS`."""
+    """A pool contract's instance entry; ``numbers`` are `POOL_NUMBERS`."""
 
     wasm_hash: str
     reserves: tuple[str, ...]
-    storage: dict[bytes, ScVal]
+    storage: dict[ScVal, ScVal]
     numbers: dict[str, int]
 
-    def get(self, variant: str, *values: ScVal) -> ScVal | None:
-        """The value of a variant in the instance storage, or None."""
-        return self.storage.get(encode_scval(vec(symbol(variant), *values)))
+    def get(self, variant: str, of: str) -> ScVal | None:
+        """The value of a variant for an address in the instance storage, or None."""
+        return self.storage.get(vec(symbol(variant), address(of)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,12 @@ class RwaReserveError(Exception):
 def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
-    storage = {encode_scval(key): value for key, value in instance.storage or ()}
-    pool = PoolInstance(wasm_hash.hex(), (), storage, {})
-    config, pause, listed = (pool.get(name) for name in ("PoolConfig", "Pause", "Reserves"))
+    storage = dict(instance.storage or ())
+    config, pause, listed = (storage.get(vec(symbol(name))) for name in ("PoolConfig", "Pause", "Reserves"))
     if config is None:
         raise DecodeError("pool instance: field PoolConfig is missing")
     if listed is None:
         raise DecodeError("pool instance: field Reserves is missing")
-    reserves = contracts(listed, "Reserves", MAX_RESERVES)
     settings = Fields.of(config, "PoolConfig")
     numbers = {"window": settings.u64("timestamp_window"), "paused": 0, "grace_ends_at": 0}
     numbers |= {name: settings.u32(name) for name in ("initial_health", "ir_scaling_coeff")}
@@ -101,12 +99,12 @@ def decode_instance(entry: Entry) -> PoolInstance:
         info = Fields.of(pause, "Pause")
         numbers["paused"] = int(info.boolean("paused"))
         numbers["grace_ends_at"] = info.u64("unpaused_at") + info.u64("grace_period_secs")
-    return PoolInstance(pool.wasm_hash, reserves, storage, numbers)
+    return PoolInstance(wasm_hash.hex(), contracts(listed, "Reserves", MAX_RESERVES), storage, numbers)
 
 
 def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
     """Decode what a pool keeps of a reserve. Raises `DecodeError` naming the field, and `RwaReserveError`."""
-    stored = pool.get("ReserveAssetKey", address(asset))
+    stored = pool.get("ReserveAssetKey", asset)
     if stored is None:
         raise DecodeError("the reserve is listed, but ReserveAssetKey has none of it")
     reserve = Fields.of(stored, "ReserveData")
@@ -119,11 +117,11 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
         ("debt_supply", "TokenSupply", debt_token),
         ("fees", "ProtocolFeeVault", asset),
     ):
-        value = pool.get(variant, address(of))
+        value = pool.get(variant, of)
         numbers[name] = 0 if value is None else expect(value, scval.I128, f"{variant} of {of}")
         if numbers[name] < 0:
             raise DecodeError(f"{variant} of {of} is negative")
-    decimals, feed = _feed(pool.get("PriceFeed", address(asset)))
+    decimals, feed = _feed(pool.get("PriceFeed", asset))
     shown = tuple(parameters_of(configuration, _SHOWN))
     return Reserve(s_token, debt_token, numbers, decimals, feed, shown)
 
@@ -148,16 +146,15 @@ def config_hash(pool: PoolInstance) -> str:
     ascending order of its keys' XDR; of a reserve only its ``configuration``.
     """
     pairs: list[tuple[ScVal, ScVal]] = []
-    for key, value in sorted(pool.storage.items()):
-        kind, parts = scval.decode_scval(key)
-        name = parts[0][1] if kind == scval.VEC and parts and parts[0][0] == scval.SYMBOL else None
-        if name in _STATE:
-            continue
-        if name == "ReserveAssetKey":
+    for key, value in by_key(pool.storage.items()):
+        kind, parts = key
+        name = parts[0] if kind == scval.VEC and parts else None
+        if name == symbol("ReserveAssetKey"):
             reserve = dict((value[1] or ()) if value[0] == scval.MAP else ())
-            pairs += [((scval.BYTES, key), item) for name, item in reserve.items() if name == symbol("configuration")]
-        else:
-            pairs.append(((scval.BYTES, key), value))
+            if symbol("configuration") in reserve:
+                pairs.append(((scval.BYTES, encode_scval(key)), reserve[symbol("configuration")]))
+        elif name not in _STATE:
+            pairs.append(((scval.BYTES, encode_scval(key)), value))
     return config_hash_of(pairs)
 
 
