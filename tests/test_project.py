@@ -121,21 +121,14 @@ def test_changelog_and_package_agree(project_root: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_lock_names_no_address(project_root: Path, lock: str) -> None:
-    """A lock pins names, versions and hashes; it names no host, file or folder."""
-    text = (project_root / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
-
-    assert [] == [line for line in text.splitlines() if re.search(r"://|file:| @ |^-|[\\/]\w", line.rstrip("\\"))]
-
-
-@pytest.mark.parametrize("lock", LOCKS)
-def test_every_pin_has_hashes(project_root: Path, lock: str) -> None:
-    """Each package in a lock is followed by the SHA-256 of at least one file."""
+def test_every_pin_has_hashes_and_no_address(project_root: Path, lock: str) -> None:
+    """Each package in a lock is followed by the SHA-256 of at least one file; no host, file or folder is named."""
     text = (project_root / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
     hashed = re.findall(r"^(\S+)==[^\n]+\\\n +--hash=sha256:[0-9a-f]{64}\b", text, flags=re.MULTILINE)
 
-    assert len(hashed) > 0
+    assert hashed
     assert list(pins(project_root, lock)) == hashed
+    assert [] == [line for line in text.splitlines() if re.search(r"://|file:| @ |^-|[\\/]\w", line.rstrip("\\"))]
 
 
 def test_locks_answer_the_project_file(project_root: Path) -> None:
