@@ -56,7 +56,7 @@ def test_pools(protocol: str) -> None:
 def spoke_of(row: Row) -> Spoke:
     """A spoke with this cap for both sides, of which so much is used."""
     cap, used = row["cap"], row["used"]
-    return Spoke(1, False, True, True, False, False, False, 7_500, 7_800, 900, cap, cap, used, used)
+    return Spoke(1, False, False, False, True, True, True, 7_500, 7_800, 900, cap, cap, used, used)
 
 
 TERMS: dict[str, Callable[[Row], tuple[Callable[[Mapping[str, list[object]]], pl.DataFrame], Row]]] = {

@@ -159,16 +159,16 @@ LENDING: Pool = {
     "reserve_factor": 1_500,
 }
 SPOKE = Spoke(
-    number=1,
+    spoke=1,
     deprecated=False,
-    is_collateralizable=True,
-    is_borrowable=True,
     paused=False,
     frozen=False,
-    no_seize=False,
-    loan_to_value=7_500,
-    liquidation_threshold=7_800,
-    liquidation_bonus=900,
+    can_be_collateral=True,
+    can_be_borrowed=True,
+    can_be_seized=True,
+    collateral_factor_bps=7_500,
+    liquidation_threshold_bps=7_800,
+    liquidation_bonus_bps=900,
     supply_cap=10**10,
     borrow_cap=10**10,
     supplied=0,
@@ -193,8 +193,8 @@ def row_of(
         ([{"deprecated": True}], {}, "supply borrow", "active"),
         ([{"frozen": True}], {}, "supply borrow", "active"),
         ([{"paused": True}], {}, "supply withdraw borrow repay liquidate", "active"),
-        ([{"paused": True}, {"is_borrowable": False}], {}, "borrow", "active"),
-        ([{"is_collateralizable": False}], {}, "supply", "active"),
+        ([{"paused": True}, {"can_be_borrowed": False}], {}, "borrow", "active"),
+        ([{"can_be_collateral": False}], {}, "supply", "active"),
         ([], {}, "supply borrow", "unlisted"),
     ],
 )
@@ -209,9 +209,15 @@ def test_terms_of_several_spokes() -> None:
     """Caps are summed up over the spokes that lend or take collateral; factors are those of the highest one."""
     spokes = (
         SPOKE,
-        replace(SPOKE, number=2, loan_to_value=8_000, liquidation_threshold=8_100, liquidation_bonus=300),
-        replace(SPOKE, number=3, is_collateralizable=False, borrow_cap=5, loan_to_value=9_000),
-        replace(SPOKE, number=4, deprecated=True, supply_cap=7, loan_to_value=9_500),
+        replace(
+            SPOKE,
+            spoke=2,
+            collateral_factor_bps=8_000,
+            liquidation_threshold_bps=8_100,
+            liquidation_bonus_bps=300,
+        ),
+        replace(SPOKE, spoke=3, can_be_collateral=False, borrow_cap=5, collateral_factor_bps=9_000),
+        replace(SPOKE, spoke=4, deprecated=True, supply_cap=7, collateral_factor_bps=9_500),
     )
     row = row_of(LENDING, spokes)
     expected = {

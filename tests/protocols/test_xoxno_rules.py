@@ -193,6 +193,36 @@ def test_a_scaled_price_that_is_broken(case: str) -> None:
     assert {0} == set(status(stored).values())
 
 
+def test_what_a_call_found_first_stays() -> None:
+    """A key that was too deep at first is unusable to the end of the call; one that was usable stays so where it is."""
+    stored = deployed(Stored())
+    put_feed(stored, "RATIO", 10**8, NOW, NOW)
+    source = feed(provider("Xoxno", "RATIO"))
+    low, *chain = (vec(symbol("Ref"), symbol(f"R{step}")) for step in range(5))
+    for key, following in pairwise([KEY, *chain]):
+        put_oracle(stored, scaled(source, following), key=key)
+    put_oracle(stored, plain(source), key=chain[-1])
+    put_oracle(stored, scaled(source, chain[-1]), key=low)
+
+    def valid(*keys: ScVal) -> list[bool]:
+        answer = dict(stored.value(AGGREGATOR, "quotes", vec(*keys))[1])
+        return [dict(answer[key][1])[symbol("valid")][1] for key in keys]
+
+    assert [False, False] == valid(KEY, low)
+    assert [True, False, True] == valid(low, KEY, chain[-2])
+
+
+@pytest.mark.parametrize(("second", "expected"), [(0, 0), (10**14, 10**18)])
+def test_a_mean_of_prices_above_zero(second: int, expected: int) -> None:
+    """One record that is not above zero costs the mean."""
+    stored = deployed(release_4())
+    for ago, price in enumerate((10**14, second)):
+        put_price(stored, 1, LAST - ago * STEP, price)
+    put_oracle(stored, plain(feed(reflector(2), decimals=14)))
+
+    assert expected == status(stored)["final_wad"]
+
+
 def test_a_pool_source_has_no_rule() -> None:
     """A source that asks an Aquarius pool is not answered, and is named."""
     stored = deployed(Stored())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -71,14 +71,6 @@ STATE = dict.fromkeys(("borrow_index", "borrowed", "cash", "revenue", "supplied"
 }
 """The numbers of a ``State`` entry: scaled amounts and indexes in RAY, ``cash`` in base units, milliseconds."""
 
-SPOKE_ASSET = {
-    **{name: Number(scval.U32) for name in ("loan_to_value", "liquidation_threshold", "liquidation_bonus")},
-    **dict.fromkeys(("supply_cap", "borrow_cap"), AMOUNT),
-}
-SPOKE_FLAGS = ("is_collateralizable", "is_borrowable", "paused", "frozen", "no_seize")
-SPOKE_USAGE = dict.fromkeys(("supplied_scaled_ray", "borrowed_scaled_ray"), AMOUNT)
-"""A spoke's terms, in basis points and base units, and what its accounts have, in RAY."""
-
 
 class HubAsset(NamedTuple):
     """The identity of a hub market; the same token in two hubs is two markets."""
@@ -111,21 +103,21 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Spoke:
-    """A spoke's terms for a hub market, and what its accounts have there.
+    """A spoke's terms for a hub market, as `exporter.tree.pools.AssetSpoke` has them, and what its accounts have there.
 
-    Factors are basis points, caps base units (0 is closed), ``supplied`` and ``borrowed`` scaled amounts in RAY.
+    Caps are base units (0 is closed), ``supplied`` and ``borrowed`` scaled amounts in RAY.
     """
 
-    number: int
+    spoke: int
     deprecated: bool
-    is_collateralizable: bool
-    is_borrowable: bool
     paused: bool
     frozen: bool
-    no_seize: bool
-    loan_to_value: int
-    liquidation_threshold: int
-    liquidation_bonus: int
+    can_be_collateral: bool
+    can_be_borrowed: bool
+    can_be_seized: bool
+    collateral_factor_bps: int
+    liquidation_threshold_bps: int
+    liquidation_bonus_bps: int
     supply_cap: int
     borrow_cap: int
     supplied: int
@@ -250,16 +242,22 @@ def decode_hub(entry: Entry | None) -> bool:
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
     """A spoke's terms for a hub market; one without an entry takes nothing new. Raises `DecodeError`."""
     fields = Fields.of(asset.value, "SpokeAsset")
-    terms: dict[str, Any] = {**fields.numbers(SPOKE_ASSET), **{name: fields.boolean(name) for name in SPOKE_FLAGS}}
-    used = dict.fromkeys(SPOKE_USAGE, 0)
-    if usage is not None:
-        used = Fields.of(usage.value, "SpokeUsage").numbers(SPOKE_USAGE)
+    used = None if usage is None else Fields.of(usage.value, "SpokeUsage")
     return Spoke(
-        number=number,
+        spoke=number,
         deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
-        supplied=used["supplied_scaled_ray"],
-        borrowed=used["borrowed_scaled_ray"],
-        **terms,
+        paused=fields.boolean("paused"),
+        frozen=fields.boolean("frozen"),
+        can_be_collateral=fields.boolean("is_collateralizable"),
+        can_be_borrowed=fields.boolean("is_borrowable"),
+        can_be_seized=not fields.boolean("no_seize"),
+        collateral_factor_bps=fields.u32("loan_to_value"),
+        liquidation_threshold_bps=fields.u32("liquidation_threshold"),
+        liquidation_bonus_bps=fields.u32("liquidation_bonus"),
+        supply_cap=fields.number("supply_cap", *AMOUNT),
+        borrow_cap=fields.number("borrow_cap", *AMOUNT),
+        supplied=0 if used is None else used.number("supplied_scaled_ray", *AMOUNT),
+        borrowed=0 if used is None else used.number("borrowed_scaled_ray", *AMOUNT),
     )
 
 

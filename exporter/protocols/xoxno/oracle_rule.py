@@ -104,32 +104,22 @@ def _order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
 
 
 class _Session:
-    """One call: what was found of a key that others' prices are multiples of stays so until its end."""
+    """One call, in which a key that others' prices are multiples of stays unusable if it was so at first."""
 
     def __init__(self, host: StorageHost, contract: Contract) -> None:
         self.host, self.contract = host, contract
         self.resolving: list[ScVal] = []
-        self.known: dict[ScVal, PriceStatus] = {}
+        self.usable_before: dict[ScVal, bool] = {}
 
     def nested(self, key: ScVal, depth: int) -> PriceStatus:
         """The usable price of a key that another one's price is a multiple of."""
-        if key not in self.known:
-            self.known[key] = self.status(key, depth)
-        elif self.known[key].valid:
-            self.check_path(key, depth)
-        if not self.known[key].valid:
+        if not self.usable_before.get(key, True):
             raise _SourceError
-        return self.known[key]
-
-    def check_path(self, key: ScVal, depth: int) -> None:
-        """What is known already must not be too deep, or lead back, from here either."""
-        with self.resolved(key, depth) as oracle:
-            for source in items(oracle.get("sources") or vec(), "sources"):
-                kind, content = _variant(source)
-                if kind == "Scaled":
-                    self.check_path(present(Fields.of(content, kind).get("quote")), depth + 1)
-                elif kind != "Feed":
-                    raise _no_rule(kind)
+        status = self.status(key, depth)  # from here it may be too deep, or lead back
+        self.usable_before.setdefault(key, status.valid)
+        if not status.valid:
+            raise _SourceError
+        return status
 
     @contextmanager
     def resolved(self, key: ScVal, depth: int) -> Iterator[Fields]:

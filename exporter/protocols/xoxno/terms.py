@@ -6,6 +6,7 @@ Here the integers have no bound: what is compared on the way may need more than 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import msgspec
@@ -82,35 +83,23 @@ def _terms_of_spokes(spokes: Sequence[Spoke], pool: AccruedPool, borrowable: int
     shown: list[dict[str, Any]] = []
     for spoke in spokes:
         open_ = enters and not (spoke.deprecated or spoke.paused or spoke.frozen)
-        supplies = open_ and spoke.is_collateralizable and pool.is_backed
-        borrows = open_ and spoke.is_borrowable
+        supplies = open_ and spoke.can_be_collateral and pool.is_backed
+        borrows = open_ and spoke.can_be_borrowed
+        own = {name: value for name, value in asdict(spoke).items() if name not in ("supplied", "borrowed")}
         shown.append(
-            {
-                "spoke": spoke.number,
-                "deprecated": spoke.deprecated,
-                "paused": spoke.paused,
-                "frozen": spoke.frozen,
+            own
+            | dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), not spoke.paused)
+            | {
                 "can_supply": supplies,
-                "can_withdraw": not spoke.paused,
                 "can_borrow": borrows,
-                "can_repay": not spoke.paused,
-                "can_liquidate": not spoke.paused,
-                "can_be_seized": not spoke.no_seize,
                 "available_to_supply": supply_room(spoke, pool) if supplies else 0,
                 "available_to_borrow": min(borrow_room(spoke, pool), borrowable) if borrows else 0,
-                "collateral_factor_bps": spoke.loan_to_value,
-                "liquidation_threshold_bps": spoke.liquidation_threshold,
-                "liquidation_bonus_bps": spoke.liquidation_bonus,
-                "supply_cap": spoke.supply_cap,
-                "borrow_cap": spoke.borrow_cap,
-                "can_be_collateral": spoke.is_collateralizable,
-                "can_be_borrowed": spoke.is_borrowable,
             }
         )
     in_use = [spoke for spoke in spokes if not spoke.deprecated]
-    collateral = [spoke for spoke in in_use if spoke.is_collateralizable]
-    best = max(collateral, key=lambda spoke: spoke.loan_to_value, default=None)
-    lending = [spoke for spoke in in_use if spoke.is_borrowable]
+    collateral = [spoke for spoke in in_use if spoke.can_be_collateral]
+    best = max(collateral, key=lambda spoke: spoke.collateral_factor_bps, default=None)
+    lending = [spoke for spoke in in_use if spoke.can_be_borrowed]
     exits = not spokes or any(not spoke.paused for spoke in spokes)
     amounts = ("available_to_supply", "available_to_borrow", "supply_cap", "borrow_cap")
     listed = [row | {name: str(_bounded(row[name])) for name in amounts} for row in shown]
@@ -120,9 +109,9 @@ def _terms_of_spokes(spokes: Sequence[Spoke], pool: AccruedPool, borrowable: int
         **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), exits),
         "available_to_supply": _bounded(sum(row["available_to_supply"] for row in shown)),
         "available_to_borrow": min(borrowable, sum(row["available_to_borrow"] for row in shown)),
-        "collateral_factor_bps": best.loan_to_value if best else 0,
-        "liquidation_threshold_bps": best.liquidation_threshold if best else 0,
-        "liquidation_bonus_bps": best.liquidation_bonus if best else None,
+        "collateral_factor_bps": best.collateral_factor_bps if best else 0,
+        "liquidation_threshold_bps": best.liquidation_threshold_bps if best else 0,
+        "liquidation_bonus_bps": best.liquidation_bonus_bps if best else None,
         "supply_cap": _bounded(sum(spoke.supply_cap for spoke in collateral)),
         "borrow_cap": _bounded(sum(spoke.borrow_cap for spoke in lending)),
         "can_be_collateral": bool(collateral),
