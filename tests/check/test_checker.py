@@ -207,6 +207,7 @@ DOCUMENT_LIES: list[tuple[str | Callable[[Files], str], Edit, str]] = [
     ("v1/markets.json", put(observed_ledger=1), "the run is of ledger"),
     (TOKEN, put(observed_ledger=65_000_001), "the run is of ledger"),
     (priced_detail, put(observed_ledger=65_000_001), "the run is of ledger"),
+    (lambda files: first(files, "v1/assets/C", "/history/1d.json"), put(observed_ledger=65_000_999), "the run is of"),
     (priced_detail, put(utilization_bps=9_999), "utilization_bps is 9999, but its totals give"),
     *(
         (priced_detail, put(**{name: "9" * 10_000}), f"{name} has more than 100 characters")

@@ -440,6 +440,18 @@ def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
     )
 
 
+def test_rollups_of_another_history(trees: Trees, out: Path) -> None:
+    """Rollups that the check does not make again, because they say that the history was another, are named."""
+    path = out / "v1/history.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["rollups"][0]["source_rows"] += 1
+    path.write_bytes(msgspec.json.encode(manifest))
+    listed = [file["key"] for file in manifest["rollups"]]
+
+    assert 2 == len(listed)
+    assert [True, True] == [key in names(trees.verify(out), "unlisted") for key in listed]
+
+
 def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
     """Notices that no entry gives are named, and what else the evidence says of itself, in a tree that has them."""
     evidence = Evidence.decode(evidence_of(single), "evidence")
