@@ -118,18 +118,6 @@ def test_what_is_refused(
     assert not report.exists() or code == json.loads(report.read_text())["exit_code"]
 
 
-def test_plan_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan prints the settings with their origins on standard output, and leaves the folder empty."""
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner(env={"EXPORTER_RPC_URLS": "https://rpc.example/secret"}).invoke(main, ["plan", "--out", "there"])
-
-    assert 0 == result.exit_code, result.stderr
-    assert 'output.uri = "there"   # command line' in result.stdout
-    assert "rpc.example" in result.stdout
-    assert "secret" not in result.stdout
-    assert [] == list(tmp_path.iterdir())
-
-
 def test_what_cron_keeps_of_a_run(tmp_path: Path) -> None:
     """A quiet run prints only that an RPC is dead, or why it failed; the key in its URL is in no output and report."""
     dead, fast = f"https://user:{SECRET}@127.0.0.1:9/{SECRET}?k={SECRET}", {"EXPORTER_REQUESTS_PER_SECOND": "1000"}

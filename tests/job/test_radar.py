@@ -40,7 +40,7 @@ from exporter.render.changes import change_list
 from exporter.tree.documents import ChangeList, MarketSummary, RunChange
 from exporter.tree.pools import AssetDetail
 from tests.jobs import direct, read_tables, run, settings_for
-from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, with_number, without_oracle
+from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, without_oracle
 from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, contract, entry_of, instance
 
 Written = Mapping[bytes, bytes | None]
@@ -249,17 +249,6 @@ def test_what_is_queued_is_everywhere_until_it_is_gone(tmp_path: Path) -> None:
         *(gone.after, gone.takes_effect),
     )
     assert gone.title.endswith(": other terms not queued any more")
-
-
-def test_another_rate_model_is_a_change() -> None:
-    """A dearer model changes the market's configuration, and what borrowers pay at the same utilization."""
-    found = changes_of(lambda network: with_number(network, 10**7, reserve_config_key(BLEND_V2, POOL), "r_base"))
-    changes = {item.kind: item for item in found}
-
-    assert {"configuration", "borrow_rate"} <= changes.keys()
-    assert (None, POOL) == (changes["configuration"].pool, changes["borrow_rate"].pool)
-    assert ": borrowers pay " in changes["borrow_rate"].title
-    assert int(changes["borrow_rate"].after or 0) > int(changes["borrow_rate"].before or 0) + 500
 
 
 def queued_pool(network: RecordedNetwork) -> Written:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
-import click
+import pytest
 from click.testing import CliRunner
 
-from exporter.cli.prove import allow_option, report_unproven
+from exporter.cli import main
+from exporter.cli.prove import report_unproven
 from exporter.console import Console
 from exporter.errors import EXIT_CONFIG, EXIT_DONE, EXIT_UNPROVEN
 from exporter.job.unproven import MAX_NAME, SHOWN, Reason, Unproven
@@ -30,24 +31,19 @@ def test_names_are_bounded_and_counts_are_not() -> None:
     assert [True, True] == ["\n" not in line for line in lines.values()]
 
 
-def test_what_is_allowed_is_repeated() -> None:
-    """The option takes names of reasons alone; what it allowed is in the output, as is what it covers."""
+def test_what_is_allowed_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was allowed is in the output, as is what it covers; the option takes names of reasons alone."""
+    unproven, allowed = Unproven(), frozenset({Reason.CALLS, Reason.CHANGED})
+    unproven.add(Reason.CALLS, ["C.price"])
+    codes = [each.exit_code() for each in (Unproven(), unproven)]
+    codes.append(report_unproven(Console("json", sys.stdout), unproven, allowed))
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    unknown = CliRunner().invoke(main, ["verify", "tree", "--allow-unproven", "calls,everything"])
 
-    @click.command()
-    @allow_option
-    def command(allowed: frozenset[Reason]) -> None:
-        unproven = Unproven()
-        unproven.add(Reason.CALLS, ["C.price"])
-        assert EXIT_DONE == Unproven().exit_code()
-        raise SystemExit(report_unproven(Console("json", sys.stdout), unproven, allowed))
-
-    none, some = CliRunner().invoke(command), CliRunner().invoke(command, ["--allow-unproven", "calls, changed"])
-    unknown = CliRunner().invoke(command, ["--allow-unproven", "calls,everything"])
-    answers = [json.loads(line) for line in some.stdout.splitlines()]
-
-    assert [EXIT_UNPROVEN, EXIT_DONE, EXIT_CONFIG] == [none.exit_code, some.exit_code, unknown.exit_code]
+    assert [EXIT_DONE, EXIT_UNPROVEN, EXIT_DONE] == codes
     assert ["calls", "changed"] == answers[0]["allowed"]
     assert ("calls", 1, ["C.price"], True) == tuple(
         answers[1][name] for name in ("reason", "count", "names", "allowed")
     )
+    assert EXIT_CONFIG == unknown.exit_code
     assert "unknown reason 'everything'; expected some of calls, changed, not_looked_up" in unknown.stderr
