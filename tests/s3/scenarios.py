@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -15,8 +16,10 @@ from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY
+from tests.s3.faults import Stall
 from tests.s3.places import FAST, Place, assert_settled, attempt, open_place, publish_ledger
 from tests.s3.reader import Reader
+from tests.s3.wire_bucket import WireBucket
 
 PATIENT = replace(FAST, connect_seconds=20.0, read_seconds=20.0)
 """For those to whom nothing happens, however busy the machine is."""
@@ -75,3 +78,18 @@ def assert_one_wins(place: Place, ledger: int, publishers: int) -> None:
     assert 1 == codes.count(0)
     assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
     assert_settled(place, ledger)
+
+
+def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = False) -> Stall:
+    """Let a client pause at a call: this one and all that follow it wait, those of its other threads, too."""
+    until = threading.Event()
+    stall = Stall(until, after=after)
+    bucket.disturb(client, position + 1, Stall(until), more=10_000)
+    bucket.disturb(client, position, stall)
+    return stall
+
+
+def begins_to_pause(stall: Stall) -> None:
+    """Wait until a client pauses."""
+    assert stall.reached.wait(20)
+    time.sleep(0.05)  # a call of another thread may just have begun

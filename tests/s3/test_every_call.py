@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.errors import LostRaceError, StoreError
+from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, LostRaceError, StoreError
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.s3_writer import LEASE_KEY
@@ -28,9 +28,10 @@ from tests.s3.places import (
     open_place,
     publish_ledger,
 )
+from tests.s3.scenarios import begins_to_pause, hold_up
 from tests.s3.wire_bucket import WireBucket
 
-OLD, NEW, LATER = 100, 102, 103
+OLD, NEW, LATER, LAST = 100, 102, 103, 105
 ONE_BY_ONE = replace(FAST, concurrency=1)
 """One call after the other, so that a position means the same call each time."""
 
@@ -52,6 +53,10 @@ PASSING: dict[str, Fault] = {
 
 DEATHS = {"dies": False, "dies after": True}
 """Whether the last call of a publisher that dies takes effect."""
+
+
+PAUSES = {"pauses": False, "pauses after": True}
+"""Whether the call takes effect at which it pauses."""
 
 
 class Scene:
@@ -165,6 +170,32 @@ def lasting(scene: Scene, name: str, position: int) -> bool:
     return published == NEW
 
 
+def pausing(scene: Scene, name: str, position: int) -> bool:
+    """A run pauses until its hold is over and a newer run is published, and then goes on.
+
+    Its own clock paused as well, so it believes in its hold: only the conditions of its writes can stop it. Gives
+    whether it succeeded, as it does only if its pointer had been swapped.
+    """
+    scene.set()
+    stall = hold_up(scene.bucket, "disturbed", position, after=PAUSES[name])
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(attempt, scene.store("disturbed"), NEW)
+        try:
+            begins_to_pause(stall)
+            scene.clock.advance(AFTER_ITS_LEASE)
+            publish_ledger(scene.store("newer"), LATER)
+            assert_settled(scene.place, LATER)
+        finally:
+            stall.until.set()
+        outcome = running.result(30)
+    assert outcome.code in (0, EXIT_LOST_RACE, EXIT_SOURCE)
+    assert_settled(scene.place, LATER)
+    scene.clock.advance(AFTER_ITS_LEASE)
+    publish_ledger(scene.store("last"), LAST)
+    assert_settled(scene.place, LAST)
+    return outcome.code == 0
+
+
 STRIDES = pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 
 
@@ -178,9 +209,18 @@ def test_something_passes_by(stride: int) -> None:
 def test_something_lasts(stride: int) -> None:
     """When every call from one on fails, readers keep the run they have, and a later run completes."""
     names = [*PASSING, "access denied", *DEATHS]
-    became = every_case(names, lasting, stride)
+    assert_switched(every_case(names, lasting, stride), stride)
 
-    for name in names:  # the swap of the pointer publishes the new run
+
+@STRIDES
+def test_a_run_that_pauses(stride: int) -> None:
+    """A run that goes on too late takes nothing back from the newer one, wherever it paused."""
+    assert_switched(every_case([*PAUSES], pausing, stride), stride)
+
+
+def assert_switched(became: dict[tuple[str, int], bool], stride: int) -> None:
+    """Check that the swap of the pointer, near the end, is what publishes the new run."""
+    for name in {name for name, _ in became}:
         switched = [became[key] for key in sorted(became) if key[0] == name]
         assert sorted(switched) == switched
         assert stride > 1 or 1 <= switched.count(True) <= 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,15 +18,14 @@ from tests.s3.faults import Stall
 from tests.s3.places import (
     FAST,
     JumpingClock,
-    Outcome,
     WirePlace,
     assert_settled,
     attempt,
     open_place,
     publish_ledger,
 )
-from tests.s3.scenarios import assert_one_wins, at_once, publish_in
-from tests.s3.wire_bucket import Call, WireBucket
+from tests.s3.scenarios import assert_one_wins, at_once, begins_to_pause, hold_up, publish_in
+from tests.s3.wire_bucket import WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
 AFTER_ITS_LEASE = 600.0
@@ -68,75 +66,7 @@ def test_many_at_once(place: WirePlace) -> None:
         assert_one_wins(place, ledger, 8)
 
 
-# -- one that pauses -------------------------------------------------------------------------------------------------
-
-
-def calls_of_publish() -> list[Call]:
-    """The calls that publishing the new run over the old one takes."""
-    with WireBucket() as bucket:
-        place = WirePlace(bucket)
-        publish_in(place, "old", OLD)
-        with closing(open_place(place, "counted", PATIENT)) as store:
-            publish_ledger(store, NEW)
-        return bucket.calls_of("counted")
-
-
-def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = False) -> Stall:
-    """Let a client pause at a call: this one and all that follow it wait, those of its other threads, too."""
-    until = threading.Event()
-    stall = Stall(until, after=after)
-    bucket.disturb(client, position + 1, Stall(until), more=10_000)
-    bucket.disturb(client, position, stall)
-    return stall
-
-
-def begins_to_pause(stall: Stall) -> None:
-    """Wait until a client pauses."""
-    assert stall.reached.wait(20)
-    time.sleep(0.05)  # a call of another thread may just have begun
-
-
-def pause_at(position: int, *, after: bool) -> Outcome:
-    """An older run pauses at a call until its hold is over and a newer run is published, and then goes on.
-
-    Its own clock paused as well, so it believes in its hold: only the conditions of its writes can stop it.
-    """
-    clock = JumpingClock()
-    with WireBucket(clock) as bucket, ThreadPoolExecutor(1) as pool:
-        place = WirePlace(bucket)
-        publish_in(place, "old", OLD)
-        stall = hold_up(bucket, "late", position, after=after)
-        late = open_place(place, "late", PATIENT)
-        running = pool.submit(attempt, late, NEW)
-        try:
-            begins_to_pause(stall)
-            clock.advance(AFTER_ITS_LEASE)
-            publish_in(place, "newer", LATER)
-            assert_settled(place, LATER)
-        finally:
-            stall.until.set()
-        outcome = running.result(30)
-        late.close()
-
-        assert_settled(place, LATER)
-        clock.advance(AFTER_ITS_LEASE)
-        publish_in(place, "last", LAST)
-        assert_settled(place, LAST)
-    return outcome
-
-
-@pytest.mark.slow
-def test_pauses_at_every_call() -> None:
-    """As above, at every call, before it took effect and after; it succeeds only if its pointer had been swapped."""
-    calls = len(calls_of_publish())
-    cases = [(position, after) for position in range(calls) for after in (False, True)]
-    with ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(lambda case: pause_at(case[0], after=case[1]), cases))
-    codes = [outcome.code for outcome in outcomes]
-
-    assert {0, EXIT_LOST_RACE, EXIT_SOURCE} >= set(codes)
-    assert [0] * codes.count(0) == codes[-codes.count(0) :]
-    assert 2 <= codes.count(0) <= 10
+# -- one that is late ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
