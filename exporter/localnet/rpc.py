@@ -123,15 +123,19 @@ class _Simulation(msgspec.Struct):
     transaction: str | None = None
 
 
-def _get_health(node: Node, _: _Nothing) -> Result:
+def _range_of(node: Node, oldest: int, form: type[str | int] = str) -> Result:
+    """The ledgers that an answer is out of; most methods have close times as strings."""
     return {
-        "status": "healthy",
         "latestLedger": node.latest,
-        "latestLedgerCloseTime": str(node.close_time(node.latest)),
-        "oldestLedger": node.oldest,
-        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
-        "ledgerRetentionWindow": node.network.chain.window,
+        "latestLedgerCloseTime": form(node.close_time(node.latest)),
+        "oldestLedger": oldest,
+        "oldestLedgerCloseTime": form(node.close_time(oldest)),
     }
+
+
+def _get_health(node: Node, _: _Nothing) -> Result:
+    window = node.network.chain.window
+    return {"status": "healthy", **_range_of(node, node.oldest), "ledgerRetentionWindow": window}
 
 
 def _get_network(node: Node, _: _Nothing) -> Result:
@@ -187,14 +191,7 @@ def _get_ledgers(node: Node, params: _Ledgers) -> Result:
         }
         for ledger in range(start, end + 1)
     ]
-    return {
-        "ledgers": ledgers,
-        "latestLedger": node.latest,
-        "latestLedgerCloseTime": node.close_time(node.latest),
-        "oldestLedger": node.oldest,
-        "oldestLedgerCloseTime": node.close_time(node.oldest),
-        "cursor": str(end),
-    }
+    return {"ledgers": ledgers, **_range_of(node, node.oldest, int), "cursor": str(end)}
 
 
 def _ledger_hash(ledger: int) -> str:
@@ -298,10 +295,7 @@ def _get_events(node: Node, params: _Events) -> Result:
     return {
         "events": events,
         "cursor": events[-1]["id"] if len(events) == most else _event_id(last << 32 | 0xFFFFFFFF, 0xFFFFFFFF),
-        "latestLedger": node.latest,
-        "latestLedgerCloseTime": str(node.close_time(node.latest)),
-        "oldestLedger": oldest,
-        "oldestLedgerCloseTime": str(node.close_time(oldest)),
+        **_range_of(node, oldest),
     }
 
 
@@ -415,10 +409,7 @@ def _get_fee_stats(node: Node, _: _Nothing) -> Result:
 
 def _get_transaction(node: Node, params: _Transaction) -> Result:
     return {
-        "latestLedger": node.latest,
-        "latestLedgerCloseTime": str(node.close_time(node.latest)),
-        "oldestLedger": node.oldest,
-        "oldestLedgerCloseTime": str(node.close_time(node.oldest)),
+        **_range_of(node, node.oldest),
         "status": "NOT_FOUND",
         "txHash": params.hash,
         "applicationOrder": 0,
