@@ -11,22 +11,17 @@ from typing import Any
 from exporter.backfill.executors import Started
 from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.backfill.start_state import StartState, snapshot_start
-from exporter.config import load
 from exporter.deployments.networks import network_id
-from exporter.job.report import RunLog
-from exporter.job.run import execute
-from exporter.job.sources import RpcEndpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.network import PlayedAnswers
-from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
-from exporter.stores import open_store
-from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from tests.backfill.histories import history_of
+from tests.jobs import run, settings_for
 from tests.snapshot_files import write_snapshot
 
 
@@ -49,7 +44,6 @@ class RecordedLake:
         return snapshot_start(self.start, self.network.passphrase)
 
     def plan(self, every: int, **options: Any) -> LakePlan:
-        settings = load(None, {"network.name": NETWORK}, environment={}).settings
         start = self.started
         time = self.network.chain.close_time
         given: Mapping[str, Any] = {
@@ -63,7 +57,7 @@ class RecordedLake:
             "every": every,
             "range_ledgers": 64,
         }
-        return LakePlan(settings, **{**given, **options})
+        return LakePlan(settings_for(), **{**given, **options})
 
     def backfill(
         self, workers: Started, every: int, store: Store, changes: Store | None = None, **options: Any
@@ -94,8 +88,8 @@ def make_lake(
     snapshot = LedgerSnapshot(network.protocol_version, first, time, network_id(network.passphrase), entries)
     write_snapshot(snapshot, folder / "start.json")
     lake = RecordedLake(folder / "lake", folder / "start.json", network, first)
-    live = folder / "live"
-    with LakeWriter(chain, network.passphrase, lake.folder, **writer), running(create_app(network, Behaviour())) as url:
+    live = MemoryStore()
+    with LakeWriter(chain, network.passphrase, lake.folder, **writer), running(create_app(network)) as url:
         for count in range(1, ledgers + 1):
             happens = (events or {}).get(count)
             if happens is None:
@@ -103,23 +97,6 @@ def make_lake(
             else:
                 happens(network)
             if count in live_at:
-                run_live(url, live, folder / "report.json")
-    store = FolderStore(live)
-    lake.live = {
-        info.key: stored.data
-        for info in store.list("history/pools/date=")
-        if (stored := store.get(info.key)) is not None
-    }
+                run(settings_for(url=url, history__compact=False), live)
+    lake.live = history_of(live) if live_at else {}
     return lake
-
-
-def run_live(url: str, out: Path, report: Path) -> None:
-    flags = {
-        "network.name": NETWORK,
-        "network.rpc_urls": [url],
-        "network.requests_per_second": 1000.0,
-        "output.uri": str(out),
-        "history.compact": False,
-    }
-    settings = load(None, flags, environment={}).settings
-    execute(settings, open_store(str(out)), RunLog(report, command="run"), RpcEndpoints())
