@@ -104,22 +104,31 @@ def test_a_pool_that_vanishes_keeps_its_history() -> None:
 
 
 def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> None:
-    """A total without one of its pools says of how many it is; one without any price is null, and never zero."""
+    """A total without one of its pools says of how many it is; one without any price is null, and never zero.
+
+    A pool of less than 1,000 dollars does not count for the best rates.
+    """
     historian = Historian(MemoryStore())
     one, other = places(1, 2)
     priced = [
-        replace(item, price=(10**7, 7), tvl_usd_cents=10**6, total_supplied=10**6, total_borrowed=5, decimals=2)
+        replace(
+            item, price=(10**7, 7), tvl_usd_cents=10**6, total_supplied=10**6, total_borrowed=5, decimals=2, active=True
+        )
         for item in observe(Random(2), [one, other], LEDGER, MONDAY)
     ]
     unpriced = replace(priced[1], price=None, tvl_usd_cents=None)
-    runs: tuple[list[Observation], ...] = (priced, [priced[0]], [priced[0], unpriced], [unpriced], [])
+    small = [replace(item, tvl_usd_cents=99_999 + number) for number, item in enumerate(priced)]
+    runs: tuple[list[Observation], ...] = (priced, [priced[0]], [priced[0], unpriced], [unpriced], small, [])
     for number, observed in enumerate(runs):
         ledger, time = LEDGER + number, MONDAY + 86_400 * number
         historian.run([replace(item, ledger=ledger, time=time) for item in observed], ledger, time)
     [document] = historian.walk(("network", "network"), "1d")
 
     assert [("2000000", 2, 2), ("1000000", 1, 1), ("1000000", 2, 1), (None, 1, 0)] == [
-        (row["tvl_usd_cents"], row["pool_count"], row["priced_count"]) for row in document["data"]
+        (row["tvl_usd_cents"], row["pool_count"], row["priced_count"]) for row in document["data"][:4]
+    ]
+    assert [priced[1].supply_apy_bps, priced[1].borrow_apy_bps] == [
+        document["data"][4][f"best_{side}_apy_bps"] for side in ("supply", "borrow")
     ]
     assert ["1000000", "5"] == [document["data"][1][name] for name in ("supplied_usd_cents", "borrowed_usd_cents")]
 
