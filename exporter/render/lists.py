@@ -65,11 +65,8 @@ def render_assets(
 ) -> Iterator[RenderedFile]:
     """Render ``/v1/assets``: of each filter the immutable pages, then the documents that point to them.
 
-    `pools` is the pools frame (one row a pool, sorted by market and then pool, all of one ledger) and `markets` the
-    markets frame, of which every market gets its documents even when none of its pools could be read. Files are
-    yielded one by one in an order that depends on the input alone; a page that several filters share is yielded once.
-
-    Raises CheckError for a frame out of order.
+    Every market has its documents, even when none of its pools could be read. A page that several filters share is
+    yielded once. CheckError for a frame out of order.
     """
     check_pools(pools)
     rows = [encode(row) for row in snapshots(pools)]
@@ -152,13 +149,7 @@ _MEANS = {
 
 
 def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], network: str) -> pl.DataFrame:
-    """The pools frame with what lists show in addition: the address of each pool in its app, and its means.
-
-    Args:
-        pools: the frame.
-        periods: of each of its pools.
-        network: the name of the network.
-    """
+    """The pools frame with what lists show in addition: the address of each pool in its app, and its means."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
     means = (
         pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64()) for name, (at, mean) in _MEANS.items()

@@ -121,14 +121,7 @@ def render_details(
     periods: Iterable[list[AssetPeriod]],
     first_seen: Mapping[tuple[str, str], int],
 ) -> Iterator[RenderedFile]:
-    """Render the detail of each pool that was read.
-
-    Args:
-        tables: of the run; its pools with the columns of `exporter.render.lists.listed_pools`.
-        modules: the protocols.
-        periods: of each pool, in the order of the pools frame.
-        first_seen: the lowest ledger of each pool in the history.
-    """
+    """Render the detail of each pool that was read; the frame is one of `lists.listed_pools`."""
     drawn, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
     columns = ["app_url", *(written(column.name, column.kind) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))

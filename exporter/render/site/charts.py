@@ -146,10 +146,7 @@ def chart(
 
 
 def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:
-    """The greatest value that is not far above the usual ones of the lines: those they have now, or nine times in ten.
-
-    Where lines differ much, those of the middle one count.
-    """
+    """The greatest value that is not far above what the middle line has now, or in nine times of ten."""
     every = [known for known in lines if known]
     usual = sorted(max(known[-1], sorted(known)[(len(known) - 1) * 9 // 10]) for known in every)
     limit = max(unit.shown, _OUTLIER * usual[len(usual) // 2])
@@ -176,13 +173,9 @@ def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Mar
 
 
 def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
-    """Draw what borrowing costs at each utilization, and where the pool is.
+    """Draw what borrowing costs at each utilization, and where the pool is, all in basis points.
 
     A last stretch that would flatten all others is only described, unless the pool is on it.
-
-    Args:
-        points: the knots, at least two, ascending: utilizations and rates, in basis points.
-        now: the utilization and rate now.
     """
     beyond = ""
     if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:

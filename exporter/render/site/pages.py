@@ -31,13 +31,6 @@ from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_chart
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 
-TOP_CHIPS, TOP_TOKENS, TOP_MARKETS, TOP_PROBLEMS = 8, 12, 20, 6
-"""Rows that the overview shows; the rest is on pages of their own."""
-
-MAX_PROBLEMS = 200
-"""Problems of each kind that their page shows; the status document has all."""
-
-
 _EXPLORERS = {
     "mainnet": "https://stellar.expert/explorer/public/contract/",
     "testnet": "https://stellar.expert/explorer/testnet/contract/",
@@ -50,12 +43,8 @@ def render_site(
 ) -> Iterator[RenderedFile]:
     """Render the site.
 
-    Args:
-        tables: of the run; its pools with the columns of `exporter.render.lists.listed_pools`.
-        passphrase: of the network.
-        coverage: what is said of each protocol.
-        series: the histories, the run's own observations included.
-        history: the manifest as this run leaves it.
+    The pools of ``tables`` have the columns of `exporter.render.lists.listed_pools`, ``series`` has the run's own
+    observations, and ``history`` is the manifest as the run leaves it.
     """
     yield from static_files()
     yield from _Site(tables, passphrase, coverage, series, history).files()
@@ -104,7 +93,7 @@ class _Site:
             for page in pages_of(rows, name):
                 yield self._page(page.key, name, page=page)
         problems = self._problems(pools)
-        yield self._page("problems.html", "problems", problems=problems, most=MAX_PROBLEMS)
+        yield self._page("problems.html", "problems", problems=problems)
         # The run's own Parquet file has the key of the newest until the day is over.
         newest = next((file.key for file in self.history.files if file.last_ledger == self.tables.ledger), None)
         yield self._page("data.html", "data", history=self.history, newest=newest, snippets=snippets())
@@ -178,9 +167,7 @@ class _Site:
             "tokens": len(tokens),
             "unpriced": len(self.tables.unpriced),
         }
-        offers = {
-            side: [(token, token[side]) for token in tokens if token[side] is not None][:TOP_TOKENS] for side in SIDES
-        }
+        offers = {side: [(token, token[side]) for token in tokens if token[side] is not None] for side in SIDES}
         return self._page(
             "index.html",
             "overview",
@@ -188,13 +175,10 @@ class _Site:
             bucket=None if whole is None else BUCKET_WORDS[whole.bucket],
             counts=counts,
             tokens=tokens,
-            unranked=pools[:TOP_TOKENS],
+            unranked=pools,
             offers=offers,
             markets=markets,
             problems=problems,
-            top_chips=TOP_CHIPS,
-            top_markets=TOP_MARKETS,
-            top_problems=TOP_PROBLEMS,
         )
 
     def _problems(self, pools: Sequence[Row]) -> dict[str, list[Any]]:

@@ -41,15 +41,7 @@ def pool_pages(
     protocols: Mapping[str, ProtocolCoverage],
     context: Callable[[str], dict[str, Any]],
 ) -> Iterator[RenderedFile]:
-    """The page of each pool.
-
-    Args:
-        tables: of the run.
-        pools: their pools, with the symbols and labels that people see, and the addresses of apps.
-        trends: of each pool.
-        protocols: what is said of each protocol.
-        context: the values that every template needs for a page under a key.
-    """
+    """The page of each pool; ``pools`` are those of the tables, with the symbols and labels that people see."""
     queued = pending_by_market(tables.pending)
     times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
     curves = rate_curves(tables.pools, tables.parameters, PROTOCOLS)
