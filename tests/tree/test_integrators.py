@@ -6,30 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import msgspec
 import pytest
 
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.stores.memory import MemoryStore
-from exporter.tree.pools import AssetDetail
 from tests.check.trees import keys, summaries
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, with_rewards
 
 _ROW = re.compile(r"^(?P<theirs>[^|\n]+) \| (?P<ours>[^|\n]+) \|(?P<why>[^|\n]*)$", re.MULTILINE)
 _SPAN = re.compile(r"`([a-z_.]+)`")
-
-
-def _paths(model: type[msgspec.Struct], before: str = "") -> Iterator[str]:
-    for field in msgspec.structs.fields(model):
-        yield before + field.encode_name
-        for part in (field.type, *get_args(field.type)):
-            if isinstance(part, type) and issubclass(part, msgspec.Struct):
-                yield from _paths(part, f"{before}{field.encode_name}.")
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +66,3 @@ def test_every_field_of_ours_is_in_real_documents(rows: list[re.Match[str]]) -> 
 def test_every_row_has_a_field(rows: list[re.Match[str]]) -> None:
     """Each row of the tables names a field; what has none is in the list under the table."""
     assert [] == [row["theirs"] for row in rows if not _SPAN.search(row["ours"])]
-
-
-def test_every_part_of_the_vocabulary_is_named(rows: list[re.Match[str]]) -> None:
-    """The fields that all protocols share are somebody's field each, but for those that nobody else has."""
-    named = {name for row in rows for name in _SPAN.findall(" ".join(row.groups()))}
-    parts = ("operations.", "liquidity.", "risk.")
-    shared = {path for path in _paths(AssetDetail) if path.startswith(parts) and not path.startswith("risk.spokes")}
-
-    assert {
-        "operations.can_reason",
-        "operations.pool_status_meaning",
-        "liquidity.available_to_supply_usd_cents",
-        "liquidity.min_first_supply",
-        "risk.risk_scope",
-    } == shared - named
