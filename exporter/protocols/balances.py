@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from exporter.errors import DecodeError
@@ -48,31 +49,24 @@ async def read_balances(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> M
     asked = list(dict.fromkeys(pairs))
     entries = await view.read([key for pair in asked for key in (balance_key(*pair), instance_key(pair[0]))])
     called = [pair for pair in asked if not _is_stellar_asset(entries[instance_key(pair[0])])]
-    results = await view.call([balance_call(*pair) for pair in called])
-    found = {pair: _of_entry(pair[0], entries[balance_key(*pair)]) for pair in asked}
-    return found | {pair: _of_call(pair[0], result) for pair, result in zip(called, results, strict=True)}
+    results = dict(zip(called, await view.call([balance_call(*pair) for pair in called]), strict=True))
+    return {pair: _balance(pair[0], entries[balance_key(*pair)], results.get(pair)) for pair in asked}
 
 
 def _is_stellar_asset(instance: Entry | None) -> bool:
-    try:
+    with suppress(DecodeError):
         return instance is not None and instance_of(instance.contract_data()).executable == scval.STELLAR_ASSET
-    except DecodeError:
-        return False
+    return False
 
 
-def _of_entry(token: str, entry: Entry | None) -> Balance:
-    if entry is not None and entry.archived:
-        return Balance(None, f"its balance of {token} is archived; it can be restored", archived=True)
+def _balance(token: str, entry: Entry | None, called: CallResult | None) -> Balance:
     try:
+        if called is not None:
+            if called.value is None:
+                raise DecodeError(f"balance() of {token} failed: {called.reason}")
+            return Balance(max(int(expect(called.value, scval.I128, f"balance() of {token}")), 0))
+        if entry is not None and entry.archived:
+            return Balance(None, f"its balance of {token} is archived; it can be restored", archived=True)
         return Balance(decode_balance(entry), stored=entry is not None)
-    except DecodeError as error:
-        return Balance(None, str(error))
-
-
-def _of_call(token: str, result: CallResult) -> Balance:
-    if result.value is None:
-        return Balance(None, f"balance() of {token} failed: {result.reason}")
-    try:
-        return Balance(max(int(expect(result.value, scval.I128, f"balance() of {token}")), 0))
     except DecodeError as error:
         return Balance(None, str(error))

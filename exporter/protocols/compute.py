@@ -242,42 +242,29 @@ def _naming_rows(step: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[pl.D
     return naming
 
 
-def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
-    unread = {(item.market, item.pool) for item in tables.unread}
-    priced = tables.pools.filter(pl.col("supplied_usd_cents").is_not_null())
-    own = {market: rows for (market,), rows in priced.partition_by("market", as_dict=True).items()}
-    markets = sorted((market for reading in readings for market in reading.markets), key=lambda market: market.address)
-    own_names = ("protocol", "version", "name", "status", "oracle", "config_hash", "wasm_hash")
-    columns: dict[str, list[object]] = {
-        "market": [market.address for market in markets],
-        **{name: [getattr(market, name) for market in markets] for name in own_names},
-        "pool_count": [len(market.members) for market in markets],
-        "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
-        "observed_ledger": [tables.ledger] * len(markets),
-        **{
-            f"{side}_usd_cents": [_sum(own.get(market.address), f"{side}_usd_cents") for market in markets]
-            for side in ("tvl", "supplied", "borrowed")
-        },
-        **{
-            f"mean_{rate}_apy_bps": [_mean(own.get(market.address), f"{rate}_apy_bps", weight) for market in markets]
-            for rate, weight in _MEANS.items()
-        },
-    }
-    return exact.frame(columns, MARKETS)
-
-
 _MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}
 """The yields of a market's pools of which there is a mean, with their weights."""
 
 
-def _sum(pools: pl.DataFrame | None, column: str) -> int | None:
-    """The sum over the priced pools of a market; None where there is none, and where it has more than 38 digits."""
-    total = None if pools is None else sum(pools[column].to_list())
-    return total if total is None or total <= MAX_DECIMAL else None
-
-
-def _mean(pools: pl.DataFrame | None, rate: str, weight: str) -> int | None:
-    """The weighted mean over them, rounded down; None where the weights are 0."""
-    rows = [] if pools is None else pools.select(rate, weight).rows()
-    whole = sum(weight for _, weight in rows)
-    return sum(rate * weight for rate, weight in rows) // whole if whole else None
+def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
+    """The markets with sums and means over their pools that have a price; a sum of more than 38 digits is null."""
+    unread = {(item.market, item.pool) for item in tables.unread}
+    names = [*_MEANS.values(), "tvl_usd_cents", *(f"{rate}_apy_bps" for rate in _MEANS)]
+    priced: dict[str, list[dict[str, int]]] = {}
+    for pool in tables.pools.drop_nulls("supplied_usd_cents").select("market", *dict.fromkeys(names)).to_dicts():
+        priced.setdefault(pool["market"], []).append(pool)
+    rows = []
+    for market in sorted((market for reading in readings for market in reading.markets), key=lambda item: item.address):
+        row: dict[str, object] = {name: getattr(market, name, None) for name in MARKETS}
+        row |= {"market": market.address, "pool_count": len(market.members), "observed_ledger": tables.ledger}
+        row["unread_count"] = sum((market.address, pool) in unread for pool in market.members)
+        own = priced.get(market.address, [])
+        for name in ("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents"):
+            total = sum(pool[name] for pool in own)
+            row[name] = total if own and total <= MAX_DECIMAL else None
+        for rate, weight in _MEANS.items():
+            whole = sum(pool[weight] for pool in own)
+            weighted = sum(pool[f"{rate}_apy_bps"] * pool[weight] for pool in own)
+            row[f"mean_{rate}_apy_bps"] = weighted // whole if whole else None
+        rows.append(row)
+    return exact.frame({name: [row[name] for row in rows] for name in MARKETS}, MARKETS)
