@@ -95,46 +95,35 @@ def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["resolution"]:
             return contract.storage[vec(symbol("Resolution"))]
         case ["lastprice", asset]:
-            feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
-            if feed is None:
-                return VOID
-            found = host.try_call(_adapter_of(host, contract), "read_price_data_for_feed", feed)
-            return VOID if found is None else _price(found, _decimals(host, contract, feed), most)
+            found = _of_feed(host, contract, asset, most, "read_price_data_for_feed")
+            return found[0][1] if found else VOID
         case ["price", asset, (scval.U64, int(time))]:
-            for data, decimals in _records(host, contract, asset, 2**32 - 1):
-                if Fields.of(data, "price").u64("package_timestamp") // 1000 == time:
-                    return _price(data, decimals, most)
-            return VOID
+            found = _of_feed(host, contract, asset, most, "read_price_history", u32(2**32 - 1))
+            return next((price for at, price in found if at == time), VOID)
         case ["prices", asset, (scval.U32, int(records))]:
-            prices = [_price(data, decimals, most) for data, decimals in _records(host, contract, asset, records)]
-            given = [price for price in prices if price != VOID]
+            found = _of_feed(host, contract, asset, most, "read_price_history", u32(records))
+            given = [price for _, price in found if price != VOID]
             return vec(*given) if given else VOID
     raise unknown_function(call)
 
 
-def _records(host: StorageHost, contract: Contract, asset: ScVal, records: int) -> list[tuple[ScVal, int]]:
-    """The last prices of an asset's feed, oldest first, each with the feed's decimals."""
+def _of_feed(
+    host: StorageHost, contract: Contract, asset: ScVal, most: int, function: str, *arguments: ScVal
+) -> list[tuple[int, ScVal]]:
+    """The prices of an asset's feed with their times, in the decimals of the contract; void where one is too long."""
     feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
-    if feed is None:
+    answered = None if feed is None else host.try_call(_adapter_of(host, contract), function, feed, *arguments)
+    if feed is None or answered is None:
         return []
-    found = host.try_call(_adapter_of(host, contract), "read_price_history", feed, u32(records))
-    if found is None:
-        return []
-    decimals = _decimals(host, contract, feed)
-    return [(data, decimals) for data in items(found, "history")]
-
-
-def _decimals(host: StorageHost, contract: Contract, feed: ScVal) -> int:
     stored = host.data(contract.address, vec(symbol("FeedDecimals"), feed))
-    return DECIMALS if stored is None else int(expect(stored, scval.U32, "FeedDecimals"))
-
-
-def _price(data: ScVal, decimals: int, most: int) -> ScVal:
-    """A feed's price in the contract's decimals, or none where it does not fit."""
-    fields = Fields.of(data, "price")
-    price: int = expect(present(fields.get("price")), scval.U256, "price")
-    scaled = price * 10 ** min(max(most - decimals, 0), 39)
-    return VOID if scaled > I128_MAX else price_data(scaled, fields.u64("package_timestamp") // 1000)
+    decimals = DECIMALS if stored is None else int(expect(stored, scval.U32, "FeedDecimals"))
+    prices = []
+    for data in items(answered, "history") if arguments else (answered,):
+        fields = Fields.of(data, "price")
+        price: int = expect(present(fields.get("price")), scval.U256, "price")
+        scaled, time = price * 10 ** min(max(most - decimals, 0), 39), fields.u64("package_timestamp") // 1000
+        prices.append((time, VOID if scaled > I128_MAX else price_data(scaled, time)))
+    return prices
 
 
 def _adapter_of(host: StorageHost, contract: Contract) -> str:
