@@ -87,9 +87,10 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["last_timestamp"]:
             return u64(oracle.last // 1000)
         case ["lastprice", asset]:
-            return oracle.lastprice(asset)
+            return oracle.given(asset, oracle.newest())
         case ["price", asset, time]:
-            return oracle.price(asset, expect(time, scval.U64, "price(): timestamp"))
+            asked = unsigned(expect(time, scval.U64, "price(): timestamp") * 1000)
+            return oracle.given(asset, asked - asked % oracle.resolution if oracle.resolution else 0)
         case ["prices", asset, records]:
             found = oracle.records(asset, expect(records, scval.U32, "prices(): records"))
             return vec(*(price_data(price, time // 1000) for price, time in found)) if found else VOID
@@ -138,11 +139,11 @@ class _Oracle:
         update = self._update(time)
         if update is None:
             return None
-        mask: bytes = expect(present(update.get("mask")), scval.BYTES, "mask")
+        mask = int.from_bytes(expect(present(update.get("mask")), scval.BYTES, "mask"), "little")
         prices = items(present(update.get("prices")), "prices")
-        if not _is_set(mask, index):
+        if not mask >> index & 1:
             return 0
-        before = sum(_is_set(mask, other) for other in range(index))
+        before = (mask & (1 << index) - 1).bit_count()
         if before >= len(prices):
             raise NotFromStorageError("an update has fewer prices than its mask says")
         return int(expect(prices[before], scval.I128, "price"))
@@ -163,20 +164,11 @@ class _Oracle:
         stored = self.host.data(self.contract.address, u64(time), TEMPORARY)
         return None if stored is None else Fields.of(stored, "update")
 
-    def lastprice(self, asset: ScVal) -> ScVal:
-        time = self.newest()
+    def given(self, asset: ScVal, time: int | None) -> ScVal:
+        """An asset's price of the update at a time, as functions give it."""
         index = None if time is None else self.index(asset)
-        return VOID if time is None or index is None else self._given(index, time)
-
-    def price(self, asset: ScVal, seconds: int) -> ScVal:
-        time = unsigned(seconds * 1000)
-        time = time - time % self.resolution if self.resolution else 0
-        index = self.index(asset)
-        return VOID if index is None else self._given(index, time)
-
-    def _given(self, index: int, time: int) -> ScVal:
-        price = self.at(index, time)
-        return VOID if price is None else price_data(price, time // 1000)
+        price = None if time is None or index is None else self.at(index, time)
+        return VOID if price is None or time is None else price_data(price, time // 1000)
 
     def records(self, asset: ScVal, records: int) -> list[tuple[int, int]]:
         """Prices with their times, newest first."""
@@ -212,7 +204,3 @@ class _Oracle:
         if last <= boundary:
             return found
         raise TrapError(BUDGET)  # it knows of no older record, but looks for one back to 1970
-
-
-def _is_set(mask: bytes, index: int) -> bool:
-    return index // 8 < len(mask) and bool(mask[index // 8] >> index % 8 & 1)
