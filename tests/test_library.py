@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,21 @@ from tests.localnet.recorded import only
 PAGE = Path(__file__).parent.parent / "docs" / "library.md"
 
 
-def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example runs as it is against a network, and what it gives is of one ledger throughout."""
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A recorded network as the environment names it, to a program in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EXPORTER_NETWORK", "local")
     monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
     with running(create_app(RecordedNetwork())) as url:
-        names: dict[str, Any] = {"RPC_URL": url}
-        exec(example, names)
+        yield url
+
+
+def test_the_example(url: str) -> None:
+    """The example runs as it is against a network, and what it gives is of one ledger throughout."""
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"RPC_URL": url}
+    exec(example, names)
 
     tables, history = names["tables"], names["history"].collect()
     assert (0, True) == (names["result"].exit_code, names["result"].published)
@@ -42,29 +49,17 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_the_examples_of_the_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_docstrings(url: str) -> None:
     """Each example gives what it says, in this order; ``rpc_url`` is that of a recorded network."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EXPORTER_NETWORK", "local")
-    monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
-    documented = (
-        exporter.load_settings,
-        exporter.run,
-        exporter.RunResult,
-        exporter.read,
-        exporter.LedgerTables,
-        exporter.check_tree,
-        exporter.CheckSummary,
-        exporter.scan_history,
-    )
+    order = ("load_settings", "run", "RunResult", "read", "LedgerTables", "check_tree", "CheckSummary", "scan_history")
     runner = doctest.DocTestRunner()
-    with running(create_app(RecordedNetwork())) as url:
-        names: dict[str, Any] = {**{name: getattr(exporter, name) for name in exporter.__all__}, "rpc_url": url}
-        for item in documented:
-            test = doctest.DocTestParser().get_doctest(item.__doc__ or "", names, item.__name__, None, None)
-            assert test.examples, item.__name__
-            runner.run(test, clear_globs=False)
-            names = test.globs
+    names: dict[str, Any] = {**{name: getattr(exporter, name) for name in exporter.__all__}, "rpc_url": url}
+    for name in order:
+        text = getattr(exporter, name).__doc__ or ""
+        test = doctest.DocTestParser().get_doctest(text, names, name, None, None)
+        assert test.examples, name
+        runner.run(test, clear_globs=False)
+        names = test.globs
 
     assert 0 == runner.failures
 
