@@ -25,7 +25,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of, proposed
+from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
 
 WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
@@ -215,26 +215,19 @@ def _shown(config: Fields) -> Iterator[Parameter]:
     return parameters_of(config, scales)
 
 
-def decode_queued_reserve(entry: Entry, now: Entry | None) -> Queued:
-    """The configuration that a reserve's ``ResInit`` entry queues, and from when it holds. Raises `DecodeError`."""
+def decode_queued_reserve(entry: Entry, now: Entry | None, *, new: str = "") -> Queued:
+    """The configuration that a reserve's ``ResInit`` entry queues, and from when it holds. Raises `DecodeError`.
+
+    ``new``: the token, where the pool has no reserve of it.
+    """
     queued = Fields.of(entry.value, "ResInit")
     config = queued.struct("new_config")
     config.numbers(CONFIG)
     before: Iterable[Parameter] = ()
     with suppress(DecodeError):  # said of the reserve
         before = () if now is None else tuple(_shown(Fields.of(now.value, "ResConfig")))
-    return differences(before, _shown(config)), queued.u64("unlock_time")
-
-
-def decode_new_reserve(entry: Entry, asset: str) -> Queued:
-    """The same of a token that the pool has no reserve of. Raises `DecodeError`."""
-    terms, time = decode_queued_reserve(entry, None)
-    return f"new reserve {asset}: {terms}", time
-
-
-def decode_proposed_admin(entry: Entry) -> Queued:
-    """Who has to accept to be a pool's admin. Raises `DecodeError`."""
-    return proposed(entry.value, "admin")
+    terms = differences(before, _shown(config))
+    return f"new reserve {new}: {terms}" if new else terms, queued.u64("unlock_time")
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:

@@ -19,7 +19,7 @@ AuctionData is {bid: Map<asset, i128>, block: u32, lot: Map<asset, i128>}. Sourc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from exporter.errors import DecodeError
@@ -32,28 +32,20 @@ from exporter.protocols.base import Liquidation
 KINDS: Final = ("user_liquidation", "bad_debt", "interest")
 """The kinds of auctions, by their number."""
 
-EVENTS: Final[Mapping[str, str]] = {
-    "new_auction": "new_auction",
-    "new_liquidation_auction": "new_auction",
-    "fill_auction": "fill_auction",
-    "delete_auction": "delete_auction",
-    "delete_liquidation_auction": "delete_auction",
-    "bad_debt": "bad_debt",
-    "defaulted_debt": "defaulted_debt",
-    "claim": "claim",
-}
-"""What we call each event."""
+EVENTS: Final = ("new_auction", "fill_auction", "delete_auction", "bad_debt", "defaulted_debt", "claim")
+"""What we call the events: those about auctions of users alone, in v1, as the others."""
 
 
 def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
     """The parts of an event about an auction, bad debt or a claim; nothing for others. Raises `DecodeError`."""
-    name = event.topics[0][1] if event.topics and event.topics[0][0] == scval.SYMBOL else ""
+    topic = event.topics[0][1] if event.topics and event.topics[0][0] == scval.SYMBOL else ""
+    name = topic.replace("liquidation_auction", "auction")
     if name not in EVENTS:
         return []
     parts = [*event.topics[1:], *(event.value[1] or () if event.value[0] == scval.VEC else [event.value])]
-    if EVENTS[name] in ("bad_debt", "defaulted_debt", "claim"):
-        return [_amount(EVENTS[name], parts)]
-    return _auction(EVENTS[name], parts, limited_to_users="liquidation" in name)
+    if "auction" in name:
+        return _auction(name, parts, limited_to_users=name != topic)
+    return [_amount(name, parts)]
 
 
 def _amount(name: str, parts: Sequence[ScVal]) -> Liquidation:

@@ -20,7 +20,7 @@ from exporter.protocols.blend.emissions import SIDES, decode_emission, decode_in
 from exporter.protocols.blend.math import RESERVE_COLUMNS
 from exporter.protocols.blend.records import Records
 from exporter.protocols.blend.terms import TERM_COLUMNS
-from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys, proposed
 from exporter.protocols.shared_columns import TEXTS
 
 NAME = "blend"
@@ -138,14 +138,13 @@ class _Reader(Collector):
             members=assets,
         )
         self.reading.markets.append(found)
-        if instance.generation != "v1":
-            proposed = entries[layout.proposed_admin_key(market)]
-            if proposed is not None:
-                self.take_pending(market, None, "admin", partial(layout.decode_proposed_admin, proposed))
+        admin = None if instance.generation == "v1" else entries[layout.proposed_admin_key(market)]
+        if admin is not None:
+            self.take_pending(market, None, "admin", lambda: proposed(admin.value, "admin"))
         for asset in self.new_assets(market):
             queued = entries[layout.queued_reserve_key(market, asset)]
             if queued is not None:
-                self.take_pending(market, None, "terms", partial(layout.decode_new_reserve, queued, asset))
+                self.take_pending(market, None, "terms", partial(layout.decode_queued_reserve, queued, None, new=asset))
         for asset, entry in zip(assets, configs, strict=True):
             queued = entries[layout.queued_reserve_key(market, asset)]
             if queued is not None:

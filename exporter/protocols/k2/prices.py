@@ -6,7 +6,7 @@ the same shapes. One asset that the oracle refuses fails the call for all (docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from exporter.errors import DecodeError
@@ -29,7 +29,7 @@ _Part: TypeAlias = tuple[str, str, list[str]]
 """An oracle, one of its two functions, and tokens."""
 
 
-async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Quote]:
+async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
     """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
     every = list(dict.fromkeys(pairs))
     quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in every}

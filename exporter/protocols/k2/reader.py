@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entries
+from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
@@ -185,23 +185,12 @@ class _Reader(Collector):
         columns = self.reading.columns
         pairs = zip(columns["oracle"], columns["token_address"], strict=True)
         quotes = await prices.read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs if oracle])
-        other = {
-            router.oracle: router.price_decimals
-            for router in self.routers.values()
-            if router.price_decimals != layout.PRICE_DECIMALS
-        }
-        self.reading.quotes = {
-            pair: quote
-            if pair[0] not in other
-            else replace(
-                quote,
-                price=None,
-                is_known=False,
-                failure=f"the oracle's prices have {other[pair[0]]} decimals, not the {layout.PRICE_DECIMALS} that "
-                "are known",
-            )
-            for pair, quote in quotes.items()
-        }
+        for router in self.routers.values():
+            if router.price_decimals != layout.PRICE_DECIMALS:
+                failure = f"the oracle's prices have {router.price_decimals} decimals, not the {layout.PRICE_DECIMALS}"
+                for pair in [pair for pair in quotes if pair[0] == router.oracle]:
+                    quotes[pair] = Quote(*pair, failure=f"{failure} that are known", is_known=False)
+        self.reading.quotes = quotes
 
 
 async def read_markets(

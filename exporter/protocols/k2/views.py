@@ -20,8 +20,6 @@ from exporter.protocols.k2.math import RAY
 VIEW = "get_current_reserve_data"
 BORROW_INDEX = "get_current_var_borrow_idx"
 
-_DECIMALS_AT, _RESERVE_FACTOR_AT = 42, 57  # bits of data_low
-
 
 class K2Views(ProtocolViews):
     """The view functions of K2."""
@@ -37,9 +35,7 @@ class K2Views(ProtocolViews):
         if asked.call.function == BORROW_INDEX:
             return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
         reserve = Fields.of(value, VIEW)
-        low = reserve.struct("configuration").get("data_low")
-        bits: int = expect(low or (scval.VOID, None), scval.U128, f"{VIEW}.configuration: field data_low")
-        numbers = reserve.numbers(RESERVE)
+        bits, numbers = reserve.struct("configuration").u128("data_low"), reserve.numbers(RESERVE)
         liquidity, borrow = numbers["liquidity_index"], numbers["variable_borrow_index"]
         supplied = _indexed(row["raw"]["total_supply_scaled"], liquidity)
         borrowed = _indexed(row["raw"]["total_debt_scaled"], borrow)
@@ -52,8 +48,8 @@ class K2Views(ProtocolViews):
             "total_supplied": (row["total_supplied"], supplied),
             "total_borrowed": (row["total_borrowed"], borrowed),
             "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
-            "decimals": (row["decimals"], bits >> _DECIMALS_AT & 0xFF),
-            "reserve_factor": (row["raw"]["reserve_factor"], bits >> _RESERVE_FACTOR_AT & 0x3FFF),
+            "decimals": (row["decimals"], bits >> 42 & 0xFF),
+            "reserve_factor": (row["raw"]["reserve_factor"], bits >> 57 & 0x3FFF),
             "a_token": (row["raw"]["a_token"], reserve.address("a_token_address")),
             "debt_token": (row["raw"]["debt_token"], reserve.address("debt_token_address")),
         }
