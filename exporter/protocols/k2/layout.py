@@ -16,7 +16,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import by_key, config_hash_of
+from exporter.protocols.collector import MAX_TOKEN_DECIMALS, by_key, config_hash_of
 
 VERSION = "v1"
 """The one form of entries that is known."""
@@ -32,9 +32,6 @@ MAX_AMOUNT = 10**38 - 1
 
 MIN_FIRST_SUPPLY = 1_000
 """Base units; the contract's own constant."""
-
-MAX_TOKEN_DECIMALS = 38
-"""The contract divides by 10^decimals, which has to fit into 128 bits."""
 
 NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "PUPGADM", "REENTRY"})
 """Instance keys of the router that hold state, a cache, or what is only proposed."""
@@ -52,18 +49,17 @@ RESERVE = {
 }
 """The numbers of an ``RDATA`` entry but its bitmap: 27 decimals, and unix seconds."""
 
-MODEL_FIELDS = (
-    "base_variable_borrow_rate",
-    "optimal_utilization_rate",
-    "variable_rate_slope1",
-    "variable_rate_slope2",
-)
-"""The parameters of a rate model, annual and with 27 decimals."""
+_DEFAULTS = {
+    "base_variable_borrow_rate": "BVR",
+    "optimal_utilization_rate": "OU",
+    "variable_rate_slope1": "VS1",
+    "variable_rate_slope2": "VS2",
+}
+"""Where the rate contract's instance has a model's parameters for reserves without parameters of their own."""
 
+MODEL_FIELDS = tuple(_DEFAULTS)
 MODEL = dict.fromkeys(MODEL_FIELDS, UNSIGNED) | {"optimal_utilization_rate": Number(scval.U128, 0, 10**RAY_DECIMALS)}
-
-_DEFAULTS = dict(zip(MODEL_FIELDS, ("BVR", "OU", "VS1", "VS2"), strict=True))
-"""Where the rate contract's instance has them for reserves without parameters of their own."""
+"""The parameters of a rate model, annual and with 27 decimals."""
 
 BITS = {  # name: (first bit, bits, decimals of the value)
     "ltv": (0, 14, 4),

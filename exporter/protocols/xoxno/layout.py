@@ -185,11 +185,6 @@ def price_key(token: str) -> ScVal:
     return vec(symbol("Token"), address(token))
 
 
-def decode_max_age(entry: Entry) -> int:
-    """The age in seconds beyond which the aggregator calls a token's price stale. Raises `DecodeError`."""
-    return Fields.of(entry.value, "Oracle").u64("max_price_stale_seconds")
-
-
 def decode_controller(entry: Entry) -> Controller:
     """Decode a controller's instance, with keys of either form. Raises `DecodeError` naming the field."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "controller instance")

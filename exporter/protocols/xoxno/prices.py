@@ -17,7 +17,7 @@ from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.oracles import Quote, parts_of
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
-from exporter.protocols.xoxno.layout import decode_max_age, price_key
+from exporter.protocols.xoxno.layout import price_key
 
 WAD_DECIMALS = 18
 TOKENS_PER_CALL = 32
@@ -66,7 +66,7 @@ def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
         problem = "the price aggregator's oracle for this token is archived; it can be restored"
         return replace(quote, failure=problem, is_known=False)
     try:
-        return replace(quote, max_age=decode_max_age(oracle))
+        return replace(quote, max_age=Fields.of(oracle.value, "Oracle").u64("max_price_stale_seconds"))
     except DecodeError as error:
         if quote.failure is not None:
             return quote
