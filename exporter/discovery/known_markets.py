@@ -16,7 +16,6 @@ from msgspec import Meta, Struct
 from exporter.protocols.base import Candidate, Origin
 
 MAX_MARKETS = 50_000
-MAX_STREAMS = 1_000
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9_-]{1,40}$")]
 PoolId = Annotated[str, Meta(pattern="^[A-Za-z0-9_:.-]{1,200}$")]

@@ -1,9 +1,8 @@
-"""Discovery over whole runs against the embedded network: what is found, that nothing is lost, what it costs."""
+"""Discovery against the embedded network: what is found, that nothing is lost, what it costs."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery import discover_context, learn
 from exporter.discovery.known_markets import Memory
-from exporter.job.known_markets_file import MEMORY_KEY, load_memory
+from exporter.job.known_markets_file import MEMORY_KEY
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec.entries import instance_key
@@ -31,8 +30,7 @@ from exporter.localnet.rpc import RpcError
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import ProtocolReading
-from exporter.stores.folder import FolderStore
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
 from tests.protocols.made_ledger import entry
@@ -53,113 +51,6 @@ def empty_reward_zones(network: RecordedNetwork) -> None:
     network.close(dict(entry(backstop, symbol("RZ"), vec()) for backstop in backstops))
 
 
-def memory_in(folder: Path) -> Memory:
-    return load_memory(FolderStore(folder), network_id(LOCAL.passphrase))
-
-
-def published_markets(folder: Path) -> set[str]:
-    return {path.stem for path in (folder / "v1" / "markets").glob("C*.json")}
-
-
-class TestRuns:
-    """One run after another into the same output."""
-
-    def test_new_pool_through_events_alone(self, tmp_path: Path) -> None:
-        """Of the events that had gone before the first run nothing is missed but what only they named."""
-        network = RecordedNetwork(event_window=2)
-        empty_reward_zones(network)
-        lost = network.deploy("lost")
-        for _ in range(5):
-            network.advance()
-        new = network.deploy("new")
-        with running(create_app(network)) as url:
-            _, facts = run(settings_for(tmp_path, url))
-
-        assert {*MARKETS, new} == published_markets(tmp_path)
-        assert lost not in json.dumps(facts)
-
-    def test_market_that_vanishes(self, tmp_path: Path) -> None:
-        """A market that is gone from the chain stays remembered, and is reported absent, which is not a failure."""
-        network = RecordedNetwork()
-        gone = network.deploy("gone")
-        with running(create_app(network)) as url:
-            run(settings_for(tmp_path, url))
-            network.close({instance_key(gone): None})
-            code, facts = run(settings_for(tmp_path, url))
-
-        assert 0 == code
-        assert [gone] == [item["market"] for item in facts["absent"] if item["protocol"] == "blend"]
-        assert ("blend", gone, None) in memory_in(tmp_path).markets
-
-    def test_dry_run(self, tmp_path: Path) -> None:
-        """A dry run names what it discovers and remembers nothing."""
-        network = RecordedNetwork()
-        network.deploy("new")
-        with running(create_app(network)) as url:
-            _, facts = run(settings_for(tmp_path, url), dry_run=True)
-
-        assert facts["discovered"]
-        assert not (tmp_path / MEMORY_KEY).exists()
-
-    def test_discovery_off(self, tmp_path: Path) -> None:
-        """With discovery off nothing is remembered, and no events are asked for."""
-        network, behaviour = RecordedNetwork(), Behaviour()
-        with running(create_app(network, behaviour)) as url:
-            run(settings_for(tmp_path, url, **only("blend")))
-
-        assert {BLEND_V1, BLEND_V2} == published_markets(tmp_path)
-        assert 1 == behaviour.counts["getEvents"]  # for the close time
-        assert not (tmp_path / MEMORY_KEY).exists()
-
-    def test_operators_market_is_not_remembered(self, tmp_path: Path) -> None:
-        """A contract outside of the factory that the operator named is read as long as he names it."""
-        network = RecordedNetwork()
-        fake = network.deploy("fake", through_factory=False)
-        with running(create_app(network)) as url:
-            _, named = run(settings_for(tmp_path, url, markets=[{"protocol": "blend", "address": fake}]))
-            assert fake in published_markets(tmp_path)
-            network.advance()
-            run(settings_for(tmp_path, url))
-
-        assert fake not in published_markets(tmp_path)
-        assert [notice for notice in named["notices"] if fake in notice and "[[markets]] names them" in notice]
-
-
-class TestFaults:
-    """Events that are missing, wrong, hostile, or too many."""
-
-    def test_events_that_fail(self, tmp_path: Path) -> None:
-        """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
-        network, behaviour = RecordedNetwork(), Behaviour()
-        with running(create_app(network, behaviour)) as url:
-            run(settings_for(tmp_path, url))
-            before = memory_in(tmp_path).streams
-            new = network.deploy("new")
-            behaviour.broken["getEvents", 0] = RpcError(-32602, "no such wildcard")
-            code, facts = run(settings_for(tmp_path, url))
-            assert before == memory_in(tmp_path).streams
-        network.advance()
-        with running(create_app(network)) as url:
-            run(settings_for(tmp_path, url))
-
-        assert 0 == code
-        assert [notice for notice in facts["notices"] if "could not be read, a later run tries again" in notice]
-        assert new in published_markets(tmp_path)
-
-    def test_event_of_a_pool_without_record(self, tmp_path: Path) -> None:
-        """A contract that the factory's event names and its records do not is not read, and said to be left out."""
-        network = RecordedNetwork()
-        fake = network.deploy("fake", through_factory=False)
-        network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
-        with running(create_app(network)) as url:
-            code, facts = run(settings_for(tmp_path, url))
-
-        assert 0 == code
-        assert fake not in published_markets(tmp_path)
-        assert [notice for notice in facts["notices"] if fake in notice and "not read, because anybody" in notice]
-        assert not memory_in(tmp_path).markets["blend", fake, None].confirmed
-
-
 @contextmanager
 def pluralize(network: RecordedNetwork) -> Iterator[tuple[str, Behaviour]]:
     """A server of a network, and the log of what it is asked."""
@@ -169,18 +60,125 @@ def pluralize(network: RecordedNetwork) -> Iterator[tuple[str, Behaviour]]:
 
 
 async def read_all(
-    urls: str | list[str], settings: Settings, memory: Memory, network: Network = LOCAL
+    urls: str | list[str],
+    settings: Settings,
+    memory: Memory,
+    network: Network = LOCAL,
+    said: list[str] | None = None,
 ) -> Reading[list[ProtocolReading]]:
     """Look around and read everything, without rendering it."""
     limits = RpcLimits(requests_per_second=10_000)
     async with RpcSource([urls] if isinstance(urls, str) else urls, LOCAL.passphrase, limits=limits) as source:
         opened = OpenSource(source, network, [], "made", source.counters)
         around = await discover_context(LedgerView(source), source, network, PROTOCOLS, memory)
+        if said is not None:
+            said += around.notices
 
         async def program(view: Any) -> list[ProtocolReading]:
             return await read_protocols(view, settings, opened, around)
 
         return await read_at_one_ledger(source, program)
+
+
+def markets_of(reading: Reading[list[ProtocolReading]]) -> set[str]:
+    return {market.address for part in reading.result for market in part.markets}
+
+
+def notices_of(reading: Reading[list[ProtocolReading]]) -> list[str]:
+    return [notice for part in reading.result for notice in part.notices]
+
+
+def test_new_pool_through_events_alone() -> None:
+    """Of the events that had gone before the first run nothing is missed but what only they named."""
+    network, memory = RecordedNetwork(event_window=2), Memory(network_id(LOCAL.passphrase))
+    empty_reward_zones(network)
+    lost = network.deploy("lost")
+    for _ in range(5):
+        network.advance()
+    new = network.deploy("new")
+    with running(create_app(network)) as url:
+        reading = asyncio.run(read_all(url, settings_for(), memory))
+
+    assert {*MARKETS, new} == markets_of(reading)
+    assert ("blend", lost, None) not in memory.markets
+
+
+def test_market_that_vanishes() -> None:
+    """A market that is gone from the chain stays remembered, and is absent, which is not a failure."""
+    network, memory = RecordedNetwork(), Memory(network_id(LOCAL.passphrase))
+    gone = network.deploy("gone")
+    with running(create_app(network)) as url:
+        first = asyncio.run(read_all(url, settings_for(), memory))
+        learn(memory, first.result, memory.candidates(), (), first.certificate.ledger)
+        network.close({instance_key(gone): None})
+        second = asyncio.run(read_all(url, settings_for(), memory))
+        learn(memory, second.result, memory.candidates(), (), second.certificate.ledger)
+
+    [blend] = [part for part in second.result if part.protocol == "blend"]
+    assert ([gone], []) == ([item.market for item in blend.absent], blend.unread)
+    assert memory.markets["blend", gone, None].confirmed
+
+
+def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
+    """With discovery off no events are asked for but those of the close time; a dry run names what it discovers."""
+    network, behaviour = RecordedNetwork(), Behaviour()
+    network.deploy("new")
+    with running(create_app(network, behaviour)) as url:
+        run(settings_for(tmp_path, url, **only("blend")))
+        assert 1 == behaviour.counts["getEvents"]
+        _, facts = run(settings_for(tmp_path, url), dry_run=True)
+
+    assert {BLEND_V1, BLEND_V2} == {path.stem for path in (tmp_path / "v1" / "markets").glob("C*.json")}
+    assert facts["discovered"]
+    assert not (tmp_path / MEMORY_KEY).exists()
+
+
+def test_operators_market_is_not_remembered() -> None:
+    """A contract outside of the factory that the operator named is read as long as he names it."""
+    network, memory = RecordedNetwork(), Memory(network_id(LOCAL.passphrase))
+    fake = network.deploy("fake", through_factory=False)
+    named = settings_for(markets=[{"protocol": "blend", "address": fake}])
+    with running(create_app(network)) as url:
+        reading = asyncio.run(read_all(url, named, memory))
+        tried = [*memory.candidates(), Candidate("blend", fake, Origin.CONFIGURATION)]
+        learn(memory, reading.result, tried, (), reading.certificate.ledger)
+
+    assert fake in markets_of(reading)
+    assert ("blend", fake, None) not in memory.markets
+    assert [notice for notice in notices_of(reading) if fake in notice and "[[markets]] names them" in notice]
+
+
+def test_events_that_fail() -> None:
+    """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
+    network, behaviour, said = RecordedNetwork(), Behaviour(), list[str]()
+    memory = Memory(network_id(LOCAL.passphrase))
+    with running(create_app(network, behaviour)) as url:
+        asyncio.run(read_all(url, settings_for(), memory))
+        before = dict(memory.streams)
+        new = network.deploy("new")
+        behaviour.broken["getEvents", 0] = RpcError(-32602, "no such wildcard")
+        asyncio.run(read_all(url, settings_for(), memory, said=said))
+        assert before == memory.streams
+        behaviour.broken.clear()
+        network.advance()
+        reading = asyncio.run(read_all(url, settings_for(), memory))
+
+    assert [notice for notice in said if "could not be read, a later run tries again" in notice]
+    assert new in markets_of(reading)
+
+
+def test_event_of_a_pool_without_record() -> None:
+    """A contract that the factory's event names and its records do not is not read, and said to be left out."""
+    network, memory = RecordedNetwork(), Memory(network_id(LOCAL.passphrase))
+    fake = network.deploy("fake", through_factory=False)
+    network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
+    with running(create_app(network)) as url:
+        reading = asyncio.run(read_all(url, settings_for(), memory))
+        learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
+
+    assert fake not in markets_of(reading)
+    assert [notice for notice in notices_of(reading) if fake in notice and "not read, because anybody" in notice]
+    assert not memory.markets["blend", fake, None].confirmed
 
 
 def test_factory_that_no_list_has() -> None:
@@ -249,10 +247,10 @@ def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
     with running(create_app(network, behaviour)) as url:
         reading = asyncio.run(read_all(url, settings, Memory(network_id(LOCAL.passphrase))))
 
-    assert {*MARKETS, *network.copies} == {market.address for part in reading.result for market in part.markets}
+    assert {*MARKETS, *network.copies} == markets_of(reading)
     recorded = {market for protocol, market in LISTED if protocol in ("alula", "blend")}
     assert {*recorded, *network.copies} == {market for part in reading.result for market in part.verified}
-    assert [] == [notice for part in reading.result for notice in part.notices if "record" in notice]
+    assert [] == [notice for notice in notices_of(reading) if "record" in notice]
 
 
 def test_other_code_is_said_once() -> None:
@@ -273,7 +271,7 @@ def test_other_code_is_said_once() -> None:
     with pluralize(network) as (url, _):
         reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
 
-    notices = [notice for part in reading.result for notice in part.notices if "contract code" in notice]
+    notices = [notice for notice in notices_of(reading) if "contract code" in notice]
     counts = {market: sum(market in notice for notice in notices) for market in listed}
     assert dict.fromkeys(listed, 1) == counts
     assert len(listed) == len(notices)
