@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts, expect
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, vec
+from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import (
@@ -45,14 +45,13 @@ MAX_POOLS = 64
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
 """Instance keys that hold state, or what is only queued or proposed."""
 
-_QUEUE_SECONDS = "UpdateInQueuePeriod"
-_QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
+QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
 _MARKET_LIMITS = {
-    "bad_debt_lock_d": "BadDebtLockDuration",
-    "max_positions": "MaxPositions",
-    "min_collateral_value_cents": "MinCollateralValueCents",
+    "BadDebtLockDuration": "bad_debt_lock_d",
+    "MaxPositions": "max_positions",
+    "MinCollateralValueCents": "min_collateral_value_cents",
 }
-"""The settings that can be queued for a market, with their keys in the instance."""
+"""The settings that can be queued for a market, by their keys in the instance."""
 
 CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
 STATE = dict.fromkeys(
@@ -97,6 +96,7 @@ class MarketInstance:
     manager: str | None
     queue_seconds: int | None
     storage: tuple[tuple[ScVal, ScVal], ...]
+    settings: Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +130,23 @@ def pool_key(market: str, pool: str) -> bytes:
 def decode_instance(entry: Entry) -> MarketInstance:
     """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "market instance")
-    storage = Fields(_unit_keys(instance.storage), "market instance")
-    variant, _ = _variant(storage, "MarketStatus", "market instance")
+    named = (
+        (key[1][0], value) for key, value in instance.storage or () if key[0] == scval.VEC and len(key[1] or ()) == 1
+    )
+    settings = Fields(named, "market instance")
+    variant, _ = _variant(settings, "MarketStatus", "market instance")
     manager = None
     with suppress(DecodeError):  # nothing is computed from it
-        manager = storage.contract("DeployerHost")
+        manager = settings.contract("DeployerHost")
     return MarketInstance(
         wasm_hash=wasm_hash.hex(),
-        name=storage.string("Name"),
+        name=settings.string("Name"),
         status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
-        oracle=storage.address("Oracle"),
+        oracle=settings.address("Oracle"),
         manager=manager,
-        queue_seconds=next((item.value for item in parameters_of(storage, {_QUEUE_SECONDS: 0})), None),
+        queue_seconds=next((item.value for item in parameters_of(settings, {"UpdateInQueuePeriod": 0})), None),
         storage=instance.storage or (),
+        settings=settings,
     )
 
 
@@ -171,20 +175,14 @@ def decode_queued_pool(entry: Entry, pool: PoolEntry | None, wait: int | None) -
     return shown, _from_when(queued, wait)
 
 
-def has_queued(instance: MarketInstance) -> bool:
-    """Whether something is queued of a market's own limits."""
-    return any(name[1] == _QUEUED_MARKET for name, _ in _unit_keys(instance.storage))
-
-
 def decode_queued_market(instance: MarketInstance) -> Queued:
     """Queued limits of a market, and from when they hold. Raises `DecodeError`."""
-    now = Fields(_unit_keys(instance.storage), "market instance")
-    queued = now.struct(_QUEUED_MARKET)
+    queued = instance.settings.struct(QUEUED_MARKET)
     before, after = (
-        [replace(item, name=name) for name, key in keys for item in parameters_of(fields, {key: 0})]
-        for fields, keys in (
-            (now, _MARKET_LIMITS.items()),
-            (queued, [(name, f"new_{name}") for name in _MARKET_LIMITS]),
+        [replace(item, name=names[item.name]) for item in parameters_of(fields, dict.fromkeys(names, 0))]
+        for fields, names in (
+            (instance.settings, _MARKET_LIMITS),
+            (queued, {f"new_{name}": name for name in _MARKET_LIMITS.values()}),
         )
     )
     return differences(before, after), _from_when(queued, instance.queue_seconds)
@@ -205,11 +203,6 @@ def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
 
 def _from_when(queued: Fields, wait: int | None) -> int | None:
     return None if wait is None else queued.u64("queued_in_timestamp") + wait
-
-
-def decode_pool_list(entry: Entry | None) -> tuple[str, ...]:
-    """A market's pools, in the order of their registration; a market that never had one has no entry."""
-    return () if entry is None else contracts(entry.value, "AllPools", MAX_POOLS)
 
 
 def decode_pool(entry: Entry) -> PoolEntry:
@@ -262,7 +255,9 @@ def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterabl
     of its token_address and its ``config``. That vector is absent for a pool without an entry, and lacks what cannot be
     decoded.
     """
-    storage = [pair for pair in instance.storage if not _names_one_of(pair[0], NOT_CONFIGURATION)]
+    storage = [
+        (key, value) for key, value in instance.storage if not (key[1] and key[1][0] in map(symbol, NOT_CONFIGURATION))
+    ]
     configs = [(address(pool), _configured(entry)) for pool, entry in zip(pools, entries, strict=True)]
     return config_hash_of(by_key(storage), configs)
 
@@ -298,15 +293,3 @@ def _variant(fields: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ..
         raise DecodeError(f"{what}: field {name} has no variant")
     variant: str = expect(items[0], scval.SYMBOL, f"{what}: variant of field {name}")
     return variant, items[1:]
-
-
-def _unit_keys(storage: Iterable[tuple[ScVal, ScVal]] | None) -> Iterator[tuple[ScVal, ScVal]]:
-    """The storage under the keys that are variants without values, with the variant's symbol as the key."""
-    for (kind, parts), value in storage or ():
-        if kind == scval.VEC and parts is not None and len(parts) == 1:
-            yield parts[0], value
-
-
-def _names_one_of(key: ScVal, variants: frozenset[str]) -> bool:
-    kind, parts = key
-    return kind == scval.VEC and bool(parts) and parts[0][0] == scval.SYMBOL and parts[0][1] in variants

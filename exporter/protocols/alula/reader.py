@@ -8,6 +8,7 @@ from functools import partial
 
 from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.fields import contracts
 from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
@@ -39,7 +40,7 @@ class _Reader(Collector):
             return
         with self.noting(market):
             instance = layout.decode_instance(live(instance_entry, "the market's instance"))
-            members = layout.decode_pool_list(list_entry)
+            members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
             if list_entry is None and instance.status != layout.FROZEN:
                 raise UnreadError(
                     "absent",
@@ -49,7 +50,7 @@ class _Reader(Collector):
             self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, instance_entry, {"Admin": "admin"})
             self.take_proposed(market, instance_entry, {"ProposedAdmin": "admin"})
-            if layout.has_queued(instance):
+            if layout.QUEUED_MARKET in instance.settings:
                 self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
             self.members[market] = members
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
