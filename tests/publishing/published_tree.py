@@ -11,13 +11,17 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
+
+from exporter.errors import StoreError
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Clock, Store, utc_now
+from exporter.stores.store import Clock, Store
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
 from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
 from exporter.tree.files import FileKind, RenderedFile
@@ -135,29 +139,30 @@ def status_of(summary: RunSummary) -> SystemStatus:
     )
 
 
-def publish(
+def publish_run(
     store: Store,
-    files: Iterable[RenderedFile],
-    build_status: Callable[[RunSummary], SystemStatus],
+    run: MadeRun,
+    now: Clock | None = None,
     *,
-    observed_ledger: int,
+    files: Iterable[RenderedFile] | None = None,
+    build_status: Callable[[RunSummary], SystemStatus] = status_of,
     history: HistoryPart | None = None,
     replaced_ledger: int | None = None,
-    now: Clock = utc_now,
 ) -> PublishResult:
-    """Publish in one go, as the job does step by step."""
-    history = history or _history(observed_ledger)
-    with begin_publication(store, observed_ledger, history, replaced_ledger=replaced_ledger, now=now) as publication:
-        publication.write(files)
-        run = publication.seal()
-        return publication.complete(run, build_status(run.summary))
+    """Publish a made-up run in one go, as the job does step by step; other files, status or history in place of its."""
+    options: dict[str, Any] = {"replaced_ledger": replaced_ledger, "now": now or TestClock()}
+    with begin_publication(store, run.ledger, history or run.history, **options) as publication:
+        publication.write(run.files if files is None else files)
+        sealed = publication.seal()
+        return publication.complete(sealed, build_status(sealed.summary))
 
 
-def publish_run(store: Store, run: MadeRun, clock: TestClock | None = None) -> PublishResult:
-    """Publish a made-up run as the pipeline would."""
-    return publish(
-        store, run.files, status_of, observed_ledger=run.ledger, history=run.history, now=clock or TestClock()
-    )
+def fail_publishing(store: Store, run: MadeRun, position: int, now: Clock | None = None) -> None:
+    """Let a run fail with an operation, and every write after it."""
+    bucket = BucketSimulator(store)
+    bucket.fail_from(position, StoreError("no"))
+    with pytest.raises(StoreError, match="no"):
+        publish_run(bucket, run, now)
 
 
 def published(*ledgers: int) -> tuple[MemoryStore, TestClock]:

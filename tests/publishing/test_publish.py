@@ -30,7 +30,7 @@ from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
-from exporter.tree.documents import HistoryManifest, RunManifest
+from exporter.tree.documents import HistoryManifest, RunManifest, SystemStatus
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
@@ -38,9 +38,9 @@ from tests.publishing.published_tree import (
     START,
     TestClock,
     assert_whole,
+    fail_publishing,
     make_run,
     operations_until,
-    publish,
     publish_run,
     published,
     published_ledger,
@@ -78,7 +78,7 @@ def test_order_of_writes(step: int) -> None:
     In whatever order the stream has them no file is written before the files that it links to.
     """
     bucket, run = BucketSimulator(), make_run(100)
-    publish(bucket, run.files[::step], status_of, observed_ledger=100, history=run.history)
+    publish_run(bucket, run, files=run.files[::step])
     writes = bucket.writes()
 
     assert {1, 2, 3, 4, 5, 6} == {phase(call) for call in writes}
@@ -172,7 +172,7 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
             yield file
 
     with pytest.raises(LedgerNotNewerError, match=f"ledger {ledger} is .*published") as refusal:
-        publish(bucket, stream(), status_of, observed_ledger=ledger)
+        publish_run(bucket, make_run(ledger), files=stream())
 
     assert refusal.value.already_published == (ledger == 100)
     assert ([], before) == (rendered, len(bucket.writes()))
@@ -218,8 +218,7 @@ def test_replacing_a_ledger_that_the_network_never_had() -> None:
         publish_run(store, run, clock)
 
     bucket = BucketSimulator(store)
-    options = {"observed_ledger": 101, "history": run.history, "now": clock}
-    publish(bucket, run.files, status_of, replaced_ledger=1_000_100, **options)  # type: ignore[arg-type]
+    publish_run(bucket, run, clock, replaced_ledger=1_000_100)
 
     assert Call("swap", POINTER_KEY) == bucket.writes()[-1]
     assert_whole(store, run)
@@ -242,10 +241,9 @@ def test_only_the_ledger_of_a_published_run_can_be_replaced(named: int) -> None:
     bucket = BucketSimulator()
     publish_run(bucket, make_run(100))
     before = len(bucket.writes())
-    run = make_run(90)
 
     with pytest.raises(ConfigError, match=f"{named} is not .*; the newest that was published or begun is 100"):
-        publish(bucket, run.files, status_of, observed_ledger=90, history=run.history, replaced_ledger=named)
+        publish_run(bucket, make_run(90), replaced_ledger=named)
     assert before == len(bucket.writes())
 
 
@@ -255,24 +253,21 @@ def test_replacing_several_runs(ledger: int) -> None:
     store, _ = published(100, 101, 102, 103)
     run = make_run(ledger)
 
-    publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, replaced_ledger=102)
+    publish_run(store, run, replaced_ledger=102)
 
     assert_whole(store, run)
     assert [100, 101, ledger] == history_ledgers(store)
     with pytest.raises(ConfigError, match="is not the ledger of a published run"):
-        publish(store, run.files, status_of, observed_ledger=105, history=run.history, replaced_ledger=99)
+        publish_run(store, make_run(105), replaced_ledger=99)
 
 
 def test_replacing_an_unfinished_run() -> None:
     """A run that was begun at a false ledger and did not finish is replaced likewise."""
     store, _ = published(100)
-    bucket = BucketSimulator(store)
-    bucket.fail_from(operations_until(store, make_run(1_000_100), INTENT_KEY) + 3, StoreError("no"))
-    with pytest.raises(StoreError):
-        publish_run(bucket, make_run(1_000_100))
-    run = make_run(101)
+    false, run = make_run(1_000_100), make_run(101)
+    fail_publishing(store, false, operations_until(store, false, INTENT_KEY) + 3)
 
-    publish(store, run.files, status_of, observed_ledger=101, history=run.history, replaced_ledger=1_000_100)
+    publish_run(store, run, replaced_ledger=1_000_100)
 
     assert_whole(store, run)
     assert [100, 101] == history_ledgers(store)
@@ -281,16 +276,10 @@ def test_replacing_an_unfinished_run() -> None:
 def test_an_unfinished_run_bars_earlier_ledgers() -> None:
     """After a run died while it replaced documents, only its ledger or a later one may be published."""
     store, _ = published(100)
-    bucket = BucketSimulator(store)
-    bucket.fail_from(0, StoreError("no"))
-    with pytest.raises(StoreError):
-        publish_run(bucket, make_run(110))
+    fail_publishing(store, make_run(110), 0)
     check_newer(store, 105, CLOSED)  # it failed before it touched a document
 
-    bucket = BucketSimulator(store)
-    bucket.fail_from(operations_until(store, make_run(110), INTENT_KEY) + 3, StoreError("no"))
-    with pytest.raises(StoreError):
-        publish_run(bucket, make_run(110))
+    fail_publishing(store, make_run(110), operations_until(store, make_run(110), INTENT_KEY) + 3)
     with pytest.raises(LedgerNotNewerError, match="below 110, at which a run began") as refusal:
         publish_run(store, make_run(105))
 
@@ -310,7 +299,7 @@ def test_two_publishers_at_once() -> None:
             publish_run(store, make_run(101))
         yield from run.files
 
-    publish(store, stream(), status_of, observed_ledger=100, history=run.history)
+    publish_run(store, run, files=stream())
 
     assert_whole(store, run)
     assert None is store.get(make_run(101).history.file.key)
@@ -320,7 +309,7 @@ def test_a_pointer_that_moved_is_left_alone() -> None:
     """Should another publisher move the pointer in spite of the lock, its run is published and this one has lost."""
     store, _ = published(100)
 
-    def rival_status(summary: RunSummary) -> object:
+    def rival_status(summary: RunSummary) -> SystemStatus:
         present = store.get(POINTER_KEY)
         assert present is not None
         store.swap(POINTER_KEY, present.data.replace(b'"local"', b'"rival"'), present.etag)
@@ -328,7 +317,7 @@ def test_a_pointer_that_moved_is_left_alone() -> None:
 
     run = make_run(101)
     with pytest.raises(LostRaceError, match=POINTER_KEY):
-        publish(store, run.files, rival_status, observed_ledger=101, history=run.history)  # type: ignore[arg-type]
+        publish_run(store, run, build_status=rival_status)
 
     assert "rival" == stored_json(store, POINTER_KEY)["network"]
 
@@ -355,7 +344,7 @@ def test_an_error_of_the_stream_leaves_everything() -> None:
         raise CheckError("the sums differ")
 
     with pytest.raises(CheckError, match="the sums differ"):
-        publish(bucket, stream(), status_of, observed_ledger=101, history=run.history)
+        publish_run(bucket, run, files=stream())
     after = tree_of(bucket)
 
     assert before == {key: after[key] for key in before}
@@ -385,7 +374,7 @@ def test_keys_that_no_run_renders(key: str, kind: FileKind) -> None:
     run = make_run(101)
     stray = RenderedFile(key, b"{}", kind)
     with pytest.raises((CheckError, StoreError), match=key.replace(".", r"\.")):
-        publish(bucket, (*run.files, stray), status_of, observed_ledger=101, history=run.history)
+        publish_run(bucket, run, files=(*run.files, stray))
 
     assert_whole(bucket, make_run(100))
     assert make_run(100).document("index.html") == bucket.get("index.html").data
@@ -398,10 +387,10 @@ def test_a_file_rendered_twice() -> None:
     page = next(file for file in run.files if file.kind is FileKind.PAGE)
     for twice in (document, page):
         with pytest.raises(CheckError, match=f"{twice.key}: rendered twice"):
-            publish(store := MemoryStore(), (*run.files, twice), status_of, observed_ledger=100)
+            publish_run(store := MemoryStore(), run, files=(*run.files, twice))
         assert not store.has(POINTER_KEY)
     with pytest.raises(ImmutableKeyError, match=page.key):
-        publish(MemoryStore(), (*run.files, msgspec.structs.replace(page, data=b"{}")), status_of, observed_ledger=100)
+        publish_run(MemoryStore(), run, files=(*run.files, msgspec.structs.replace(page, data=b"{}")))
 
 
 @pytest.mark.parametrize("field", ["run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"])
@@ -411,11 +400,8 @@ def test_a_status_of_another_run(field: str) -> None:
     run = make_run(101)
     wrong = {"observed_ledger": 7, "manifest_sha256": "0" * 64}.get(field, "other")
     with pytest.raises(CheckError, match=f"{field} is {wrong}"):
-        publish(
-            store,
-            run.files,
-            lambda summary: msgspec.structs.replace(status_of(summary), **{field: wrong}),
-            observed_ledger=101,
+        publish_run(
+            store, run, build_status=lambda summary: msgspec.structs.replace(status_of(summary), **{field: wrong})
         )
 
     assert_whole(store, make_run(100))
@@ -456,7 +442,7 @@ def test_an_entry_of_another_file() -> None:
     run = make_run(100)
     wrong = replace(run.history, entry=msgspec.structs.replace(run.history.entry, bytes=1))
     with pytest.raises(CheckError, match=r"100\.parquet: the history's entry"):
-        publish(MemoryStore(), run.files, status_of, observed_ledger=100, history=wrong)
+        publish_run(MemoryStore(), run, history=wrong)
 
 
 # -- reading back ---------------------------------------------------------------------------------------------------

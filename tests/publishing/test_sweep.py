@@ -28,9 +28,9 @@ from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import (
     TestClock,
     assert_whole,
+    fail_publishing,
     make_run,
     operations_until,
-    publish,
     publish_run,
     published,
     status_of,
@@ -111,11 +111,8 @@ def test_documents_are_found_after_missed_sweeps() -> None:
     """A document that vanished several runs ago, or that only a run that died had, is removed as well."""
     store, clock = published(100)
     publish_run(store, make_run(101, {"CAAA": 3}), clock)
-    dying = BucketSimulator(store)
     doomed = make_run(102, {"CAAA": 3, "CCCC": 1})
-    dying.fail_from(operations_until(store, doomed, POINTER_KEY), StoreError("no"))
-    with pytest.raises(StoreError):
-        publish_run(dying, doomed, clock)
+    fail_publishing(store, doomed, operations_until(store, doomed, POINTER_KEY), clock)
     assert "v1/markets/CCCC.json" in keys_of(store)
     publish_run(store, make_run(103, {"CAAA": 3}), clock)
     sweep(store, RETENTION, now=clock)
@@ -151,14 +148,7 @@ def test_pages_that_many_runs_share() -> None:
     bucket = RenderedFile("v1/buckets/closed.json", b"{}", FileKind.PAGE)
     for day in range(5):
         run = make_run(100 + day)
-        publish(
-            store,
-            (*run.files, shared, *([once, bucket] if day == 0 else [])),
-            status_of,
-            observed_ledger=run.ledger,
-            history=run.history,
-            now=clock,
-        )
+        publish_run(store, run, clock, files=(*run.files, shared, *([once, bucket] if day == 0 else [])))
         assert sweep(store, RETENTION, now=clock).refused is None
         watched = [key for key in keys_of(store, "v1/pages/") if key in (once.key, shared.key)]
         assert [once.key, shared.key][day // 3 :] == watched
@@ -242,10 +232,7 @@ def test_pages_are_listed_once_a_day() -> None:
         store, counted = MemoryStore(clock=clock), 0
         for hour in range(52):
             if hour == 3:
-                dying = BucketSimulator(store)
-                dying.fail_from(5, StoreError("no"))
-                with pytest.raises(StoreError):
-                    publish_run(dying, make_run(1100), clock)
+                fail_publishing(store, make_run(1100), 5, clock)
             publish_run(store, make_run(100 + hour), clock)
             if always:
                 store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"whole": 0}).encode())
@@ -269,8 +256,7 @@ def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
 
     def publish_with(ledger: int, *pages: RenderedFile) -> None:
         run = make_run(ledger)
-        files = (*run.files, *pages)
-        publish(store, files, status_of, observed_ledger=ledger, history=run.history, now=clock)
+        publish_run(store, run, clock, files=(*run.files, *pages))
 
     publish_with(100, again)
     publish_with(101)
@@ -295,10 +281,7 @@ def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
 def test_a_dead_run_that_is_published_later_is_retained() -> None:
     """A run that died, was recorded, and was published much later has its readers' time from then on."""
     store, clock = published(100)
-    dying = BucketSimulator(store)
-    dying.fail_from(operations_until(store, make_run(105), INTENT_KEY), StoreError("no"))
-    with pytest.raises(StoreError):
-        publish_run(dying, make_run(105), clock)
+    fail_publishing(store, make_run(105), operations_until(store, make_run(105), INTENT_KEY), clock)
     assert keys_of(store, f"{RUNS_PREFIX}105-")
     sweep(store, RETENTION, now=clock)
     clock.advance(RETENTION - timedelta(hours=1))

@@ -18,7 +18,7 @@ from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
-from tests.publishing.published_tree import assert_whole, publish, status_of
+from tests.publishing.published_tree import assert_whole, publish_run
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import Variables, boto_at, session_of, store_at
 from tests.s3.reader import Reader, run_at
@@ -118,8 +118,7 @@ def open_place(
 
 def publish_ledger(store: Store, ledger: int, now: Clock = utc_now) -> PublishResult:
     """Publish the run of a ledger as the pipeline would."""
-    run = run_at(ledger)
-    return publish(store, run.files, status_of, observed_ledger=ledger, history=run.history, now=now)
+    return publish_run(store, run_at(ledger), now)
 
 
 def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
