@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from exporter.stores.store import Clock, utc_now
@@ -74,20 +73,14 @@ class WireBucket:
         self._faults: dict[tuple[str, int], Fault] = {}
         self._under_way = 0
         self._closing = threading.Event()
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> WireBucket:
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="bucket", daemon=True)
+
+    def __enter__(self) -> WireBucket:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        assert self._thread is not None
+    def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._server.shutdown()
         self._server.close_connections()
@@ -102,7 +95,6 @@ class WireBucket:
     @property
     def endpoint(self) -> str:
         """Where it listens."""
-        assert self._server is not None
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def environment(self, client: str) -> dict[str, str]:
@@ -194,37 +186,21 @@ class WireBucket:
             fault = self._faults.pop((call.client, position), None)
             self._under_way += 1
         try:
-            if self._latency:
-                time.sleep(self._latency)
-            return self._serve(call, fault, bucket, key, query, headers, body)
+            time.sleep(self._latency)
+            if isinstance(fault, Answer) and not (fault.writes and operation in READS):
+                call.status = fault.status
+                return error(fault.status, fault.code or CODES.get(fault.status, "InternalError"), key), False
+            if isinstance(fault, Reset | Hang | Stall) and not fault.after:
+                self._suffer(fault)
+            with self.lock:
+                reply = self._objects.answer(operation, bucket, key, query, headers, body)
+            call.status = reply.status
+            if isinstance(fault, Reset | Hang | Stall) and fault.after:
+                self._suffer(fault)
+            return reply, isinstance(fault, Cut)
         finally:
             with self.lock:
                 self._under_way -= 1
-
-    def _serve(
-        self,
-        call: Call,
-        fault: Fault | None,
-        bucket: str,
-        key: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: bytes,
-    ) -> tuple[Reply, bool]:
-        operation = call.operation
-        if isinstance(fault, Answer) and fault.writes and operation in READS:
-            fault = None
-        if isinstance(fault, Answer):
-            call.status = fault.status
-            return error(fault.status, fault.code or CODES.get(fault.status, "InternalError"), key), False
-        if fault is not None and not isinstance(fault, Cut) and not fault.after:
-            self._suffer(fault)
-        with self.lock:
-            reply = self._objects.answer(operation, bucket, key, query, headers, body)
-        call.status = reply.status
-        if fault is not None and not isinstance(fault, Cut) and fault.after:
-            self._suffer(fault)
-        return reply, isinstance(fault, Cut)
 
     def _suffer(self, fault: Reset | Hang | Stall) -> None:
         match fault:
