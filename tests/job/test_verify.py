@@ -175,13 +175,13 @@ def test_an_honest_tree_of_one_run(trees: Trees, single: Path) -> None:
     expect(trees.command("prove", single), EXIT_DONE, "nothing to do: every run that can be proven is proven")
 
 
-@pytest.mark.parametrize(("age", "code"), [("90", EXIT_SOURCE), ("99999d", EXIT_UNPROVEN)])
-def test_age(trees: Trees, single: Path, age: str, code: int) -> None:
+def test_age(trees: Trees, single: Path) -> None:
     """A run older than what is allowed ends with 3, after all that was found is printed."""
-    result = trees.verify(single, "--max-age", age)
+    old, new = trees.verify(single, "--max-age", "90"), trees.verify(single, "--max-age", "99999d")
 
-    expect(result, code, " entries of ledger 127 are proven")
-    assert (code == EXIT_SOURCE) is ("and --max-age is" in result.output)
+    expect(old, EXIT_SOURCE, " entries of ledger 127 are proven", "and --max-age is")
+    expect(new, EXIT_UNPROVEN, " entries of ledger 127 are proven")
+    assert "--max-age" not in new.output
     expect(trees.verify(single, "--max-age", "soon"), 2, "a duration such as 30m, 2h or 1d, but found 'soon'")
 
 
@@ -212,28 +212,36 @@ def test_a_reader_needs_the_published_verifier_alone(trees: Trees, single: Path)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, None),
-        ({"entries": 1}, r"proofs\.json: \$\.proofs\[0\]\.entries is 1, but its parts"),
-        ({"checkpoint": 191}, r"v1/proofs/.*: proves ledger 127, .* which is not what v1/proofs\.json says"),
-        ({"observed_ledger": 126}, r"is of ledger 126, but names run 127-"),
-        ({"organisations_signed": 3}, r"v1/proofs/.*: proves ledger 127, signed by 4 of 4 organisations where 3 must"),
-        ({"evidence_key": "v1/evidence/x.jsonl.gz"}, r"evidence_key is v1/evidence/x"),
-        ({"proof_sha256": "0" * 64}, r"which is not that of its digest"),
-        ({"proof_key": f"v1/proofs/{'0' * 64}.json"}, r"v1/proofs/0+\.json: is missing, though v1/proofs"),
-        ({"run_id": 7}, r"proofs\.json: does not decode as ProofList"),
+        ({}, []),
+        (
+            {"entries": 1, "checkpoint": 191, "observed_ledger": 126, "evidence_key": "v1/evidence/x.jsonl.gz"},
+            [
+                "v1/proofs.json: $.proofs[0].entries is 1, but its parts",
+                "proves ledger 127, signed by 4 of 4 organisations where 3 must, which is not what v1/proofs.json says",
+                "is of ledger 126, but names run 127-",
+                "evidence_key is v1/evidence/x",
+            ],
+        ),
+        ({"organisations_signed": 3}, ["signed by 4 of 4 organisations where 3 must"]),
+        (
+            {"proof_key": f"v1/proofs/{'0' * 64}.json"},
+            ["which is not that of its digest", f"v1/proofs/{'0' * 64}.json: is missing, though v1/proofs"],
+        ),
+        ({"run_id": 7}, ["v1/proofs.json: does not decode as ProofList"]),
     ],
 )
-def test_the_check_looks_at_proofs(out: Path, changes: dict[str, object], said: str | None) -> None:
+def test_the_check_looks_at_proofs(out: Path, changes: dict[str, object], said: list[str]) -> None:
     """The list of proofs says what its files say, and what the run has; a good one has no fault."""
     listed = proofs_of(out)
     listed["proofs"][0] |= changes
     (out / "v1" / "proofs.json").write_bytes(json.dumps(listed, separators=(",", ":")).encode())
 
-    if said is None:
+    if not said:
         assert 1 == check_files(str(out)).documents["ProofList"]
         return
-    with pytest.raises(CheckError, match=said):
+    with pytest.raises(CheckError) as caught:
         check_files(str(out))
+    assert [] == [text for text in said if text not in str(caught.value)], caught.value
 
 
 def test_the_check_finds_a_damaged_proof(out: Path) -> None:
