@@ -15,7 +15,6 @@ import msgspec
 from exporter.config import Configuration
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
-from exporter.discovery.known_markets import Memory
 from exporter.errors import pluralize, printable
 from exporter.job.known_markets_file import load_memory
 from exporter.ledger.rpc.endpoints import parse_endpoints
@@ -48,18 +47,24 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         markets = [item for item in items if item.pool is None]
         demanded = sum(item.demanded for item in markets)
         yield f"  {name}: {pluralize(len(markets), 'known market')}, {demanded} named in [[markets]]"
-        zones = [item.label for item in network.deployments if item.protocol == name and item.backstop]
-        if settings.discovery.enabled and zones:
-            yield f"  {name}: more from the reward zones of {', '.join(zones)}"
+        if not settings.discovery.enabled:
+            continue
         own = [item for item in network.deployments if item.protocol == name]
-        pools = sum(len(item.pools) for item in own)
-        if settings.discovery.enabled and pools:
+        if zones := [item.label for item in own if item.backstop]:
+            yield f"  {name}: more from the reward zones of {', '.join(zones)}"
+        if pools := sum(len(item.pools) for item in own):
             yield f"  {name}: {pluralize(pools, 'known pool')} that no contract lists"
-        if settings.discovery.enabled and snapshot is None and PROTOCOLS[name].event_filters(own):
+        if snapshot is None and PROTOCOLS[name].event_filters(own):
             yield f"  {name}: more from events that its contracts publish"
     keys = 2 * sum(map(len, found.values()))
     if memory is not None:
-        yield f"  {_remembered(memory)}"
+        confirmed = [market.pool for market in memory.markets.values() if market.confirmed]
+        count, tried = confirmed.count(None), len(memory.markets) - len(confirmed)
+        yield (
+            f"  remembered from earlier runs: {pluralize(count, 'market')}, and "
+            f"{pluralize(len(confirmed) - count, 'pool')} that nothing on the chain lists; {tried} more were named by "
+            "events and never read"
+        )
         yield from (f"  {notice}" for notice in memory.notices)
     requests = pluralize(-(-keys // MAX_KEYS_PER_REQUEST), "request")
     yield f"  first wave: at least {pluralize(keys, 'ledger key')}, {requests}"
@@ -79,17 +84,6 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         months = settings.history.months
         yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
     yield f"  removes pages of runs superseded more than {pluralize(settings.output.retention_hours, 'hour')} ago"
-
-
-def _remembered(memory: Memory) -> str:
-    """The markets that earlier runs into the output found on this network."""
-    read = [market for market in memory.markets.values() if market.confirmed]
-    markets = sum(market.pool is None for market in read)
-    tried = len(memory.markets) - len(read)
-    return (
-        f"remembered from earlier runs: {pluralize(markets, 'market')}, and {pluralize(len(read) - markets, 'pool')} "
-        f"that nothing on the chain lists; {tried} more were named by events and never read"
-    )
 
 
 def _toml(value: Any) -> str:
