@@ -52,16 +52,18 @@ def _column(by: str, place: int, meaning: str, alone: str | None = None, *, null
         place: where it is in a Parquet file, for good; a new column takes the next.
         meaning: what it holds, with units.
         alone: the same for readers who do not see the columns before it.
-        null: when it is null, where `meaning` does not say it.
+        null: when it is null, where the meaning does not say it.
     """
-    description = (alone or meaning) + (f"; null {null}" if null else "")
+    description = alone or meaning
+    if null and "null" not in description:
+        description += f"; null {null}"
     return Meta(description=description, extra={"by": by, "place": place, "meaning": meaning})
 
 
 given = partial(_column, "given")
 """A column that every protocol gives."""
 
-term = partial(_column, "term")
+term = partial(_column, "term", null="when unknown")
 """A column that a protocol may give, null where it does not."""
 
 computed = partial(_column, "computed")
@@ -302,17 +304,10 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
 
     available_to_withdraw: Annotated[
         Amount | None,
-        term(
-            48,
-            "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false",
-            null="when unknown",
-        ),
+        term(48, "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"),
     ]
     available_to_borrow: Annotated[
-        Amount | None,
-        term(
-            49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false", null="when unknown"
-        ),
+        Amount | None, term(49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false")
     ]
     available_to_supply: Annotated[
         Amount | None,
@@ -396,12 +391,10 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         term(52, "what the columns that follow hold for: market, reserve or spoke; null when they are unknown"),
     ]
     collateral_factor_bps: Annotated[
-        BasisPoints | None,
-        term(53, "share of the value of collateral that counts when a debt is opened", null="when unknown"),
+        BasisPoints | None, term(53, "share of the value of collateral that counts when a debt is opened")
     ]
     liquidation_threshold_bps: Annotated[
-        BasisPoints | None,
-        term(54, "share of the value of collateral that counts against liquidation", null="when unknown"),
+        BasisPoints | None, term(54, "share of the value of collateral that counts against liquidation")
     ]
     liability_factor_bps: Annotated[
         BasisPoints | None,
@@ -413,8 +406,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None, term(56, "what a liquidator gets above the debt; null when it is not fixed")
     ]
     liquidation_kind: Annotated[
-        LiquidationKind | None,
-        term(57, "how the bonus comes about: fixed, range, auction or dynamic", null="when unknown"),
+        LiquidationKind | None, term(57, "how the bonus comes about: fixed, range, auction or dynamic")
     ]
     supply_cap: Annotated[
         Amount | None, term(58, "most that may be supplied, in token base units; null: no cap, 0: closed")
@@ -430,14 +422,12 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     max_utilization_bps: Annotated[BasisPoints | None, term(60, "utilization that no borrower may exceed; null: none")]
     reserve_factor_bps: Annotated[
-        BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get", null="when unknown")
+        BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get")
     ]
     can_be_collateral: Annotated[
-        bool | None, term(62, "whether the pool's configuration lets its supply secure a debt", null="when unknown")
+        bool | None, term(62, "whether the pool's configuration lets its supply secure a debt")
     ]
-    can_be_borrowed: Annotated[
-        bool | None, term(63, "whether the pool's configuration lets it be borrowed", null="when unknown")
-    ]
+    can_be_borrowed: Annotated[bool | None, term(63, "whether the pool's configuration lets it be borrowed")]
     spokes: Annotated[list[AssetSpoke], doc("What each spoke says of the pool; empty where the scope is another.")]
 
 
@@ -463,13 +453,12 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     reward_token_decimals: Annotated[
         TokenDecimals | None, computed(69, "decimals of the reward token", null="without a reward token")
     ]
-    reward_decimals: Annotated[Scale | None, term(72, "decimals of the two beyond base units", null="when unknown")]
+    reward_decimals: Annotated[Scale | None, term(72, "decimals of the two beyond base units")]
     supply_reward_per_second: Annotated[
         Amount | None,
         term(
             70,
             "what all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals",
-            null="when unknown",
         ),
     ]
     supply_reward_per_year: Annotated[
@@ -490,7 +479,6 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
             96,
             "what 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times "
             "10^reward_decimals",
-            null="when unknown",
         ),
     ]
     supply_reward_apr_bps: Annotated[
@@ -510,7 +498,6 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
             71,
             "the same for all borrowers",
             "paid to all borrowers together a second, in base units of the reward token times 10^reward_decimals",
-            null="when unknown",
         ),
     ]
     borrow_reward_per_year: Annotated[
