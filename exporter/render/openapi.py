@@ -6,8 +6,9 @@ It depends on nothing but the code, so it changes only with a version of the exp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -161,15 +162,6 @@ ALWAYS = ("method_not_allowed", "url_too_long", "range_not_satisfiable", "nothin
 """The problems that every route may answer with."""
 
 
-def problems_of(operation: Operation) -> Iterator[tuple[int, dict[str, Problem]]]:
-    """The problems of a route by HTTP status, ascending; each with its examples by name."""
-    by_status: dict[int, dict[str, Problem]] = {}
-    # Where a tree has no such document at all, any path is a 404.
-    for name in (*operation.problems, "not_found", *ALWAYS):
-        by_status.setdefault(PROBLEMS[name].status, {})[name] = PROBLEMS[name]
-    yield from sorted(by_status.items())
-
-
 _SCHEMAS = "#/components/schemas/"
 
 _DESCRIPTION = (
@@ -195,6 +187,15 @@ Lists refuse with 400 the filters, orders and pages that they do not have: """
 )
 
 
+_HEADERS = {
+    "ETag": {"description": "A strong validator of the bytes, for `If-None-Match`.", "schema": {"type": "string"}},
+    "Cache-Control": {
+        "description": "How long the answer may be kept: pages of a run for good, documents for seconds.",
+        "schema": {"type": "string"},
+    },
+}
+
+
 @cache
 def openapi_document() -> OpenApiDocument:
     """The description of the API, the same in every run of a version."""
@@ -211,7 +212,7 @@ def openapi_document() -> OpenApiDocument:
         servers=[{"url": "..", "description": "Wherever this file is served from: its folder's parent."}],
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],
         paths={path: {"get": _operation(path, model, operation)} for path, model, operation in OPERATIONS},
-        components={"schemas": _schemas(), "headers": _headers()},
+        components={"schemas": _schemas(), "headers": _HEADERS},
     )
 
 
@@ -246,15 +247,16 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
         },
         "304": {"description": "`If-None-Match` names the file as it is.", "headers": headers},
     }
-    for status, examples in problems_of(operation):
+    by_status: dict[int, dict[str, object]] = {}
+    # Where a tree has no such document at all, any path is a 404.
+    for name in (*operation.problems, "not_found", *ALWAYS):
+        example = PROBLEMS[name]
+        by_status.setdefault(example.status, {})[name] = {"value": msgspec.to_builtins(example)}
+    for status, examples in sorted(by_status.items()):
+        content = {"schema": {"$ref": f"{_SCHEMAS}Problem"}, "examples": examples}
         responses[str(status)] = {
-            "description": next(iter(examples.values())).title,
-            "content": {
-                PROBLEM_CONTENT_TYPE: {
-                    "schema": {"$ref": f"{_SCHEMAS}Problem"},
-                    "examples": {name: {"value": msgspec.to_builtins(problem)} for name, problem in examples.items()},
-                }
-            },
+            "description": HTTPStatus(status).phrase,
+            "content": {PROBLEM_CONTENT_TYPE: content},
         }
     return responses
 
@@ -283,19 +285,6 @@ def _tolerant(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_tolerant(item) for item in schema]
     return schema
-
-
-def _headers() -> dict[str, object]:
-    return {
-        "ETag": {
-            "description": "A strong validator of the bytes, for `If-None-Match`.",
-            "schema": {"type": "string"},
-        },
-        "Cache-Control": {
-            "description": "How long the answer may be kept: pages of a run for good, documents for seconds.",
-            "schema": {"type": "string"},
-        },
-    }
 
 
 def render_llms() -> RenderedFile:
