@@ -90,7 +90,7 @@ CHANGED: dict[str, list[Change]] = {
     "alula": [
         (INSTANCE["alula"], vec(symbol("Frozen")), "MarketStatus"),
         (INSTANCE["alula"], string("other"), "Name"),
-        *((INSTANCE["alula"], u32(11), name) for name in ("MaxPositions", "Farms", "Later")),
+        *((INSTANCE["alula"], u32(11), name) for name in ("MaxPositions", "Farms", "Later", u32(5))),
         *((LISTS["alula"][0], vec(*pools)) for pools in (ALULA_POOLS[:1], ALULA_POOLS[::-1])),
         (ALULA, u32(1_001), "config", "fee_config", "take_rate_bps"),
         (ALULA, u32(0), "config", "status", "flags"),

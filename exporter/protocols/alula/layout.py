@@ -131,7 +131,9 @@ def decode_instance(entry: Entry) -> MarketInstance:
     """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "market instance")
     named = (
-        (key[1][0], value) for key, value in instance.storage or () if key[0] == scval.VEC and len(key[1] or ()) == 1
+        (parts[0], value)
+        for (kind, parts), value in instance.storage or ()
+        if kind == scval.VEC and parts and len(parts) == 1
     )
     settings = Fields(named, "market instance")
     variant, _ = _variant(settings, "MarketStatus", "market instance")
@@ -255,8 +257,11 @@ def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterabl
     of its token_address and its ``config``. That vector is absent for a pool without an entry, and lacks what cannot be
     decoded.
     """
+    state = [symbol(name) for name in NOT_CONFIGURATION]
     storage = [
-        (key, value) for key, value in instance.storage if not (key[1] and key[1][0] in map(symbol, NOT_CONFIGURATION))
+        ((kind, parts), value)
+        for (kind, parts), value in instance.storage
+        if not (kind == scval.VEC and parts and parts[0] in state)
     ]
     configs = [(address(pool), _configured(entry)) for pool, entry in zip(pools, entries, strict=True)]
     return config_hash_of(by_key(storage), configs)
