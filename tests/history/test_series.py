@@ -176,9 +176,9 @@ def regular(length: int, count: int) -> pl.DataFrame:
     return rows.drop(runs.columns).join(runs, how="cross").select(OBSERVATIONS.keys())
 
 
-def test_five_minutes_reach_back_a_day() -> None:
+@pytest.mark.parametrize("count", [3 * 288, 3 * 288 + 1])
+def test_five_minutes_reach_back_a_day(count: int) -> None:
     """The newest document of 5m has at most 3 hours, its pages go back a day, and none of them was there for longer."""
-    count = 3 * 288
     series = Series()
     rows = regular(300, count)
     ledger, time = rows.select(NEWEST).row(-1)

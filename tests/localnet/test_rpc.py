@@ -11,11 +11,9 @@ from exporter.ledger.codec import entries
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
 from exporter.localnet.chain import Change
+from exporter.localnet.network import Simulation
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
-from exporter.localnet.rpc import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-)
+from exporter.localnet.rpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.localnet.rpc_client import LocalRpc, text
 from tests.protocols.made_ledger import contract
 
@@ -145,10 +143,18 @@ def test_archived_entries_are_in_the_write_footprint() -> None:
     assert stored is not None
     priced.chain.close([Change(key, stored.data, priced.chain.latest + 1)], close_time=1_794_996_005)
     priced.advance()
-
     result = LocalRpc(priced).simulate(token, "decimals")
-    data = xdr.SorobanTransactionData.from_xdr(result["transactionData"])
-    assert [key] == [written.to_xdr_bytes() for written in data.resources.footprint.read_write]
+
+    assert ([key], [0]) == written_and_restored(result["transactionData"])
+    archived = priced.chain.entry(key, priced.chain.latest)
+    read, written, other = (entries.code_key(name * 32) for name in (b"r", b"w", b"o"))
+    simulated = Simulation(b"", None, {key: archived, read: None, written: None, other: archived}, (written,))
+    assert ([written, key, other], [1, 2]) == written_and_restored(text(simulated.transaction_data()))
+
+
+def written_and_restored(transaction_data: str) -> tuple[list[bytes], list[int]]:
+    """The keys of the write footprint, and which of them are to be restored."""
+    data = xdr.SorobanTransactionData.from_xdr(transaction_data)
     assert data.ext.resource_ext is not None
-    assert [0] == [index.uint32 for index in data.ext.resource_ext.archived_soroban_entries]
-    assert text(key) == data.resources.footprint.read_write[0].to_xdr()
+    restored = [index.uint32 for index in data.ext.resource_ext.archived_soroban_entries]
+    return [key.to_xdr_bytes() for key in data.resources.footprint.read_write], restored
