@@ -10,6 +10,8 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+import msgspec
+
 from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_temporary
@@ -150,11 +152,10 @@ def _at(recording: Recording, ledger: int, time: int) -> Recording:
     moved = [rewriting.entry(item) if later else item for item in recording.entries]
     ledgers = ledger - recording.ledger
     entries = [
-        item.__class__(
-            item.key,
-            item.data,
-            max(item.last_modified + ledgers, 1),
-            None if item.live_until is None else item.live_until + ledgers,
+        msgspec.structs.replace(
+            item,
+            last_modified=max(item.last_modified + ledgers, 1),
+            live_until=None if item.live_until is None else item.live_until + ledgers,
         )
         for item in moved
     ]

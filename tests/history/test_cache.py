@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from random import Random
 
 import msgspec
-import polars as pl
 import pytest
 
 from exporter.errors import StoreError
 from exporter.history.manifest import read_history_manifest
-from exporter.history.parquet import render_history
-from exporter.history.series import STATE_KEY, Series, catch_up, load_series, read_observations, save_series
+from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.stores.memory import MemoryStore
-from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, Historian, observe, places
 
 LEDGER = 65_000_000
@@ -86,19 +82,6 @@ def test_a_state_of_another_history_is_not_used() -> None:
     assert 0 == load_series(historian.store, shorter, LEDGER + 4).through_ledger
     assert 0 == load_series(historian.store, other, LEDGER + 4).through_ledger
     assert 0 == load_series(historian.store, None, LEDGER + 4).through_ledger
-
-
-def test_files_of_before_a_column_came() -> None:
-    """A file of a version without the index of rewards is read, and the index is not known."""
-    data = render_history(pools_frame([{}]), observed_ledger=LEDGER, ledger_close_time=MONDAY, network="made").file.data
-    older = io.BytesIO()
-    pl.read_parquet(data).drop("supply_reward_index", "reward_decimals", "reward_token_decimals").write_parquet(older)
-    whole, read = read_observations(data), read_observations(older.getvalue())
-    new = ["supply_reward_index", "reward_scale"]
-
-    assert whole.schema == read.schema
-    assert (None, None) == read.select(new).row(0)
-    assert whole.drop(new).equals(read.drop(new))
 
 
 @pytest.mark.parametrize("damage", ["is missing", "is not the file", "has 5 rows, but it has 2"])

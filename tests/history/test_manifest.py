@@ -10,7 +10,6 @@ import pytest
 from exporter.errors import CheckError, FormatError, StoreError
 from exporter.history.manifest import (
     extend_history,
-    file_ledgers,
     read_history_manifest,
     refuse_lost_manifest,
 )
@@ -120,20 +119,3 @@ def test_a_lost_manifest() -> None:
     store.put(entry(100).key, b"")
     with pytest.raises(StoreError, match=r"is missing.*100\.parquet"):
         refuse_lost_manifest(store, entry(101).key)
-
-
-@pytest.mark.parametrize(
-    ("key", "ledgers"),
-    [
-        ("history/pools/date=2026-11-21/55261759.parquet", (55_261_759, 55_261_759)),
-        ("history/pools/date=2026-11-21/100-200-0123456789ab.parquet", (100, 200)),
-        ("history/pools/month=2026-11/100-200-0123456789ab.parquet", (100, 200)),
-        ("history/pools/month=2026-11/100-200.parquet", None),
-        ("history/pools/date=2026-11-21/0.parquet", None),
-        ("history/pools/date=2026-11-21/007.parquet", None),
-        ("history/pools/date=2026-11-21/1.parquet.bak", None),
-    ],
-)
-def test_ledgers_of_a_key(key: str, ledgers: tuple[int, int] | None) -> None:
-    """The key of a run's file and that of a compacted one have their ledgers; no other key has."""
-    assert ledgers == file_ledgers(key)

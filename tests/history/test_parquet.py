@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +11,7 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import exporter
@@ -125,40 +124,6 @@ def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
         b"ledger_close_time": str(CLOSE_TIME).encode(),
         b"exporter_version": exporter.__version__.encode(),
     } == {name: value for name, value in metadata.metadata.items() if name != b"ARROW:schema"}
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {
-                "total_supplied": st.integers(-MAX_DECIMAL, MAX_DECIMAL),
-                "oracle_price": st.none() | st.integers(-MAX_DECIMAL, MAX_DECIMAL),
-                "tvl_usd_cents": st.none() | st.integers(0, MAX_DECIMAL),
-                "decimals": I64,
-                "price_timestamp": st.none() | I64,
-                "last_accrual_time": st.integers(0, 253_402_300_799),
-                "symbol": st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-            }
-        ),
-        max_size=20,
-    )
-)
-def test_what_goes_in_comes_out(rows: list[dict[str, object]]) -> None:
-    """Any numbers in range, any text and any null read back exactly, by another implementation than the writer's."""
-    read = pq.read_table(io.BytesIO(render(pools_frame(rows)).file.data)).to_pylist()
-
-    assert rows == [
-        {
-            **{name: found[name] for name in row},
-            **{
-                name: None if found[name] is None else int(found[name])
-                for name in ("total_supplied", "oracle_price", "tvl_usd_cents")
-            },
-            "last_accrual_time": int(found["last_accrual_time"].timestamp()),
-        }
-        for row, found in zip(rows, read, strict=True)
-    ]
 
 
 @given(st.lists(st.tuples(I128, st.none() | I128, I64), min_size=1, max_size=12))
