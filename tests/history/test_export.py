@@ -122,9 +122,13 @@ def test_a_part(store: FolderStore, tmp_path: Path) -> None:
         assert {"--from": (4, 1), "--to": (12, 3)}[option] == (said["rows"], said["files"])
 
 
-def test_files_of_before_the_terms(store: FolderStore, tmp_path: Path) -> None:
-    """Rows of files with and without later columns are in one export and one scan; the columns are null in the old."""
+def test_files_of_other_versions(store: FolderStore, tmp_path: Path) -> None:
+    """Rows of files of all versions are in one export and one scan: columns are null where they came later.
+
+    Those that a later version has are left out.
+    """
     rewrite(store, keys_of(store)[1], without_terms)
+    rewrite(store, keys_of(store)[2], lambda frame: frame.with_columns(later=pl.lit(1)))
     found = exported(store, tmp_path / "a.parquet").sort("observed_ledger", "market", "pool")
     scanned = scan_history(store.uri).collect().sort("observed_ledger", "market", "pool")
 
