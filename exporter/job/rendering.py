@@ -31,7 +31,7 @@ from exporter.render.run_documents import (
     unpriced_markets,
 )
 from exporter.render.site.pages import render_site
-from exporter.render.site.text import Symbols
+from exporter.render.site.text import native
 from exporter.render.yields import render_yields
 from exporter.tree import documents
 from exporter.tree.documents import ChangeList, HistoryManifest
@@ -72,7 +72,7 @@ def render(
     yield from map(file_of, token_documents(tables, series.first_seen))
     yield from render_pool_lists(tables.pools, PROTOCOLS)
     yield render_token_list(tables, series.first_seen)
-    yield from render_yields(tables.pools, Symbols(network.passphrase).native)
+    yield from render_yields(tables.pools, native(network.passphrase))
     yield from render_tables(part, history, tables.close_time)
     yield file_of(changes)
     first = min(history.files, key=lambda file: file.first_ledger)

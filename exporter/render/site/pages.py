@@ -26,7 +26,7 @@ from exporter.render.site.rows import (
     with_names,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
-from exporter.render.site.text import Symbols, harmless, not_mainnet
+from exporter.render.site.text import harmless, native, not_mainnet
 from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_charts, totals_charts
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
@@ -55,8 +55,8 @@ class _Site:
         self, tables: Tables, passphrase: str, coverage: ProtocolList, series: Series, history: HistoryManifest
     ) -> None:
         self.tables, self.coverage, self.history = tables, coverage, history
-        symbols, network = Symbols(passphrase), network_of(passphrase).name
-        self.pools = with_names(tables.pools, symbols)
+        network, xlm = network_of(passphrase).name, native(passphrase)
+        self.pools = with_names(tables.pools, xlm)
         self.trends = Trends(series, tables.pools)
         self.protocols = {item.protocol: item for item in coverage.data}
         self.common: dict[str, Any] = {
@@ -66,7 +66,7 @@ class _Site:
             "least_value": LEAST_VALUE,
             "network_name": network,
             "elsewhere": not_mainnet(passphrase),
-            "native": symbols.native or "",
+            "native": xlm or "",
             "explorer": _EXPLORERS.get(network),
             "protocols": self.protocols,
             "example_base": EXAMPLE_BASE,

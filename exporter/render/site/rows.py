@@ -12,7 +12,7 @@ import polars as pl
 
 from exporter.best import SIDES, Side, best, why_none, with_ranks
 from exporter.protocols.compute import Tables
-from exporter.render.site.text import Symbols, no_price
+from exporter.render.site.text import harmless, no_price
 
 PAGE_ROWS = 100
 """Rows on a page of a list; more have pages of their own."""
@@ -30,13 +30,18 @@ def market_rows(tables: Tables) -> list[Row]:
     return markets.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True).rows(named=True)
 
 
-def with_names(pools: pl.DataFrame, symbols: Symbols) -> pl.DataFrame:
-    """The pools frame with symbols as people know them, and labels for those with equal symbols.
+def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
+    """The pools frame with symbols as people know them, harmless and in full, and labels for those with equal ones.
+
+    The native asset's is XLM; where its contract is known, whatever others call themselves.
 
     ``pool_label`` is the protocol's, or the short id of a pool where its market has several of the token, and
     ``token_label`` the short contract id where two tokens have the symbol. They are empty for all others.
     """
-    known = [symbols.of(*row) for row in pools.select("symbol", "token_address").iter_rows()]
+    known = [
+        "XLM" if symbol == "native" and native in (None, token) else harmless(symbol)
+        for symbol, token in pools.select("symbol", "token_address").iter_rows()
+    ]
     id_of_pool, id_of_token = (
         pl.concat_str(pl.col(name).str.head(4), pl.lit("…"), pl.col(name).str.tail(4))
         for name in ("pool", "token_address")

@@ -267,21 +267,10 @@ def not_mainnet(passphrase: str) -> str | None:
     return f"This is not mainnet. It is the network {shown}."
 
 
-class Symbols:
-    """The symbols of tokens on one network as people know them: the native asset's, `native`, is XLM.
-
-    On a public network only the contract of the native asset is meant, whatever others call themselves.
-    """
-
-    def __init__(self, passphrase: str) -> None:
-        public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
-        self.native = native_asset(passphrase) if public else None
-
-    def of(self, symbol: str, token_address: str) -> str:
-        """The symbol of a token, harmless and in full."""
-        if symbol == "native" and self.native in (None, token_address):
-            return "XLM"
-        return harmless(symbol)
+def native(passphrase: str) -> str | None:
+    """The contract of the native asset, the one token that `native` is the symbol of; None where any may be it."""
+    public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
+    return native_asset(passphrase) if public else None
 
 
 def prose(text: str) -> Markup:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.deployments.networks import NETWORKS, native_asset
+from exporter.deployments.networks import NETWORKS
 from exporter.render.site import text
-from exporter.render.site.text import Symbols, cut, harmless, named, prose
+from exporter.render.site.rows import with_names
+from exporter.render.site.text import cut, harmless, named, prose
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
@@ -141,11 +143,17 @@ def test_long_names_are_cut_with_the_full_one_on_hover() -> None:
 
 def test_only_the_native_asset_is_xlm() -> None:
     """On a public network `native` is XLM for the native asset's contract alone, whoever else calls itself so."""
-    assert XLM == native_asset(MAINNET)
-    assert ["XLM", "native", "USDC"] == [
-        Symbols(MAINNET).of(symbol, token) for symbol, token in (("native", XLM), ("native", OTHER), ("USDC", OTHER))
-    ]
-    assert "XLM" == Symbols(NETWORKS["local"].passphrase).of("native", OTHER)
+    pools = pl.DataFrame(
+        {
+            "market": "m",
+            "pool": [XLM, OTHER, "x"],
+            "token_address": [XLM, OTHER, "x"],
+            "symbol": ["native", "native", "u"],
+        }
+    ).with_columns(pl.lit(None, pl.String).alias("pool_label"))
+    assert XLM == text.native(MAINNET)
+    assert ["XLM", "native", "u"] == with_names(pools, XLM)["symbol"].to_list()
+    assert ["XLM", "XLM", "u"] == with_names(pools, text.native(NETWORKS["local"].passphrase))["symbol"].to_list()
 
 
 def test_prose_escapes_and_marks_code() -> None:
