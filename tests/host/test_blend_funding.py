@@ -10,7 +10,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Liquidation
 from exporter.protocols.blend.backstop import ALLOTMENT, EmissionSource, Funding, Insurance
-from exporter.protocols.blend.emissions import decode_emission, decode_index, index_at, reserve_emission_key
+from exporter.protocols.blend.emissions import decode_emission, reserve_emission_key
 from exporter.protocols.blend.layout import (
     decode_instance,
     decode_reserve,
@@ -155,12 +155,12 @@ def test_claims_succeed_where_rewards_are_funded(world: World) -> None:
     paid.promise()
     agree()
     emission, shares, decimals = emission_of(world)
-    before = decode_index(emission)
+    before = decode_emission(emission, True)
     paid.do(POOL, "claim", address(LENDER), vec(SUPPLIED), address(LENDER), after=100)
-    expected = index_at(world.info.close_time, decode_emission(emission, True), before, shares, decimals)
-    assert before is not None
-    assert before[0] < (expected or 0)
-    assert (expected, world.info.close_time) == decode_index(emission_of(world)[0])  # to the last digit
+    expected = before.index_at(world.info.close_time, shares, decimals)
+    assert before.stored is not None
+    assert before.stored[0] < (expected or 0)
+    assert (expected, world.info.close_time) == decode_emission(emission_of(world)[0], True).stored  # to the last digit
 
     left = ALLOTMENT - promised
     assert [

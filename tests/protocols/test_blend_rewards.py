@@ -17,7 +17,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.balances import balance_key as token_balance_key
 from exporter.protocols.blend.backstop import ALLOTMENT, Balance, Comet, EmissionSource, Funding, PoolBackstop
-from exporter.protocols.blend.emissions import Emission, backstop_emission_key, index_at, plan_key, reserve_emission_key
+from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.reader import BlendReading
 from tests.localnet.direct_source import DirectSource
@@ -266,7 +266,7 @@ class TestReading:
     )
     def test_funding(self, changes: list[Change], source: str, funded: bool | None, remaining: int | None) -> None:
         """What is promised of the allotment is paid when the emitter minted it, or somebody gave it; not before."""
-        fields = {"eps": u64(100_000 * ONE), "expiration": u64(NOW + 60), "index": i128(0), "last_time": u64(NOW)}
+        fields = {"eps": u64(100_000 * ONE), "expiration": u64(NOW + 60), "index": i128(7), "last_time": u64(NOW)}
         promised = struct_map(fields)
         before = [
             noted("Backfill", None),
@@ -286,8 +286,9 @@ class TestReading:
         yearly = None if funded is None else 100_000 * YEAR
         assert (reason, yearly) == (row["emission_reason"], row["emission_per_year"])
         assert (row["emission_apr_bps"] is None) == (reason != "valid")
-        (of_pool, apr) = reward(world, "reason", "apr_bps", market=BLEND_V2)
+        (of_pool, apr, index) = reward(world, "reason", "apr_bps", "index", market=BLEND_V2)
         assert (reason, reason != "valid") == (of_pool, apr is None)
+        assert (None if funded is None else 7) == index
         assert ("valid",) == reward(world, "reason")  # v1 promises what the emitter minted
 
     @pytest.mark.parametrize(
@@ -305,16 +306,17 @@ class TestReading:
         self, stored: tuple[int, int] | None, shares: int, expected: int | None
     ) -> None:
         """The stored index and what was paid since, at most until the expiration, rounded down."""
-        assert expected == index_at(NOW, Emission(5, NOW + 60), stored, shares, 7)
+        assert expected == Emission(5, NOW + 60, stored=stored).index_at(NOW, shares, 7)
         if expected is not None and stored is not None:
-            assert expected == index_at(NOW + 100, Emission(5, NOW), stored, shares, 7)
+            assert expected == Emission(5, NOW, stored=stored).index_at(NOW + 100, shares, 7)
 
     def test_what_is_not_paid(self) -> None:
         """Without a plan nothing was ever paid; an emission ends with the close time that it names."""
         assert (0, "no_emissions") == reward(world_of((plan_key(BLEND_V1), None)), "apr_bps", "reason")
-        keys = (reserve_emission_key("v1", BLEND_V1, place, "supply") for place in range(2))
-        world = world_of(*((key, u64(NOW), "expiration") for key in keys))
+        keys = [reserve_emission_key("v1", BLEND_V1, place, "supply") for place in range(2)]
+        world, endless = (world_of(*((key, u64(end), "expiration") for key in keys)) for end in (NOW, 2**62))
         assert (0, 0, NOW, "expired") == reward(world, "apr_bps", "per_year", "expiration", "reason")
+        assert ("unread",) == reward(endless, "reason")
 
     @pytest.mark.parametrize(
         "change",

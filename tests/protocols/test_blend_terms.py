@@ -17,7 +17,7 @@ from tests.protocols.judged import at
 from tests.protocols.test_blend_math import reserve_of
 
 CODE = {generation: code.hex() for code, generation in WASM_HASHES.items()}
-UNPAID = {"supply_emitted": None, "supply_emission": Emission(), "borrow_emission": Emission()}
+UNPAID = {"supply_emission": Emission(), "borrow_emission": Emission()}
 V1, V2 = (
     {
         **dict.fromkeys(TEXTS, ""),

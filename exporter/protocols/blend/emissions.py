@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from exporter.errors import DecodeError
@@ -30,6 +31,8 @@ class Emission(NamedTuple):
     eps: int | None = None
     expiration: int | None = None
     reason: str | None = None
+    stored: tuple[int, int] | None = None
+    """What a share of the side was ever paid, and of when (unix seconds) that is, as an entry of v2 has it."""
 
     def at(self, time: int) -> Emission:
         """The emission as it is paid at a time (unix seconds): nothing of one that is over, or is of nothing."""
@@ -39,27 +42,17 @@ class Emission(NamedTuple):
             return Emission(0, self.expiration, RewardReason.EXPIRED)
         return self._replace(reason=(self.reason or RewardReason.VALID) if self.eps else RewardReason.NO_EMISSIONS)
 
+    def index_at(self, time: int, shares: int, decimals: int) -> int | None:
+        """What a share was ever paid up to a time, as the contract would store it; None where that is not known.
 
-def decode_index(entry: Entry | None) -> tuple[int, int] | None:
-    """What a share of one side was ever paid, as an emission entry of v2 has it, and of when (unix seconds) that is."""
-    try:
-        fields = None if entry is None or entry.archived else Fields.of(entry.value, "emission")
-        return None if fields is None else (fields.i128("index"), fields.u64("last_time"))
-    except DecodeError:
-        return None
-
-
-def index_at(time: int, emission: Emission, stored: tuple[int, int] | None, shares: int, decimals: int) -> int | None:
-    """What a share was ever paid up to a time, as the contract would store it; None where that is not known.
-
-    It is in units of `Emission.eps`, for 10^decimals of all the shares of a side (`distributor.rs`).
-    """
-    if stored is None or emission.eps is None or emission.expiration is None:
-        return None
-    index, last = stored
-    seconds = max(min(time, emission.expiration) - last, 0)
-    index += seconds * emission.eps * 10**decimals // shares if shares > 0 else 0
-    return index if 0 <= index <= MAX_DECIMAL else None
+        It is in units of ``eps``, for 10^decimals of all the shares of a side (`distributor.rs`).
+        """
+        if self.stored is None or self.eps is None or self.expiration is None:
+            return None
+        index, last = self.stored
+        seconds = max(min(time, self.expiration) - last, 0)
+        index += seconds * self.eps * 10**decimals // shares if shares > 0 else 0
+        return index if 0 <= index <= MAX_DECIMAL else None
 
 
 def plan_key(market: str) -> bytes:
@@ -88,9 +81,12 @@ def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
         return Emission(reason=RewardReason.UNREAD)
     try:
         fields = Fields.of(entry.value, "emission")
-        emission, beyond = Emission(fields.u64("eps"), fields.u64("expiration")), fields.u64("expiration") >= _NO_TIME
+        eps, expiration = fields.u64("eps"), fields.u64("expiration")
     except DecodeError:
         return Emission(reason=RewardReason.UNREAD)
-    if beyond or funded is None:
+    if expiration >= _NO_TIME or funded is None:
         return Emission(reason=RewardReason.UNREAD)
-    return emission if funded else emission._replace(reason=RewardReason.NOT_FUNDED)
+    stored = None
+    with suppress(DecodeError):  # v1 has none
+        stored = fields.i128("index"), fields.u64("last_time")
+    return Emission(eps, expiration, None if funded else RewardReason.NOT_FUNDED, stored)

@@ -20,7 +20,7 @@ import polars as pl
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.protocols.blend import layout
-from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES, index_at
+from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES
 from exporter.protocols.blend.terms import TERM_COLUMNS, terms
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import numbers_of, raw_rows, shared_columns, utilization_bps
@@ -85,13 +85,13 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
 def rewards(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
     """The reward of each side of the reserves in BLND at its close time: `REWARD_COLUMNS`."""
-    names = ("close_time", "supply_emitted", "b_supply", "decimals", *(f"{side}_emission" for side in SIDES))
+    names = ("close_time", "b_supply", "decimals", *(f"{side}_emission" for side in SIDES))
     rows = []
-    for time, emitted, shares, decimals, *emissions in zip(*(columns[name] for name in names), strict=True):
+    for time, shares, decimals, *emissions in zip(*(columns[name] for name in names), strict=True):
         by_side = dict(zip(SIDES, emissions, strict=True))
-        row = {"supply_reward_index": index_at(time, by_side["supply"], emitted, shares, decimals)}
+        row = {"supply_reward_index": by_side["supply"].index_at(time, shares, decimals)}
         for side, emission in by_side.items():
-            paid = zip(("per_second", "expiration", "reason"), emission.at(time), strict=True)
+            paid = zip(("per_second", "expiration", "reason"), emission.at(time)[:3], strict=True)
             row |= {f"{side}_reward_{part}": value for part, value in paid}
         rows.append(row)
     return exact.frame({name: [row[name] for row in rows] for name in REWARD_COLUMNS}, REWARD_COLUMNS)

@@ -16,7 +16,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
-from exporter.protocols.blend.emissions import SIDES, decode_emission, decode_index, plan_key, reserve_emission_key
+from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.math import RESERVE_COLUMNS
 from exporter.protocols.blend.records import Records
 from exporter.protocols.blend.terms import TERM_COLUMNS
@@ -40,7 +40,6 @@ COLUMNS = (
     *TERM_COLUMNS,
     "reward_token",
     *(f"{side}_emission" for side in SIDES),
-    "supply_emitted",
 )
 
 
@@ -177,15 +176,13 @@ class _Reader(Collector):
             raise UnreadError("inconsistent", detail)
         if reserve["index"] != place:
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
-        keys = self.emission_keys(market, asset)
         funded = self.insurance[market].funding(entries).funded if market in self.insurance else None
-        emissions = {f"{side}_emission": decode_emission(entries[key], funded) for side, key in keys.items()}
-        self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
-        own = {
-            "bstop_rate": instance.backstop_rate,
-            "reward_token": instance.reward_token,
-            "supply_emitted": decode_index(entries[keys["supply"]]),
+        emissions = {
+            f"{side}_emission": decode_emission(entries[key], funded)
+            for side, key in self.emission_keys(market, asset).items()
         }
+        self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
+        own = {"bstop_rate": instance.backstop_rate, "reward_token": instance.reward_token}
         self.append_pool(found, asset, asset, reserve | emissions | own)
         self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
 
