@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -17,7 +18,8 @@ from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, 
 
 Project = Callable[[pl.DataFrame], pl.DataFrame]
 
-_CONFIG = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity")
+_ACCRUED = ("b_rate", "d_rate", "ir_mod", "backstop_credit")
+_CONFIG = ("decimals", "util", "r_base", "r_one", "r_two", "r_three", "reactivity")
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,10 @@ class Difference:
 
 
 def compare(samples: Sequence[Sample], project: Project = math.project) -> list[Difference]:
-    """The fields that differ.
-
-    All samples go through the math in one frame, each with its own close time.
-    """
+    """The fields that differ; all samples go through the math in one frame, each with its own close time."""
     differences: list[Difference] = []
     rows = [_row(sample) for sample in samples]
-    numbers = (*math.RESERVE_COLUMNS, "close_time")
-    frame = exact.frame(
-        {**{name: [row[name] for row in rows] for name in numbers}, "generation": ["v2"] * len(rows)},
-        {**dict.fromkeys(numbers, pl.Int128()), "generation": pl.String()},
-    )
-    projected, failures = exact.set_aside_failures(frame, project)
+    projected, failures = exact.set_aside_failures(frame_of(rows), project)
     computed = iter(projected.iter_rows(named=True))
     for at, sample in enumerate(samples):
         ours = None if at in failures else next(computed)
@@ -81,15 +75,10 @@ def compare(samples: Sequence[Sample], project: Project = math.project) -> list[
             "asset": (sample.asset, reserve.address("asset")),
             "scalar": (10 ** row["decimals"], reserve.i128("scalar")),
             "last_time": (sample.time, data.u64("last_time")),
-            "b_rate": (ours["accrued_b_rate"], data.i128("b_rate")),
-            "d_rate": (ours["accrued_d_rate"], data.i128("d_rate")),
-            "ir_mod": (ours["accrued_ir_mod"], data.i128("ir_mod")),
-            "backstop_credit": (ours["accrued_backstop_credit"], data.i128("backstop_credit")),
-            "b_supply": (row["b_supply"], data.i128("b_supply")),
-            "d_supply": (row["d_supply"], data.i128("d_supply")),
-            "decimals": (row["decimals"], config.u32("decimals")),
-            "enabled": (row["enabled"], config.boolean("enabled")),
+            **{name: (ours[f"accrued_{name}"], data.i128(name)) for name in _ACCRUED},
+            **{name: (row[name], data.i128(name)) for name in ("b_supply", "d_supply")},
             **{name: (row[name], config.u32(name)) for name in _CONFIG},
+            "enabled": (row["enabled"], config.boolean("enabled")),
             "total_supplied": (ours["total_supplied"], data.i128("b_supply") * data.i128("b_rate") // 10**12),
             "total_borrowed": (ours["total_borrowed"], -(-data.i128("d_supply") * data.i128("d_rate") // 10**12)),
         }
@@ -103,13 +92,19 @@ def compare(samples: Sequence[Sample], project: Project = math.project) -> list[
     return differences
 
 
+def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """The raw columns of reserves."""
+    schema = {**dict.fromkeys((*math.RESERVE_COLUMNS, "close_time"), pl.Int128()), "generation": pl.String()}
+    return exact.frame({name: [row[name] for row in rows] for name in schema}, schema)
+
+
 def _totals_overflow(answer: ScVal) -> bool:
     data = Fields.of(answer, "get_reserve").struct("data")
     largest = max(data.i128("b_supply") * data.i128("b_rate"), data.i128("d_supply") * data.i128("d_rate"))
     return largest > (2**127 - 1) * 10**12
 
 
-def _row(sample: Sample) -> dict[str, int | bool]:
+def _row(sample: Sample) -> dict[str, Any]:
     config = Entry(reserve_config_key(sample.market, sample.asset), sample.config)
     data = Entry(reserve_data_key(sample.market, sample.asset), sample.data)
     row = decode_reserve(config, data)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
-from exporter.ledger.codec.scval_encode import i128
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.blend.emissions import Emission
@@ -33,6 +30,7 @@ from tests.host.blend_world import (
     balance_entry,
     submit,
 )
+from tests.host.test_blend_numbers import changed
 
 V2_CODE = next(code for code, generation in WASM_HASHES.items() if generation == "v2").hex()
 WHALE = strkey.encode(strkey.CONTRACT, sha256(b"whale").digest())
@@ -79,15 +77,6 @@ def keep(world: World, entry: RawEntry, asset: str) -> None:
     world.machine.put({key: entry})
 
 
-def cap_at(world: World, asset: str, cap: int) -> None:
-    """Give a reserve a cap of its supply, all else as it is."""
-    entry = world.entries[reserve_config_key(POOL, asset)]
-    data = decode_contract_data(entry.data)
-    fields = tuple((name, i128(cap) if name[1] == "supply_cap" else value) for name, value in data.value[1])
-    written = encode_contract_data(data._replace(value=(data.value[0], fields)))
-    keep(world, replace(entry, data=written), asset)
-
-
 def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
     """Try gates and amounts of one reserve; what cannot be tried in this state is not."""
     row = row_of(world, asset)
@@ -97,7 +86,7 @@ def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
     seen["gates of a reserve"] += 2
     uncapped = world.entries[reserve_config_key(POOL, asset)]
     for more in (-1, 0, 1, 2, 10**9 + 7):
-        cap_at(world, asset, max(0, row["total_supplied"] + more))
+        keep(world, changed(uncapped, {"supply_cap": max(0, row["total_supplied"] + more)}), asset)
         room = row_of(world, asset)["available_to_supply"]
         if refused is None:  # not where another contract fails
             assert room == 0 or refusal(world, (SUPPLY, asset, room)) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +31,6 @@ from tests.host.blend_world import POOL
 from tests.host.host_network import simulated
 from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
-from tests.snapshot_files import write_snapshot
 
 PASSPHRASE = NETWORKS["testnet"].passphrase
 ENDED = "Error(Storage, MissingValue)"
@@ -163,15 +161,13 @@ def host_error(message: str | None) -> str | None:
 
 
 def test_the_ends_in_the_archive_are_those_that_the_host_needs(
-    untouched: Machine, archive_state: CheckpointState, tmp_path: Path
+    untouched: Machine, archive_state: CheckpointState
 ) -> None:
-    """The archive's true ends of life go through a snapshot file, and decide from which ledger on the pool sleeps."""
+    """The archive's true ends of life decide from which ledger on the pool sleeps."""
     snapshot = snapshot_of(archive_state)
-    write_snapshot(snapshot, tmp_path / "snapshot.json")
-    ends = {key: entry.live_until for key, entry in LedgerSnapshot.load(tmp_path / "snapshot.json").entries.items()}
     code = next(instance.wasm_hash for contract, instance in snapshot.contract_instances() if contract == POOL)
     assert code is not None
-    last = min(ends[key] or 0 for key in (instance_key(POOL), code_key(code)))
+    last = min(snapshot.entries[key].live_until or 0 for key in (instance_key(POOL), code_key(code)))
     for ledger, error in ((last, None), (last + 1, ENDED)):
         untouched.at(untouched.info.after(1, ledger - untouched.info.ledger))
 

@@ -6,10 +6,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from exporter import exact
 from exporter.ledger.codec.entries import code_key, instance_key
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
@@ -25,6 +23,7 @@ from exporter.protocols.blend.layout import (
     reserve_config_key,
     reserve_data_key,
 )
+from tests.host.blend_judge import frame_of
 from tests.host.blend_world import MUCH, SUPPLY, USERS, WITHDRAW, balance_entry, requests
 from tests.host.host_network import load_snapshot
 from tests.host.machine import Machine
@@ -79,11 +78,9 @@ def test_a_v1_market_accrues_as_its_code_does(machine: Machine, snapshot: Ledger
         after = decode_reserve(*(Entry(key, entries[key]) for key in keys))
         stored.append({name: after[name] for name in MOVED})
         assert machine.info.close_time == after["last_time"]
-    numbers = (*math.RESERVE_COLUMNS, "close_time")
-    columns = {name: [row[name] for row in rows] for name in numbers}
-    schema = {**dict.fromkeys(numbers, pl.Int128()), "generation": pl.String()}
-    frame = exact.frame({**columns, "generation": ["v1"] * len(rows)}, schema)
-    ours = [{name: row[f"accrued_{name}"] for name in MOVED} for row in math.project(frame).iter_rows(named=True)]
+    ours = [
+        {name: row[f"accrued_{name}"] for name in MOVED} for row in math.project(frame_of(rows)).iter_rows(named=True)
+    ]
 
     assert stored == ours
     assert len(rows) > STEPS / 2
