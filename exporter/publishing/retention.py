@@ -191,7 +191,8 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
                 plan = _make_plan(store, None if ageless else moment, retention + CACHE_MARGIN)
             except StoreError as error:
                 return SweepResult(refused=str(error))
-            documents = store.delete(plan.stale_documents)
+            store.delete(plan.stale_documents)
+            documents = len(plan.stale_documents)
             if ageless is not None:
                 return SweepResult(documents=documents, ageless=ageless)
             _write_record(store, plan.record)
@@ -199,9 +200,10 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
                 pages = _remove_pages(store, plan, before)
             except _UncertainError as error:
                 return SweepResult(documents=documents, refused=str(error))
-            runs, history = _remove_runs(store, plan.expired), _remove_history(store, plan, before)
+            _remove_runs(store, plan.expired)
+            history = _remove_history(store, plan, before)
             store.remove_leftovers(moment - LEFTOVER_AGE)
-            return SweepResult(documents=documents, pages=pages, runs=runs, history=history)
+            return SweepResult(documents=documents, pages=pages, runs=len(plan.expired), history=history)
     except LostRaceError as error:
         return SweepResult(refused=str(error))
 
@@ -243,7 +245,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
 
 
 def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
-    """The documents of these runs that the published one does not have. An expired run may be unreadable."""
+    """The documents there of these runs that the published one does not have. An expired run may be unreadable."""
     stale, kept = set[str](), set(_documents(current)) if due else set[str]()
     for key in due:
         try:
@@ -254,7 +256,7 @@ def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expi
             raise
         if listing is not None:
             stale.update(key for key in _documents(listing) if key not in kept)
-    return sorted(key for key in stale if not key.startswith(_KEPT))
+    return sorted(key for key in stale if not key.startswith(_KEPT) and store.has(key))
 
 
 def _documents(listing: RunListing) -> Iterator[str]:
@@ -287,7 +289,8 @@ def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
             batch = batch.join(listing.frame, on="key", how="anti")
             if batch.is_empty():
                 break
-        removed += store.delete(batch["key"].sort())
+        store.delete(batch["key"].sort())
+        removed += batch.height
     return removed
 
 
@@ -308,13 +311,12 @@ def _listing_or_none(store: Store, key: str) -> RunListing | None:
     return None
 
 
-def _remove_runs(store: Store, expired: Sequence[str]) -> int:
+def _remove_runs(store: Store, expired: Sequence[str]) -> None:
     """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
-    removed = store.delete(expired)
+    store.delete(expired)
     left = [info.key for info in store.list(published_state.RUNS_PREFIX)]
     named = {f"{key.removesuffix('.json')}.parquet" for key in left if RUN.pattern.fullmatch(key)}
     store.delete(sorted(key for key in left if RUN_FILES.pattern.fullmatch(key) and key not in named))
-    return removed
 
 
 def _remove_history(store: Store, plan: _Plan, before: datetime) -> int:
@@ -341,8 +343,8 @@ def _remove_history(store: Store, plan: _Plan, before: datetime) -> int:
     ]
     last = int(before.timestamp())
     expired = sorted(key for key, since in superseded.items() if since < last and key not in named)
-    removed = store.delete(sorted([*dead, *expired]))
+    store.delete(sorted([*dead, *expired]))
     if expired:
         kept = {key: since for key, since in superseded.items() if key not in expired}
         _write_record(store, structs.replace(plan.record, history=kept))
-    return removed
+    return len(dead) + len(expired)

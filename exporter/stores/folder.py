@@ -278,17 +278,14 @@ class FolderStore:
             with self.exclusive():
                 return self._swap(key, data, expected_etag)
 
-    def delete(self, keys: Iterable[str]) -> int:
+    def delete(self, keys: Iterable[str]) -> None:
         """Folders that become empty go too. A power cut may bring deleted files back."""
-        removed = 0
         for key in keys:
             part, _, name = check_key(key).rpartition("/")
             with reported("delete", key), suppress(FileNotFoundError):
                 with self._opened(part) as folder:
                     os.unlink(name, dir_fd=folder)
-                removed += 1
                 self._remove_if_empty(part)
-        return removed
 
     def remove_leftovers(self, before: datetime) -> None:
         """These are the temporary files of runs that died."""

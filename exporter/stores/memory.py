@@ -93,17 +93,9 @@ class MemoryStore:
             infos |= {info.key: info for info in self._underlay.list(prefix) if info.key not in self._entries}
         return iter([infos[key] for key in sorted(infos)])
 
-    def delete(self, keys: Iterable[str]) -> int:
-        removed = 0
+    def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            if self.get(key) is None:
-                continue
-            removed += 1
-            if self._underlay is None:
-                del self._entries[key]
-            else:
-                self._entries[key] = None
-        return removed
+            self._entries[check_key(key)] = None
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

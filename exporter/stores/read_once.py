@@ -77,11 +77,11 @@ class ReadOnce:
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return self.store.list(prefix)
 
-    def delete(self, keys: Iterable[str]) -> int:
+    def delete(self, keys: Iterable[str]) -> None:
         gone = list(keys)
         for key in gone:
             self._read.pop(key, None)
-        return self.store.delete(gone)
+        self.store.delete(gone)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -210,28 +210,15 @@ class S3Store:
             self._follow(alias, key, data, seen, etag)
         return etag
 
-    def delete(self, keys: Iterable[str]) -> int:
-        """Aliases go with their documents. Costs a HEAD for each object, to count those that were there.
-
-        Inside `exclusive` all count as there: who removes them, the sweep, has their keys from listings.
-        """
-        removed = 0
+    def delete(self, keys: Iterable[str]) -> None:
+        """Aliases go with their documents."""
         remaining = iter(keys)
-        while batch := [*dict.fromkeys(_check_own(key) for key in islice(remaining, MAX_DELETED // 2))]:
-            self._check_hold()
-            if self._seen is None:
-                workers = self._client.options.concurrency
-                found = in_parallel(batch, lambda key: self._client.head(key) and key, workers=workers, stop=Event())
-                there = [key for key in found if key]
-            else:
-                there = batch
-            if gone := [*there, *(copy for key in batch if (copy := alias_of(key)) is not None)]:
-                self._client.delete(gone, self._check_hold)
-            removed += len(there)
+        while batch := [_check_own(key) for key in islice(remaining, MAX_DELETED // 2)]:
+            gone = list(dict.fromkeys([*batch, *filter(None, map(alias_of, batch))]))
+            self._client.delete(gone, self._check_hold)
             if self._seen is not None:
                 for key in gone:
                     self._seen.note(key, None)
-        return removed
 
     def remove_leftovers(self, before: datetime) -> None:
         """Every object is sent whole, so nothing is left."""

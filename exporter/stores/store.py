@@ -122,8 +122,8 @@ class Store(Protocol):
         """
         ...
 
-    def delete(self, keys: Iterable[str]) -> int:
-        """Remove objects; keys that have none are skipped. Returns how many were removed."""
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; keys that have none are skipped."""
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:

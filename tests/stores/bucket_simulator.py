@@ -94,12 +94,10 @@ class BucketSimulator:
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
         return one_by_one(files, self.put_new)
 
-    def delete(self, keys: Iterable[str]) -> int:
-        removed = 0
+    def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             with self._operation("delete", key):
-                removed += self.inner.delete([key])
-        return removed
+                self.inner.delete([key])
 
     def try_writing(self) -> None:
         self.inner.try_writing()
