@@ -27,8 +27,7 @@ from polars.io.plugins import register_io_source
 
 from exporter.errors import ConfigError, SourceError
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
-from exporter.history.parquet import scan_rows
-from exporter.history.schema import ARROW_SCHEMA, FILE_SCHEMA, column_names
+from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, column_names, scan_rows
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY

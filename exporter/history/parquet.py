@@ -3,6 +3,9 @@
 A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. It has the rows of
 one run, so only the two columns that distinguish files have statistics, and only columns whose values come
 again have dictionaries. Level 12 of the compression takes 7 % off a run of 1,000 pools; beyond it, time grows faster.
+
+Types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers, which DuckDB reads as bytes
+and pyarrow not at all, and no floats. docs/history.md shows the columns to people.
 """
 
 from __future__ import annotations
@@ -13,16 +16,41 @@ from datetime import UTC, datetime
 
 import polars as pl
 import polars.selectors as cs
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, ExactOverflowError
 from exporter.history.manifest import HistoryPart, file_reference
-from exporter.history.schema import FILE_SCHEMA, column_names
-from exporter.tables import MAX_DECIMAL, MAX_TIMESTAMP_SECONDS
+from exporter.tables import COLUMNS, MAX_DECIMAL, MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import ParquetType
+
+_TYPES: dict[ParquetType, tuple[pl.DataType, pa.DataType]] = {
+    ParquetType.UTF8: (pl.String(), pa.large_string()),
+    ParquetType.INT64: (pl.Int64(), pa.int64()),
+    ParquetType.DECIMAL: (pl.Decimal(38, 0), pa.decimal128(38, 0)),
+    ParquetType.TIMESTAMP: (pl.Datetime("us", "UTC"), pa.timestamp("us", "UTC")),
+    ParquetType.BOOLEAN: (pl.Boolean(), pa.bool_()),
+}
+"""How each type is written, as Polars and as pyarrow have it."""
+
+
+def column_names(kind: ParquetType) -> list[str]:
+    """Name the columns of one type, in the order of the file."""
+    return [column.name for column in COLUMNS if column.type is kind]
+
+
+FILE_SCHEMA = pl.Schema({column.name: _TYPES[column.type][0] for column in COLUMNS})
+"""The columns of a history file as Polars has them."""
+
+ORDER = ("market", "pool", "observed_ledger")
+"""How the rows of a file of several runs are sorted."""
+
+# Not converted from a frame: that would start the threads of Polars, and a process that forks after it hangs.
+ARROW_SCHEMA: pa.Schema = pa.schema([(column.name, _TYPES[column.type][1]) for column in COLUMNS])
+"""The same as pyarrow has them."""
 
 ROW_GROUP_ROWS = 100_000
 

@@ -30,8 +30,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import StoreError
 from exporter.history.manifest import file_reference, folder_of, span_of
-from exporter.history.parquet import ROW_GROUP_ROWS, scan_rows
-from exporter.history.schema import ARROW_SCHEMA, ORDER
+from exporter.history.parquet import ARROW_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
 

@@ -18,7 +18,7 @@ from exporter.check.published_tree import MAX_DOCUMENT_BYTES
 from exporter.errors import CheckError, RefutedError, SourceError
 from exporter.history.export import read_manifest, rows_of
 from exporter.history.manifest import file_ledgers, file_reference
-from exporter.history.schema import ORDER
+from exporter.history.parquet import ORDER
 from exporter.stores import open_store
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.decoding import decode_json

@@ -1,7 +1,7 @@
 """The published numbers of a pool. Each column of the pools frame is one field here, and nowhere else.
 
 From the fields of `AssetDetail` and its parts follow the frames (`exporter.tables`), the Parquet files and their data
-package (`exporter.history.schema`), the documents of JSON, their description (`exporter.render.openapi`) and the table
+package (`exporter.history.parquet`), the documents of JSON, their description (`exporter.render.openapi`) and the table
 in docs/history.md. A field says its name, type, null and meaning; its class says where documents have it: those of
 `AssetOperations`, `AssetLiquidity` and `AssetRisk` are also in the rows of ``/v1/pools``.
 """

@@ -19,9 +19,8 @@ from exporter.check.records import rollup_faults
 from exporter.errors import StoreError
 from exporter.history import rollups
 from exporter.history.manifest import extend_history, history_below, read_history_manifest
-from exporter.history.parquet import render_history
+from exporter.history.parquet import FILE_SCHEMA, ORDER, render_history
 from exporter.history.rollups import DAY, HOUR, HOURLY_COLUMNS
-from exporter.history.schema import FILE_SCHEMA, ORDER
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.history_step import replace_history
 from exporter.stores.memory import MemoryStore

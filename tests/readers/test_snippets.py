@@ -14,7 +14,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from exporter.history.schema import column_names
+from exporter.history.parquet import column_names
 from exporter.localnet.runner import running
 from exporter.publishing.compaction import compact_history
 from exporter.serve.preview import create_app

@@ -20,8 +20,7 @@ import pytest
 
 from exporter import FORMAT
 from exporter.history.manifest import extend_history, read_history_manifest
-from exporter.history.parquet import render_history
-from exporter.history.schema import column_names
+from exporter.history.parquet import column_names, render_history
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import MAX_DECIMAL
