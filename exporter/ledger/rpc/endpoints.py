@@ -66,17 +66,17 @@ MAX_URL_LENGTH: Final = 2_048
 _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
 
 
+@dataclass(eq=False, repr=False)
 class Endpoint:
     """One RPC endpoint and what is known of it. Its ``repr`` is its label; the URL shows up nowhere."""
 
-    def __init__(self, position: int, url: httpx.URL, label: str) -> None:
-        self.position = position
-        self.url = url
-        self.label = label
-        self.failures = 0  # in a row; those of requests that were under way together may count as one
-        self.held_until = 0.0  # not asked at all until then (on the client's clock): it demanded so
-        self.next_slot = 0.0  # when the next request may start, by the rate
-        self.network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
+    position: int
+    url: httpx.URL
+    label: str
+    failures: int = 0  # in a row; those of requests that were under way together may count as one
+    held_until: float = 0.0  # not asked at all until then (on the client's clock): it demanded so
+    next_slot: float = 0.0  # when the next request may start, by the rate
+    network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
     def __repr__(self) -> str:
         return f"Endpoint({self.label})"
@@ -96,7 +96,7 @@ def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:
     if isinstance(rpc_urls, str) or not 1 <= len(rpc_urls) <= MAX_ENDPOINTS:
         raise ConfigError(f"rpc_urls must be a list of 1 to {MAX_ENDPOINTS} URLs")
     urls = [_parse(text, f"rpc_urls[{position}]") for position, text in enumerate(rpc_urls)]
-    hosts = [_host_and_port(url) for url in urls]
+    hosts = [url.netloc.decode("ascii") for url in urls]
     shared, seen = Counter(hosts), Counter[str]()
     endpoints = []
     for position, (url, host) in enumerate(zip(urls, hosts, strict=True)):
@@ -124,8 +124,8 @@ def _parse(text: str, name: str) -> httpx.URL:
         raise ConfigError(f"{name} has a fragment (#...), which is never sent to a server; remove it")
     if url.scheme == "http" and not is_loopback(url.host):
         raise ConfigError(
-            f"{name} ({_host_and_port(url)}) uses http://, which anybody on the way can read and alter; use https:// "
-            "(http:// is accepted for localhost only)"
+            f"{name} ({url.netloc.decode('ascii')}) uses http://, which anybody on the way can read and alter; "
+            "use https:// (http:// is accepted for localhost only)"
         )
     return url
 
@@ -143,10 +143,3 @@ def url_or_none(text: str) -> httpx.URL | None:
     except (httpx.InvalidURL, ValueError):
         return None
     return url
-
-
-def _host_and_port(url: httpx.URL) -> str:
-    host = url.raw_host.decode("ascii")
-    if ":" in host:
-        host = f"[{host}]"
-    return host if url.port is None else f"{host}:{url.port}"
