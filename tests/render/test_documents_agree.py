@@ -120,7 +120,7 @@ def test_pools(files: Files, rows: list[Row]) -> None:
 
 
 def test_parquet(files: Files, rows: list[Row]) -> None:
-    """The newest Parquet file has the rows of the listing, and the value counts plain collateral, too."""
+    """The newest Parquet file has the rows of the listing, and its value plain collateral; the site leads to it."""
     table = pl.read_parquet(files["v1/latest.parquet"])
 
     recorded = [{name: as_written(value) for name, value in row.items()} for row in table.iter_rows(named=True)]
@@ -129,6 +129,8 @@ def test_parquet(files: Files, rows: list[Row]) -> None:
         if row["oracle_price_usd"] is not None:
             deposits = int(row["total_supplied"]) + int(row["total_collateral"])
             assert in_cents(deposits, row["oracle_price_usd"], row["decimals"]) == row["tvl_usd_cents"]
+    newest = max(load(files, "v1/history.json")["files"], key=lambda file: file["last_ledger"])
+    assert f'href="{newest["key"]}" download' in files["data.html"].decode()
 
 
 def test_liquidity(files: Files, rows: list[Row]) -> None:

@@ -112,6 +112,7 @@ def test_every_property_has_a_description_of_its_own() -> None:
             assert "null" in found["description"] or {"type": "null"} not in found.get("anyOf", ()), (model, name)
             for part, unit in (("_bps", "basis points"), ("_usd_cents", "US cents")):
                 assert part not in name or unit in found["description"], (model, name)
+            assert found["description"].count("; null") <= 1, (model, name)
             names.setdefault(found["description"], set()).add(name.removeprefix("market_"))
     assert [] == [(text, shared) for text, shared in names.items() if len(shared) > 1]
 

@@ -218,9 +218,9 @@ def test_readers_never_get_half_a_file(tmp_path: Path) -> None:
     [
         b"",
         b"[]",
-        b'{"page_sizes":[2],"default_page_size":2}',
-        b'{"page_sizes":[1],"default_page_size":50}',
-        b'{"page_sizes":[1,"50"],"default_page_size":1}',
+        b'{"format":1,"page_sizes":[2]}',
+        b'{"format":1,"page_sizes":[0,1]}',
+        b'{"format":1,"page_sizes":[1,"50"]}',
     ],
 )
 def test_an_unusable_pointer_is_not_a_run(tmp_path: Path, data: bytes) -> None:
