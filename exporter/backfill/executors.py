@@ -159,9 +159,6 @@ class Workers:
                 self._executor = None
                 for piece, count in lost:
                     if count >= TRIES:
-                        raise WorkerDiedError(f"workers died {TRIES} times over {_name(piece)}; use fewer --workers")
+                        name = str(getattr(piece, "name", piece))[:200]
+                        raise WorkerDiedError(f"workers died {TRIES} times over {name}; use fewer --workers")
                     tries[self._submit(function, piece)] = piece, count + 1
-
-
-def _name(piece: Any) -> str:
-    return str(getattr(piece, "name", piece))[:200]

@@ -102,14 +102,13 @@ class Selection:
         return pl.all_horizontal(pl.lit(True), *(holds(value) for holds, value in conditions if value is not None))
 
     def _may_have(self, file: HistoryFile) -> bool:
-        if self.start.ledger is not None and file.last_ledger < self.start.ledger:
-            return False
-        if self.end.ledger is not None and file.first_ledger > self.end.ledger:
-            return False
         begins, ends = span_of(folder_of(file.key))
-        if self.start.time is not None and ends <= self.start.time:
-            return False
-        return not (self.end.time is not None and begins >= self.end.time)
+        return (
+            (self.start.ledger is None or file.last_ledger >= self.start.ledger)
+            and (self.end.ledger is None or file.first_ledger <= self.end.ledger)
+            and (self.start.time is None or ends > self.start.time)
+            and (self.end.time is None or begins < self.end.time)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,10 @@ MAX_LEDGERS_SCANNED: Final = 10_000
 MAX_FILTERS: Final = 5
 MAX_TOPICS: Final = 4
 _MAX_KEY_BYTES: Final = 16 * 1024
-_HEADER: Final = base64.b64encode(b"made ledger header").decode()
-_METADATA: Final = base64.b64encode(b"made ledger metadata").decode()
+_PLACEHOLDERS: Final = {
+    "headerXdr": base64.b64encode(b"made ledger header").decode(),
+    "metadataXdr": base64.b64encode(b"made ledger metadata").decode(),
+}
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,10})", re.ASCII)
 
 Result = dict[str, Any]
@@ -158,8 +160,7 @@ def _get_latest_ledger(node: Node, _: _Nothing) -> Result:
         "protocolVersion": node.network.protocol_version,
         "sequence": node.latest,
         "closeTime": str(node.close_time(node.latest)),
-        "headerXdr": _HEADER,
-        "metadataXdr": _METADATA,
+        **_PLACEHOLDERS,
     }
 
 
@@ -186,8 +187,7 @@ def _get_ledgers(node: Node, params: _Ledgers) -> Result:
             "hash": _ledger_hash(ledger),
             "sequence": ledger,
             "ledgerCloseTime": str(node.close_time(ledger)),
-            "headerXdr": _HEADER,
-            "metadataXdr": _METADATA,
+            **_PLACEHOLDERS,
         }
         for ledger in range(start, end + 1)
     ]

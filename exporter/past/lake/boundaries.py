@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain, pairwise
@@ -13,15 +14,8 @@ from exporter.past.lake.objects import Lake
 
 def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
     """The last ledger of a range that closed at or before a time (unix seconds); None where none did."""
-    if close_time(first) > time:
-        return None
-    while first < last:
-        middle = (first + last + 1) // 2
-        if close_time(middle) <= time:
-            first = middle
-        else:
-            last = middle - 1
-    return first
+    found = bisect_right(range(first, last + 1), time, key=close_time)
+    return first + found - 1 if found else None
 
 
 def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
