@@ -23,7 +23,7 @@ from exporter.tree.values import ParquetType
 from tests.history.frames import pools_frame
 from tests.readers.snippets import DOCS, OTHER_PYTHON, SCRIPTS, TEMPLATES, ask, run_program, template
 from tests.readers.trees import FIRST_LEDGER, LAST_DAY, Row, assert_found, expected_totals, manifest_of, record
-from tests.readers.web_server import Asked, WebServer, https_server
+from tests.readers.web_server import WebServer, https_server
 
 pytestmark = pytest.mark.xdist_group("readers")  # the large history is made once
 
@@ -122,11 +122,11 @@ def test_fetch_sums_with_bigint(url: str, published: Path, published_rows: list[
 
 def test_polars_over_https(web: WebServer, published_rows: list[Row]) -> None:
     """The snippet for Polars finds the rates and totals over HTTPS, and nginx answered it with ranges."""
-    before = len(web.asked())
+    before = len(web.parquet_asked())
     found = ask("polars", template("polars", web.url), web=web)
 
     assert_found(found, published_rows)
-    assert {206} == {one.status for one in of_history(web.asked()[before:])}
+    assert {206} == {one["status"] for one in web.parquet_asked()[before:]}
 
 
 def test_curl_and_fetch_over_https(web: WebServer, published_rows: list[Row], tmp_path: Path) -> None:
@@ -172,23 +172,18 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.root
 
 
-def of_history(asked: list[Asked]) -> list[Asked]:
-    """The requests for Parquet files that sent something."""
-    return [one for one in asked if one.path.endswith(".parquet") and one.method == "GET"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("reader", "most"), [("polars", 0.4), ("duckdb", 0.1)])  # Polars asks for the last 256 KiB
 def test_columns_are_fetched_not_files(reader: str, most: float, big: Path, tmp_path: Path) -> None:
     """Of large files the rates and totals need a small share: each is read by ranges alone, of few columns."""
     with https_server(big, tmp_path / "nginx") as server:
         found = ask(reader, template(reader, server.url), web=server)
-        gets = of_history(server.asked())
+        gets = server.parquet_asked()
 
     assert 3 * POOLS == sum(observations for _, _, observations, *_ in found["rates"])
-    assert {206} == {one.status for one in gets}
+    assert {206} == {one["status"] for one in gets}
     for file in manifest_of(big).files:
-        sent = sum(one.bytes for one in gets if one.path == f"/{file.key}")
+        sent = sum(one["bytes"] for one in gets if one["path"] == f"/{file.key}")
         assert 0 < sent < most * file.bytes, (file.key, sent, file.bytes)
 
 
