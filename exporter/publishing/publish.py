@@ -198,11 +198,30 @@ class Publication:
         Raises:
             CheckError: a file was rendered twice.
         """
-        records, summary = _summarize(
-            RunListing.of(self._listed), self._observed_ledger, self._published, self._now(), self._site_published_at
+        listing, published_at = RunListing.of(self._listed), self._now()
+        run_id, (file_count, size) = listing.run_id(self._observed_ledger), listing.size
+        files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.parquet, FileKind.DOCUMENT)
+        manifest = render_document(
+            RunManifest(
+                run_id=run_id,
+                observed_ledger=self._observed_ledger,
+                published_at=_time(published_at),
+                file_count=file_count,
+                bytes=size,
+                files_key=files.key,
+                files_sha256=files.sha256,
+                site_published_at=self._site_published_at,
+            )
         )
-        records.append(render_document(self.history_manifest))
-        return SealedRun(summary, tuple(records))
+        summary = RunSummary(
+            run_id=run_id,
+            observed_ledger=self._observed_ledger,
+            published_at=published_at,
+            manifest_key=manifest.key,
+            manifest_sha256=manifest.sha256,
+            previous_run_id=None if self._published is None else self._published.pointer.run_id,
+        )
+        return SealedRun(summary, (files, manifest, render_document(self.history_manifest)))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
         """Put the run in the place of the one before it, with its status document last.
@@ -362,38 +381,6 @@ def _refuse_stray(file: RenderedFile) -> None:
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the published one")
-
-
-def _summarize(
-    listing: RunListing,
-    observed_ledger: int,
-    published: Published | None,
-    published_at: datetime,
-    site_published_at: str | None,
-) -> tuple[list[RenderedFile], RunSummary]:
-    """Make the listing's file and the run's manifest, and what the status document says of the run."""
-    run_id, (file_count, size) = listing.run_id(observed_ledger), listing.size
-    files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.parquet, FileKind.DOCUMENT)
-    manifest = render_document(
-        RunManifest(
-            run_id=run_id,
-            observed_ledger=observed_ledger,
-            published_at=_time(published_at),
-            file_count=file_count,
-            bytes=size,
-            files_key=files.key,
-            files_sha256=files.sha256,
-            site_published_at=site_published_at,
-        )
-    )
-    return [files, manifest], RunSummary(
-        run_id=run_id,
-        observed_ledger=observed_ledger,
-        published_at=published_at,
-        manifest_key=manifest.key,
-        manifest_sha256=manifest.sha256,
-        previous_run_id=None if published is None else published.pointer.run_id,
-    )
 
 
 def _checked_status(status: SystemStatus, summary: RunSummary) -> RenderedFile:

@@ -224,13 +224,17 @@ class Answers:
             limit: the most pools to give, up to 200.
         """
         pools = _of(await self._pools(), token, protocol, market)
-        pools, unknown = _open(pools, open_for)
+        unknown = {}
+        if open_for is not None:
+            gate = pl.col(f"can_{open_for}")
+            unknown = {"unknown_count": pools.filter(gate.is_null()).height}
+            pools = pools.filter(gate.fill_null(value=False))
         if min_utilization_bps is not None:
             pools = pools.filter(pl.col("utilization_bps") >= min_utilization_bps)
         if sort_by != "market":
             column = {"tvl": "tvl_usd_cents", "utilization": "utilization_bps"}.get(sort_by, f"{sort_by}_bps")
             pools = pools.sort(column, descending=True, nulls_last=True, maintain_order=True)
-        return _listed(pools, limit) | ({} if open_for is None else {"unknown_count": unknown})
+        return _listed(pools, limit) | unknown
 
     async def pool(self, market: str, pool: str) -> _Json:
         """Everything that is known of one pool: rates, amounts, price, what can be done, risk parameters, rate model.
@@ -418,14 +422,6 @@ def _some(pools: pl.DataFrame, condition: pl.Expr, otherwise: str) -> pl.DataFra
     if found.is_empty():
         raise ConfigError(otherwise)
     return found
-
-
-def _open(pools: pl.DataFrame, operation: Operation | None) -> tuple[pl.DataFrame, int]:
-    """The pools that are open for something, and of how many others that is not known."""
-    if operation is None:
-        return pools, 0
-    gate = f"can_{operation}"
-    return pools.filter(pl.col(gate).fill_null(value=False)), pools[gate].null_count()
 
 
 def _listed(pools: pl.DataFrame, limit: int, *more: str) -> _Json:

@@ -240,16 +240,7 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
         raise ConfigError(f"output.uri holds credentials; put them into the environment instead. {_FORM}")
     if parts.scheme != "s3" or parts.query or parts.fragment or uri.endswith(("?", "#")):
         raise ConfigError(f"output.uri is not a plain s3:// URI; {_FORM}")
-    check_place(parts.netloc, prefix := parts.path[1:].removesuffix("/"))
-    return parts.netloc, prefix
-
-
-def check_place(bucket: str, prefix: str) -> None:
-    """Raise ConfigError unless a bucket can have this name and keys can begin with this prefix."""
-    if not _BUCKET.fullmatch(bucket):
-        raise ConfigError(f"output.uri: {bucket[:80]!r} cannot be the name of a bucket; {_FORM}")
-    if prefix and (not is_key(prefix) or len(prefix) > MAX_KEY_BYTES - LONGEST_KEY):
-        raise ConfigError(f"output.uri: {prefix[:80]!r} cannot be a prefix in a bucket; {_FORM}")
+    return parts.netloc, parts.path[1:].removesuffix("/")
 
 
 def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
@@ -293,6 +284,7 @@ class S3Client:
     """The requests that a store makes, by its own keys: the prefix in the bucket is added here.
 
     Methods raise ConfigError or StoreError, naming the object, except `put` and `attempt`, which raise RefusedError.
+    ConfigError is also raised where no bucket can have this name, or no key begin with this prefix.
 
     Attributes:
         quotes_etags: whether the server wants the etag of ``If-Match`` in quotes, as the standard says. Ceph before
@@ -308,7 +300,10 @@ class S3Client:
         session: Session | None = None,
         endpoint_url: str | None = None,
     ) -> None:
-        check_place(bucket, prefix)
+        if not _BUCKET.fullmatch(bucket):
+            raise ConfigError(f"output.uri: {bucket[:80]!r} cannot be the name of a bucket; {_FORM}")
+        if prefix and (not is_key(prefix) or len(prefix) > MAX_KEY_BYTES - LONGEST_KEY):
+            raise ConfigError(f"output.uri: {prefix[:80]!r} cannot be a prefix in a bucket; {_FORM}")
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""
         self.options = options
