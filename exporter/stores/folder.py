@@ -27,7 +27,7 @@ import secrets
 import stat
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -272,11 +272,12 @@ class FolderStore:
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """Takes the lock for itself unless this object holds it already."""
-        with self._swap_lock:
-            if self._held:
-                return self._swap(key, data, expected_etag)
-            with self.exclusive():
-                return self._swap(key, data, expected_etag)
+        with self._swap_lock, nullcontext() if self._held else self.exclusive():
+            present = self.get(key)
+            if (None if present is None else present.etag) != expected_etag:
+                raise LostRaceError(moved_message(key))
+            self.put(key, data)
+        return etag_of(data)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Folders that become empty go too. A power cut may bring deleted files back."""
@@ -338,13 +339,6 @@ class FolderStore:
                 self._held = False
         finally:
             os.close(descriptor)
-
-    def _swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        present = self.get(key)
-        if (None if present is None else present.etag) != expected_etag:
-            raise LostRaceError(moved_message(key))
-        self.put(key, data)
-        return etag_of(data)
 
     @contextmanager
     def _opened(self, part: str, changed: set[str] | None = None) -> Iterator[int]:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 
 from exporter.errors import ImmutableKeyError, LostRaceError
 from exporter.stores import store
 from exporter.tree.files import check_key
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    data: bytes
-    modified: datetime
 
 
 class MemoryStore:
@@ -30,7 +23,7 @@ class MemoryStore:
     def __init__(self, underlay: store.Store | None = None, clock: store.Clock = store.utc_now) -> None:
         self._underlay = underlay
         self._clock = clock
-        self._entries: dict[str, _Entry | None] = {}  # None: deleted here
+        self._entries: dict[str, tuple[bytes, datetime] | None] = {}  # when they were written; None: deleted here
         self._held = False
 
     @property
@@ -47,7 +40,7 @@ class MemoryStore:
         check_key(key)
         if key in self._entries:
             entry = self._entries[key]
-            return None if entry is None else store.StoredObject(entry.data, store.etag_of(entry.data))
+            return None if entry is None else store.StoredObject(entry[0], store.etag_of(entry[0]))
         return None if self._underlay is None else self._underlay.get(key)
 
     def has(self, key: str) -> bool:
@@ -59,7 +52,7 @@ class MemoryStore:
         present = self.get(key)
         if present is not None and present.data == data:
             return False
-        self._entries[key] = _Entry(bytes(data), self._clock())
+        self._entries[key] = bytes(data), self._clock()
         return True
 
     def put_new(self, key: str, data: bytes) -> bool:
@@ -85,7 +78,7 @@ class MemoryStore:
         """Here in ascending order of the keys."""
         store.check_prefix(prefix)
         infos = {
-            key: store.ObjectInfo(key, len(entry.data), entry.modified)
+            key: store.ObjectInfo(key, len(entry[0]), entry[1])
             for key, entry in self._entries.items()
             if entry is not None and key.startswith(prefix)
         }
