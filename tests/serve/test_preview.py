@@ -105,19 +105,8 @@ URLS = [
 ]
 
 MISSING_PAGES = [
-    "/nothing.html",
-    "/nothing",
-    "/exporter.toml",
-    "/pools/C/usdc.html",
-    "/static/",
-    "//v1/assets",
-    "/v1x",
-    "/v10/assets",
-    "/v1.html",
-    "/v1.json/x",
-    "/v1%2Fassets",
-    "/history/pools/x.parquet",
-    "/x%00",
+    *("/nothing.html", "/nothing", "/exporter.toml", "/pools/C/usdc.html", "/static/", "/history/pools/x.parquet"),
+    *("//v1/assets", "/v1x", "/v10/assets", "/v1.html", "/v1.json/x", "/v1%2Fassets", "/x%00"),
 ]
 
 
