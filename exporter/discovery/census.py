@@ -73,57 +73,51 @@ class CensusTaken:
     lending: Sequence[Found]
 
 
-class Classifier:
-    """Decides what contracts are. Memory grows with the contracts of a state, not with their entries."""
+def classify_all(
+    modules: Mapping[str, ProtocolModule],
+    deployments: Sequence[Deployment],
+    entries: Iterable[bytes],
+    instances: Iterable[tuple[str, ContractInstance]],
+) -> CensusTaken:
+    """Take the census of a state, of the LedgerEntryData XDR of all contract data, and each contract's instance.
 
-    def __init__(self, modules: Mapping[str, ProtocolModule], deployments: Iterable[Deployment]) -> None:
-        self._modules, self._deployments = modules, list(deployments)
-        self._code: dict[bytes, str] = {}
-        self._forms = {name: module.market_names for name, module in modules.items() if module.market_names}
-        self._names = frozenset().union(*self._forms.values(), *_ORACLE, *_TOKEN)
-        self._marks_of = lru_cache(maxsize=1 << 14)(self._marks_of_name)
+    Memory grows with the contracts of the state, not with their entries.
+    """
+    known = [(name, module.market_names) for name, module in modules.items() if module.market_names]
+    forms: list[tuple[Kind, str | None, Set[str | int]]] = [
+        *((Kind.KNOWN_STORAGE, name, form) for name, form in known),
+        (Kind.LENDING_SHAPED, None, set(range(len(LENDING_WORDS)))),
+        *((Kind.ORACLE, None, form) for form in _ORACLE),
+        *((Kind.TOKEN, None, form) for form in _TOKEN),
+    ]
+    names = frozenset().union(*(form for _, _, form in forms))
 
-    def take(self, entries: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance]]) -> CensusTaken:
-        """Take the census of a state, of the LedgerEntryData XDR of all contract data, and each contract's instance."""
-        seen: defaultdict[bytes, set[str | int]] = defaultdict(set)
-        for data in entries:
-            for length, text in _SYMBOL.findall(data):
-                if len(text) == length[0] and (marks := self._marks_of(text)):
-                    seen[data[12:44]] |= marks
-        counts, lending, codes = Counter[Kind](), list[Found](), set[bytes]()
-        bare = [(address, instance._replace(storage=None)) for address, instance in instances]
-        self._code = market_code(self._modules, self._deployments, bare)
-        for address, instance in bare:
-            found = self.classify(address, instance, seen.get(strkey.decode(address)[1], set()))
-            counts[found.kind] += 1
-            if found.wasm_hash is not None:
-                codes.add(found.wasm_hash)
-            if found.kind in LENDING:
-                lending.append(found)
-        return CensusTaken({kind: counts[kind] for kind in Kind}, len(codes), sorted(lending))
-
-    def classify(self, address: str, instance: ContractInstance, marks: Set[str | int]) -> Found:
-        """The kind of a contract whose storage has these names and groups of words."""
-        wasm_hash = instance.wasm_hash
-        protocol = self._code.get(wasm_hash or b"")
-        if protocol is not None:
-            return Found(address, Kind.KNOWN_CODE, protocol, wasm_hash)
-        if instance.executable == STELLAR_ASSET:
-            return Found(address, Kind.TOKEN, None, None)
-        for name, form in self._forms.items():
-            if form <= marks:
-                return Found(address, Kind.KNOWN_STORAGE, name, wasm_hash)
-        kind = Kind.OTHER
-        if set(range(len(LENDING_WORDS))) <= marks:
-            kind = Kind.LENDING_SHAPED
-        elif any(form <= marks for form in _ORACLE):
-            kind = Kind.ORACLE
-        elif any(form <= marks for form in _TOKEN):
-            kind = Kind.TOKEN
-        return Found(address, kind, None, wasm_hash)
-
-    def _marks_of_name(self, text: bytes) -> frozenset[str | int]:
+    @lru_cache(maxsize=1 << 14)
+    def marks_of(text: bytes) -> frozenset[str | int]:
+        """The number of each group of words that a name belongs to, and the name if it matters."""
         name = text.decode("ascii")
         words = [word.lower() for word in _WORD.findall(name)]  # the same of TotalBorrowed and total_borrowed
         groups = [at for at, first in enumerate(LENDING_WORDS) if any(word.startswith(first) for word in words)]
-        return frozenset([*groups, *([name] if name in self._names else [])])
+        return frozenset([*groups, *([name] if name in names else [])])
+
+    seen: defaultdict[bytes, set[str | int]] = defaultdict(set)
+    for data in entries:
+        for length, text in _SYMBOL.findall(data):
+            if len(text) == length[0] and (marks := marks_of(text)):
+                seen[data[12:44]] |= marks
+    bare = [(address, instance._replace(storage=None)) for address, instance in instances]
+    code = market_code(modules, deployments, bare)
+    counts, lending, codes = Counter[Kind](), list[Found](), set[bytes]()
+    for address, instance in bare:
+        kind, protocol = Kind.KNOWN_CODE, code.get(instance.wasm_hash or b"")
+        if protocol is None:
+            found = seen.get(strkey.decode(address)[1], set())
+            shapes = ((kind, name) for kind, name, form in forms if form <= found)
+            is_asset = instance.executable == STELLAR_ASSET
+            kind, protocol = (Kind.TOKEN, None) if is_asset else next(shapes, (Kind.OTHER, None))
+        counts[kind] += 1
+        if instance.wasm_hash is not None:
+            codes.add(instance.wasm_hash)
+        if kind in LENDING:
+            lending.append(Found(address, kind, protocol, instance.wasm_hash))
+    return CensusTaken({kind: counts[kind] for kind in Kind}, len(codes), sorted(lending))

@@ -14,7 +14,7 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments import FACTORY, Deployment
 from exporter.deployments.networks import network_id, network_of
-from exporter.discovery.census import LENDING, CensusTaken, Classifier, Found, Kind
+from exporter.discovery.census import LENDING, CensusTaken, Found, Kind, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
 from exporter.job.evidence import Evidence
@@ -98,8 +98,8 @@ def run_read(store: Store) -> RunRead:
 
 
 def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
-    classifier = Classifier(PROTOCOLS, network_of(passphrase).deployments)
-    return classifier.take((data for _, data in index.contract_data()), instances)
+    data = (data for _, data in index.contract_data())
+    return classify_all(PROTOCOLS, network_of(passphrase).deployments, data, instances)
 
 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:

@@ -8,7 +8,7 @@ import pytest
 
 from exporter.deployments import MARKET
 from exporter.deployments.networks import network_of
-from exporter.discovery.census import Classifier, Found, Kind
+from exporter.discovery.census import Found, Kind, classify_all
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     CONTRACT_DATA,
@@ -55,7 +55,7 @@ def taken(
     modules: dict[str, ProtocolModule], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
 ) -> dict[str, Found]:
     deployments = network_of(RecordedNetwork().passphrase).deployments if lists else ()
-    lending = Classifier(modules, deployments).take(recorded()[0], instances)
+    lending = classify_all(modules, deployments, recorded()[0], instances)
     return {item.address: item for item in lending.lending}
 
 
@@ -116,7 +116,7 @@ def test_a_pool_of_blend_with_a_position_has_the_shape() -> None:
     data, instances = recorded()
     position = (scval.MAP, (((scval.SYMBOL, "liabilities"), (scval.MAP, ())),))
     data.append(encode_contract_data(ContractData(BLEND_V2, (scval.SYMBOL, "Positions"), 1, position)))
-    found = Classifier({}, ()).take(data, renamed(instances)).lending
+    found = classify_all({}, (), data, renamed(instances)).lending
 
     assert BLEND_V2 in {item.address for item in found}
 
@@ -139,6 +139,17 @@ def test_kinds_by_names(names: tuple[str, ...], kind: Kind) -> None:
     data = encode_contract_data(ContractData(BLEND_V2, (scval.U32, 1), 1, value))
     instance = ContractInstance(scval.WASM, b"?" * 32, None, None)
 
-    counts = Classifier(PROTOCOLS, ()).take([data], [(BLEND_V2, instance)]).counts
+    counts = classify_all(PROTOCOLS, (), [data], [(BLEND_V2, instance)]).counts
 
     assert [kind] == [each for each, count in counts.items() if count]
+
+
+def test_kinds_without_names() -> None:
+    """A Stellar asset is a token whatever is stored, and bytes that only look like names are none."""
+    looks = b"".join(b"\0\0\0\x0f\0\0\0\x20" + name + b"\0" for name in (b"supply", b"borrow", b"interest"))
+    data = encode_contract_data(ContractData(BLEND_V2, (scval.U32, 1), 1, (scval.BYTES, looks)))
+    for executable, kind in ((scval.STELLAR_ASSET, Kind.TOKEN), (scval.WASM, Kind.OTHER)):
+        instance = ContractInstance(executable, None, None, None)
+        counts = classify_all(PROTOCOLS, (), [data], [(BLEND_V2, instance)]).counts
+
+        assert [kind] == [each for each, count in counts.items() if count]
