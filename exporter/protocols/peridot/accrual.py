@@ -25,7 +25,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     implied = numbers["total_deposited"] + old.set_aside - numbers["total_borrowed"] - cash
     if numbers["boost_rule"] != layout.BoostRule.CACHED and (old.boosted is not None or implied > 0):
         raise UntriedError  # no entry says what boosted cash counted
-    balance = step.before(balance_key(old.token, contract))
+    balance = None if old.model is None else step.before(balance_key(old.token, contract))
     if old.model is not None and balance is None and cash:
         raise UntriedError  # a token that keeps its balances in its own way
     keys = [] if old.model is None else layout.entry_keys(old.model, layout.CURVE.values())
