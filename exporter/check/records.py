@@ -111,8 +111,8 @@ def rollup_faults(
 ) -> Iterator[tuple[str, str]]:
     """The faults of the rollups and of the table of liquidations, by key.
 
-    ``there`` are the files of months in the tree, where they can be listed. With ``whole`` the rollups are also made
-    again out of the files of the history, and every row is compared.
+    ``there`` are the files of months in the tree, where they can be listed. With ``whole`` the rollups are also
+    recomputed from the files of the history, and every row is compared.
     """
     named = {entry.key: entry for entry in manifest.rollups}
     if manifest.files and any(file.rows for file in manifest.files):
@@ -132,7 +132,7 @@ def rollup_faults(
             damaged.add(key)
             yield key, "does not have the bytes that the history's manifest gives for it"
     if not whole or not all(holds(entry, manifest) for entry in manifest.rollups if entry.key in LASTING):
-        return  # ledgers came into the past, and the next run makes them again
+        return  # ledgers came into the past, and the next run recomputes them
     expected = set[str]()
     try:
         _, files = updated_rollups(msgspec.structs.replace(manifest, rollups=[]), read, most_reads=None)

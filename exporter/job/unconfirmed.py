@@ -136,7 +136,7 @@ def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason,
     known |= {file.key for file in (*history.files, *tree.before)}
     known |= {proof.proof_key for proof in tree.proofs} | {run.evidence_key for run in tree.earlier}
     known |= {info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in repeated.list(family.prefix)}
-    if all(holds(entry, history) for entry in history.rollups):  # then the check has made all of them again
+    if all(holds(entry, history) for entry in history.rollups):  # then the check has recomputed all of them
         known |= {entry.key for entry in history.rollups}
     if history.liquidations is not None:
         known.add(history.liquidations.key)

@@ -25,7 +25,7 @@ STEPS = (0, 1, 0, 300, 0)
 def test_runs_of_one_second(tmp_path: Path) -> None:
     """Every run has its rows, those of a day that closed in one file; runs of one second are in one bucket.
 
-    The last run had lost the state of the buckets. The tree passes the check, which makes every rollup again, and where
+    The last run had lost the state of the buckets. The tree passes the check, which recomputes every rollup, and where
     no time passed since the last accrual the contracts' own view functions agree.
     """
     network, ledgers = RecordedNetwork(start_time=BOUNDARY - 1), list[int]()

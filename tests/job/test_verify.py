@@ -449,7 +449,7 @@ def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
 
 
 def test_rollups_of_another_history(trees: Trees, out: Path) -> None:
-    """Rollups that the check does not make again, because they say that the history was another, are named."""
+    """Rollups that the check does not recompute, because they say that the history was another, are named."""
     path = out / "v1/history.json"
     manifest = json.loads(path.read_bytes())
     manifest["rollups"][0]["source_rows"] += 1
