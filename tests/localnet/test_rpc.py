@@ -36,7 +36,7 @@ def encoded(value: ScVal) -> str:
 
 
 def publishing_network(**options: Any) -> RecordedNetwork:
-    """A publishing_network in which A and B publish something in the second and the fourth ledger."""
+    """A network in which A and B publish something in the second and the fourth ledger."""
     network = RecordedNetwork(**options)
     network.close(events=[(A, (symbol("deploy"),), address(B)), (B, (symbol("deploy"), u32(1)), u32(7))])
     network.advance()

@@ -30,7 +30,7 @@ DATA, CODE, TTL = 6, 7, 9
 KINDS = {"created": CREATED, "updated": UPDATED, "removed": REMOVED, "restored": RESTORED}
 
 
-def pluralize(closes: list[LedgerClose], kind_of_entry: int) -> Counter[int]:
+def count_kinds(closes: list[LedgerClose], kind_of_entry: int) -> Counter[int]:
     """How many changes of each kind there are of entries of one kind."""
     return Counter(
         change.kind
@@ -78,7 +78,7 @@ def test_streams_of_core(real_data: Path) -> None:
                 assert closes[-1].header.hash == close.header.previous_hash
             closes.append(close)
         ledgers += len(closes)
-        data, ttl, code = (pluralize(closes, kind) for kind in (DATA, TTL, CODE))
+        data, ttl, code = (count_kinds(closes, kind) for kind in (DATA, TTL, CODE))
         for name, kind in KINDS.items():
             assert fact["contract_data"][name] == data[kind], (fact["file"], name)
             assert fact["ttl"][name] == ttl[kind], (fact["file"], name)
