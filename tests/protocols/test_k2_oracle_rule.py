@@ -6,7 +6,7 @@ import pytest
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.codec.scval_encode import VOID, address, string, struct_map, symbol, u32, u64, u128, vec
 from tests.ledger.storage_rules.stored import NOW, Stored, by_variant, other, stellar
 from tests.ledger.storage_rules.test_redstone import ADAPTER, adapter, feed_price
 from tests.ledger.storage_rules.test_reflector import LAST, ORACLE, TOKEN, put_price, release_4
@@ -16,10 +16,6 @@ from tests.protocols.test_blend_aggregator_rule import AGGREGATOR, aggregator
 K2 = contract("k2's oracle")
 BTC, XLM = other("BTC"), stellar(contract("native"))
 PLAIN, FRESH = "get_asset_prices_vec", "get_asset_prices_vec_fresh"
-
-
-def u128(value: int) -> ScVal:
-    return (scval.U128, value)
 
 
 def oracle(stored: Stored, **settings: ScVal) -> Stored:

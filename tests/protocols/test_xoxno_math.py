@@ -139,25 +139,8 @@ class TestVectors:
 
 
 # 1000 tokens supplied, 10 of them the protocol's, and 500 lent, a hundred seconds ago
-LENDING: Pool = {
-    "base_borrow_rate": 5 * 10**24,
-    "max_borrow_rate": 1_250 * 10**24,
-    "max_utilization": 950 * 10**24,
-    "mid_utilization": 600 * 10**24,
-    "optimal_utilization": 850 * 10**24,
-    "slope1": 30 * 10**24,
-    "slope2": 95 * 10**24,
-    "slope3": RAY,
-    "borrow_index": RAY,
-    "borrowed": 500 * RAY,
-    "cash": 500 * 10**7,
-    "revenue": 10 * RAY,
-    "supplied": 1_000 * RAY,
-    "supply_index": RAY,
-    "last_timestamp": (NOW - 100) * 1_000,
-    "asset_decimals": 7,
-    "reserve_factor": 1_500,
-}
+LENDING: Pool = EMPTY | P1 | {"supplied": 1_000 * RAY, "revenue": 10 * RAY, "borrowed": 500 * RAY, "cash": 500 * 10**7}
+LENDING["last_timestamp"] = (NOW - 100) * 1_000
 SPOKE = Spoke(
     spoke=1,
     deprecated=False,

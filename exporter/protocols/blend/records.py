@@ -16,7 +16,7 @@ from exporter.ledger.codec.entries import ContractData, instance_key, variant_ke
 from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval_encode import VOID, address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.observation import Entries, Entry
+from exporter.ledger.observation import Entries
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
 from exporter.protocols.blend.layout import (
@@ -39,14 +39,6 @@ QUEUE_TOPIC = "queue_set_reserve"
 def record_key(factory: str, market: str) -> bytes:
     """The ledger key of a factory's record of a pool."""
     return variant_key(factory, "Contracts", address(market))
-
-
-def is_record(entry: Entry | None) -> bool:
-    """Whether an entry says that the pool was deployed. An archived one does: nothing ever takes it back."""
-    try:
-        return entry is not None and entry.value == (scval.BOOL, True)
-    except DecodeError:
-        return False
 
 
 def recorded_pool(entry: ContractData) -> str | None:
@@ -185,9 +177,13 @@ class Records:
                 )
 
     def voucher(self, market: str, entries: Entries) -> str | None:
-        """The factory that has a record of a market; None where none has."""
-        factories = self.factories.values()
-        return next((factory for factory in factories if is_record(entries.get(record_key(factory, market)))), None)
+        """The factory that has a record of a market, also an archived one: nothing ever takes it back."""
+        for factory in self.factories.values():
+            entry = entries.get(record_key(factory, market))
+            with suppress(DecodeError):
+                if entry is not None and entry.value == (scval.BOOL, True):
+                    return factory
+        return None
 
     def any_factory_read(self, entries: Entries) -> bool:
         """Whether there is any factory in what was read: a file of some contracts may have none."""

@@ -110,15 +110,7 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     return shared.with_columns(terms[SPOKES])
 
 
-CURVE = (
-    "base_borrow_rate",
-    "slope1",
-    "slope2",
-    "slope3",
-    "mid_utilization",
-    "optimal_utilization",
-    "max_borrow_rate",
-)
+CURVE = ("base_borrow_rate", "slope1", "slope2", "slope3", "mid_utilization", "optimal_utilization", "max_borrow_rate")
 """The parameters of the rate curve, all RAY; rates are of a year."""
 
 
