@@ -15,7 +15,7 @@ FORMAT = 1
 _HOME = {
     "Certificate": "ledger.view",
     "ExporterError": "errors",
-    "FromArchive": "job.from_archive",
+    "FromArchive": "job.sources",
     "LedgerTables": "job.reading",
     "CheckSummary": "check.summary",
     "RunResult": "job.run",

@@ -4,12 +4,12 @@ from exporter.config import Settings as Settings
 from exporter.config import load_settings as load_settings
 from exporter.errors import ExporterError as ExporterError
 from exporter.history.export import scan_history as scan_history
-from exporter.job.from_archive import FromArchive as FromArchive
 from exporter.job.reading import LedgerTables as LedgerTables
 from exporter.job.reading import read as read
 from exporter.job.rerender import check_tree as check_tree
 from exporter.job.run import RunResult as RunResult
 from exporter.job.run import run as run
+from exporter.job.sources import FromArchive as FromArchive
 from exporter.ledger.view import Certificate as Certificate
 from exporter.protocols.compute import Tables as Tables
 

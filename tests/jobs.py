@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 from exporter.config import Settings, load
 from exporter.console import Console
 from exporter.deployments.networks import NETWORKS
-from exporter.job.from_archive import FromArchive
 from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.reading import read_protocols
 from exporter.job.report import RunLog
 from exporter.job.run import execute
-from exporter.job.sources import OpenSource, RpcEndpoints, Source, StoredLedger
+from exporter.job.sources import FromArchive, OpenSource, RpcEndpoints, Source, StoredLedger
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import PROTOCOLS

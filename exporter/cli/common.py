@@ -19,7 +19,7 @@ from exporter.errors import EXIT_UNEXPECTED, ConfigError, ExporterError, without
 
 if TYPE_CHECKING:
     from exporter.config import Configuration
-    from exporter.job.from_archive import FromArchive
+    from exporter.job.sources import FromArchive
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -141,7 +141,7 @@ def archive_of(
         if (checkpoint, trust, bucket_cache) != (None, None, None):
             raise ConfigError("--checkpoint, --trust and --bucket-cache are for --archive, which is not given")
         return None
-    from exporter.job.from_archive import BUCKET_CACHE, FromArchive
+    from exporter.job.sources import BUCKET_CACHE, FromArchive
 
     return FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
 

@@ -18,8 +18,8 @@ from exporter.discovery.census import LENDING, CensusTaken, Found, Kind, classif
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
 from exporter.job.evidence import Evidence
-from exporter.job.from_archive import FromArchive, open_archive_state
 from exporter.job.known_markets_file import save_memory
+from exporter.job.sources import FromArchive, open_archive_state
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import decode_contract_data, instance_key

@@ -38,7 +38,6 @@ from exporter.history.manifest import HistoryPart, find_damage, read_history_man
 from exporter.history.parquet import render_history
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.job.evidence import Evidence
-from exporter.job.from_archive import FromArchive
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
@@ -55,7 +54,7 @@ from exporter.job.report import (
     report_outcome,
     report_unpriced,
 )
-from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
+from exporter.job.sources import FromArchive, RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import RunSummary, begin_publication, verify

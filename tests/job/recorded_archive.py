@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from exporter.deployments.networks import network_id
-from exporter.job.from_archive import FromArchive
+from exporter.job.sources import FromArchive
 from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry

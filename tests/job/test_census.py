@@ -19,7 +19,7 @@ from exporter.deployments import FACTORY
 from exporter.deployments.networks import network_of
 from exporter.errors import EXIT_REFUTED, CheckError, RefutedError
 from exporter.job.census import Complete, RunRead, census, check_complete
-from exporter.job.from_archive import FromArchive
+from exporter.job.sources import FromArchive
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (

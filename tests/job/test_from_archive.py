@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE
 from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.job.from_archive import FromArchive
+from exporter.job.sources import FromArchive
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.stores.memory import MemoryStore

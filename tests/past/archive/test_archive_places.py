@@ -17,7 +17,7 @@ import pytest
 from exporter.backfill.start_state import archive_start
 from exporter.config import load
 from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError, SourceError
-from exporter.job.from_archive import FromArchive, open_archive_state
+from exporter.job.sources import FromArchive, open_archive_state
 from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive import archive_places
 from exporter.past.archive.archive_files import bucket_name
