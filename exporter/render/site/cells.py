@@ -101,7 +101,6 @@ def _amount(pool: Mapping[str, Any], side: str, by: str, kind: str = "") -> str:
     )
 
 
-@lru_cache(maxsize=1 << 10)
 def status(text: str) -> str:
     """A market's status in the protocol's own words."""
     return f'<span class="status{" good" if text in _GOOD else ""}">{escape(words(text))}</span>'
@@ -162,7 +161,6 @@ def fact(label: str, shown: str, exact: str = "") -> str:
     return f"<div><dt>{label}</dt><dd{title}>{escape(shown)}</dd></div>"
 
 
-@lru_cache(maxsize=1 << 10)
 def code(text: str) -> str:
     """A name of a contract's own, as code."""
     return f"<code>{escape(named(text)[0])}</code>"

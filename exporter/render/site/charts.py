@@ -61,7 +61,6 @@ class Line(NamedTuple):
     column: int
 
 
-@lru_cache(maxsize=1 << 12)
 def _percent_tick(basis_points: int) -> str:
     whole, part = divmod(basis_points, 100)
     if basis_points >= 10**9:
@@ -71,7 +70,6 @@ def _percent_tick(basis_points: int) -> str:
     return f"{whole:,}{f'.{part:02d}'.rstrip('0') if part else ''}{THIN}%"
 
 
-@lru_cache(maxsize=1 << 12)
 def _dollars_tick(cents: int) -> str:
     text = dollars(cents)
     number, unit = (text[:-1], text[-1]) if text[-1] in "KMBT" else (text, "")
@@ -207,12 +205,10 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     )
 
 
-@lru_cache(maxsize=1 << 12)
 def _costs(utilization: int, rate: int) -> str:
     return f"at a utilization of {exact_percent(utilization)} borrowing costs {exact_percent(rate)} a year"
 
 
-@lru_cache(maxsize=1 << 8)
 def _use_axis(widest: int) -> str:
     """The axis of utilizations from zero to the widest, in basis points."""
     parts = range(0, widest // 100 + 1, 25)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -177,7 +176,6 @@ def _labels(row: Mapping[str, Any]) -> str:
     return "".join(f" {label}" for label in (row["pool_label"], row["token_label"]) if label)
 
 
-@lru_cache(maxsize=1 << 13)
 def _parameter(item: Parameter) -> str:
     exact, label = text.fixed_point(item.value, item.decimals), cells.code(item.name)
     return cells.fact(label, "no limit", exact) if item.no_limit else cells.fact(label, exact)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any, ParamSpec
 
 from markupsafe import Markup, escape
@@ -226,7 +226,6 @@ def _gate(is_open: bool | None) -> str:
     return _UNKNOWN if is_open is None else "open" if is_open else "closed"
 
 
-@lru_cache(maxsize=1 << 12)
 def _percent(basis_points: int | None) -> str:
     """As people write it: ``50 %``, ``97.5 %``."""
     return _UNKNOWN if basis_points is None else f"{text.fixed_point(basis_points, 2)}\N{NARROW NO-BREAK SPACE}%"
