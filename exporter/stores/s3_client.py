@@ -80,31 +80,16 @@ NO_CREDENTIALS = "NoCredentials"
 
 _PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _PASSING_CODES = frozenset(
-    {
-        TIMEOUT,
-        UNREACHABLE,
-        CUT_OFF,
-        "ConditionalRequestConflict",
-        "InternalError",
-        "OperationAborted",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-    }
+    (
+        *(TIMEOUT, UNREACHABLE, CUT_OFF, "ConditionalRequestConflict", "InternalError", "OperationAborted"),
+        *("RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"),
+    )
 )
 _BAD_CREDENTIALS = frozenset(
-    {
-        NO_CREDENTIALS,
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidToken",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-    }
+    (
+        *(NO_CREDENTIALS, "ExpiredToken", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken"),
+        *("SignatureDoesNotMatch", "TokenRefreshRequired"),
+    )
 )
 _FULL = frozenset({"QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull"})
 _OTHER_REGION = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
@@ -159,12 +144,8 @@ def refusal_of(error: BaseException) -> RefusedError | None:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return RefusedError(status, error.response.get("Error", {}).get("Code", ""))
     no_credentials = (
-        botocore.NoCredentialsError,
-        botocore.PartialCredentialsError,
-        botocore.CredentialRetrievalError,
-        botocore.UnauthorizedSSOTokenError,
-        botocore.SSOError,
-        botocore.TokenRetrievalError,
+        *(botocore.NoCredentialsError, botocore.PartialCredentialsError, botocore.CredentialRetrievalError),
+        *(botocore.UnauthorizedSSOTokenError, botocore.SSOError, botocore.TokenRetrievalError),
     )
     # Of HTTPError, which botocore lets out where an answer breaks off, and of its own errors, the special ones first.
     codes: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
