@@ -22,6 +22,7 @@ from exporter.cli import main
 from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.errors import LakeError, StoreError
 from exporter.history.manifest import read_history_manifest
+from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.ledger.source import RawEntry
@@ -63,10 +64,15 @@ MARKET, USER = TESTNET.markets[0], RecordedNetwork().prices.tokens[0]
 DEPLOYED = derived_address("recorded network a pool")
 
 
+NO_KEY = struct.pack(">II32sIII", 6, 1, strkey.decode(MARKET)[1], 16, 1, 2**32 - 1)
+"""Begins as a key of the market's does, with a vector that has more items than there are bytes in a ledger."""
+
+
 def liquidate(network: RecordedNetwork) -> None:
-    """Debts become nobody's; a contract that nobody watches says the same."""
+    """Debts become nobody's; a contract that nobody watches says the same, and bytes that only look like a key."""
     topics = symbol("defaulted_debt"), address(USER)
-    network.close({}, [(market, topics, i128(5)) for market in (MARKET, USER, DEPLOYED)])
+    events = [(market, topics, i128(5)) for market in (MARKET, USER, DEPLOYED)]
+    network.close({}, [*events, (USER, (), (scval.BYTES, NO_KEY))])
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ Objects that are missing, damaged, of another network or of another chain are ga
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from exporter.deployments.networks import network_id
 from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
-from exporter.ledger.codec.entries import ttl_key
+from exporter.ledger.codec.entries import ledger_key_end, ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
-from exporter.ledger.codec.xdr_walk import ledger_key
 from exporter.past.lake.change_files import Gap, LedgerChanges, LedgerRange, packed
 from exporter.past.lake.close_meta import EVENT, STATE, header_of, walk
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Lake, LakeConfig, split
@@ -107,14 +107,9 @@ def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[by
 
 def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
     """The watched keys that a ledger names anywhere: only so it is known whose a time to live is."""
-    seen: set[bytes] = set()
     for place in watch.places(meta):
-        try:
-            key = meta[place : ledger_key(meta, place)]
-        except (DecodeError, IndexError, ValueError):
-            continue
-        if key not in seen:
-            seen.add(key)
+        with suppress(DecodeError):  # bytes that only look like one
+            key = meta[place : ledger_key_end(meta, place)]
             if watch.wants(key):
                 yield key
 
