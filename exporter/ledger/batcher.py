@@ -30,11 +30,9 @@ class Batcher:
     """Collects keys and calls, and gives each batch to ``send`` when every part waits."""
 
     def __init__(self, send: Callable[[list[bytes], list[ContractCall]], Awaitable[None]]) -> None:
-        """Args: sends a batch, of keys or of calls, and keeps what is answered."""
         self._send = send
         self._batches: dict[str, _Batch] = {}
-        self._asking: set[asyncio.Task[None]] = set()
-        """Those that ask for keys, until they are answered."""
+        self._asking: set[asyncio.Task[None]] = set()  # those that ask for keys, until they are answered
 
     async def keys(self, asked: Sequence[bytes]) -> None:
         """Ask for keys. Raises what ``send`` raises."""

@@ -73,7 +73,6 @@ class StoredSource:
     """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
 
     def __init__(self, read: Read, ledger: int, close_time: int, label: str, answers: AnswersAt) -> None:
-        """Args: what reads an entry, and of which ledger; the rules by which calls are answered."""
         self.asked: dict[bytes, None] = {}
         self.called: dict[str, None] = {}
         self._look = read
