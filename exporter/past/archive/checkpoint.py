@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -140,9 +140,10 @@ class HistoryArchive:
         with self._named(state_name(ledger)):
             if state.ledger != ledger:
                 raise DecodeError(f"it is of ledger {state.ledger}")
+            if header.protocol_version < HOT_ARCHIVE_PROTOCOL:  # what a file says of one, no header commits to
+                state = replace(state, hot=())
             try:
-                hot = state.hot if header.protocol_version >= HOT_ARCHIVE_PROTOCOL else ()
-                check_state(header.content, state.live, hot)
+                check_state(header.content, state.live, state.hot)
             except RefusedError as error:
                 raise DecodeError(f"{error}; do not use this copy") from None
         return Checkpoint(state, header)

@@ -16,7 +16,7 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.checkpoint import HOT_ARCHIVE_PROTOCOL, Checkpoint, HistoryArchive
+from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
 from exporter.past.archive.checkpoint_records import Externalized, empty_set, nodes_of
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
 
@@ -152,14 +152,12 @@ def _proof(
     messages: list[bytes],
     network: str,
 ) -> bytes:
-    lists = checkpoint.state
-    hot = lists.hot if checkpoint.header.protocol_version >= HOT_ARCHIVE_PROTOCOL else ()
     document = {
         "format": FORMAT,
         "headers": _base64(header.content for header in headers),
-        "hot": [digest.hex() for digest in hot],
+        "hot": [digest.hex() for digest in checkpoint.state.hot],
         "ledger": checkpoint.header.ledger,
-        "live": [digest.hex() for digest in lists.live],
+        "live": [digest.hex() for digest in checkpoint.state.live],
         "messages": _base64(messages),
         "network": network,
         "transaction_set": base64.b64encode(transactions).decode(),

@@ -37,6 +37,14 @@ def test_a_ledger_of_protocol_23_needs_the_hot_archive(tmp_path: Path) -> None:
         read(MadeArchive(tmp_path, [[live(ONE, u32(1))]], version=23)).checkpoint(127)
 
 
+def test_a_hot_archive_that_no_header_commits_to_is_not_read(tmp_path: Path) -> None:
+    """Before protocol 23 there was none, whatever a state file says."""
+    made = MadeArchive(tmp_path, [[live(ONE, u32(1))]])
+    made.write_state({"version": 2, "hotArchiveBuckets": levels([made.bucket([live(TWO, u32(2))])])})
+
+    assert () == read(made).checkpoint(127).state.hot
+
+
 def test_a_bucket_with_another_digest_is_refused(tmp_path: Path) -> None:
     """A bucket whose content is not what its name says gives no entry."""
     made = MadeArchive(tmp_path, [[live(ONE, u32(1))]])
