@@ -17,7 +17,7 @@ from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
-from exporter.past.archive.checkpoint_records import Externalized, empty_set, nodes_of
+from exporter.past.archive.checkpoint_records import Externalized, empty_set
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
 
 MAX_NEWEST_TRIED = 8
@@ -98,12 +98,12 @@ def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
     named: set[bytes] = set()
     for archive in archives.each:
         with suppress(ArchiveError):
-            sets: dict[bytes, bytes] = {}
+            sets: dict[bytes, set[bytes]] = {}
             for record in archive.scp_records(ledger + CHECKPOINT_LEDGERS):
                 sets |= record.quorum_sets
                 for message in record.externalized:
-                    if message.node in listed and message.quorum_set_hash in sets:
-                        named |= nodes_of(sets[message.quorum_set_hash])
+                    if message.node in listed:
+                        named |= sets.get(message.quorum_set_hash, set())
     return len(named - listed)
 
 

@@ -81,10 +81,13 @@ class Externalized:
 
 @dataclass(frozen=True, slots=True)
 class ScpRecord:
-    """The messages of a ledger that an archive's node saw. ``quorum_sets`` has QuorumSet XDR by its SHA-256."""
+    """The messages of a ledger that an archive's node saw.
+
+    ``quorum_sets`` has the validators that each names, in its inner sets too, by the SHA-256 of its XDR.
+    """
 
     ledger: int
-    quorum_sets: dict[bytes, bytes]
+    quorum_sets: dict[bytes, set[bytes]]
     externalized: list[Externalized]
 
 
@@ -96,8 +99,9 @@ def decode_scp_record(record: bytes) -> ScpRecord:
         quorum_sets = {}
         sets, position = xdr.count_at(record, 4, 12), 8
         for _ in range(sets):
-            end = xdr.quorum_set(record, position)
-            quorum_sets[hashlib.sha256(record[position:end]).digest()] = record[position:end]
+            nodes: set[bytes] = set()
+            end = xdr.quorum_set(record, position, nodes)
+            quorum_sets[hashlib.sha256(record[position:end]).digest()] = nodes
             position = end
         (ledger,) = word(record, position)
         found = []
@@ -118,10 +122,3 @@ def decode_scp_record(record: bytes) -> ScpRecord:
     if position != len(record):
         raise DecodeError(f"a record of SCP messages of ledger {ledger} does not end where it must")
     return ScpRecord(ledger, quorum_sets, found)
-
-
-def nodes_of(quorum_set: bytes) -> set[bytes]:
-    """The validators that a QuorumSet names, in its inner sets too."""
-    nodes: set[bytes] = set()
-    xdr.quorum_set(quorum_set, 0, nodes)
-    return nodes
