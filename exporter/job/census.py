@@ -19,17 +19,17 @@ from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import save_memory
-from exporter.job.sources import FromArchive, open_archive_state
+from exporter.job.sources import FromArchive, open_archive_state, open_state
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import decode_contract_data, instance_key
 from exporter.ledger.codec.scval import ContractInstance
-from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.ledger.snapshot_file import SnapshotSource
 from exporter.ledger.view import LedgerView
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven
-from exporter.protocols import PROTOCOLS, storage_answers
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
@@ -248,11 +248,8 @@ def check_complete(
     if checkpoint.header.hash != proven.hash:
         raise ArchiveError(f"the archives have another header of ledger {proven.ledger} than the proven one")
     folder.mkdir()
-    index = StateIndex(archives, checkpoint, folder)
-    try:
-        header = checkpoint.header
-        snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network_id(network), index)
-        recorded, vouching = recorded_markets(SnapshotSource(snapshot, storage_answers), index, network)
+    with open_state(archives, checkpoint, folder, network) as (index, source):
+        recorded, vouching = recorded_markets(source, index, network)
         taken = _take(index, index.instances(), network)
         looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
@@ -267,8 +264,6 @@ def check_complete(
             else:
                 _left_out(found, recorded, index, run, unproven)
         return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
-    finally:
-        index.close()
 
 
 def _left_out(

@@ -24,6 +24,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_s
 from exporter.ledger.source import LedgerSource
 from exporter.past.archive.archive_files import checkpoint_of
 from exporter.past.archive.archive_places import Archives, Deadline, forget_other_buckets
+from exporter.past.archive.checkpoint import Checkpoint
 from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_validators
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
@@ -274,17 +275,23 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
             f"the archive is of the network {named!r}, but the run is configured for {settings.passphrase!r}; set "
             "network.name or network.passphrase"
         )
-    header = checkpoint.header
-    unlisted = unlisted_validators(archives, header.ledger, trust)
-    index = StateIndex(archives, checkpoint, given.bucket_cache)
-    try:
+    unlisted = unlisted_validators(archives, checkpoint.header.ledger, trust)
+    with open_state(archives, checkpoint, given.bucket_cache, settings.passphrase) as (index, source):
         forget_other_buckets(given.bucket_cache, (*checkpoint.state.live, *checkpoint.state.hot))
-        snapshot = LedgerSnapshot(
-            header.protocol_version, header.ledger, header.close_time, network_id(settings.passphrase), index
-        )
-        source = SnapshotSource(snapshot, storage_answers, f"checkpoint {header.ledger} of {archives.each[0].label}")
         bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
         instances = sorted(bare, key=lambda item: instance_key(item[0]))
         yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)
+
+
+@contextmanager
+def open_state(
+    archives: Archives, checkpoint: Checkpoint, folder: Path, passphrase: str
+) -> Iterator[tuple[StateIndex, SnapshotSource]]:
+    """The state of a checkpoint by its keys, indexed in a folder, and as a source."""
+    index, header = StateIndex(archives, checkpoint, folder), checkpoint.header
+    try:
+        network, label = network_id(passphrase), f"checkpoint {header.ledger} of {archives.each[0].label}"
+        snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network, index)
+        yield index, SnapshotSource(snapshot, storage_answers, label)
     finally:
         index.close()
