@@ -287,30 +287,6 @@ class TestTerms:
         """An amount is given where its gate is open; it is 0 where that is closed, and null where nobody knows."""
         assert expected == self.row(**{gate: is_open, amount: 5})[amount]
 
-    @pytest.mark.parametrize(
-        ("given", "expected"),
-        [
-            (Quote("O", contract("USDC"), 7, 5, NOW), (True, True, 5, None)),
-            (Quote("O", contract("USDC"), failure="too old"), (False, None, 0, "{}never; as ever")),
-            (Quote("O", contract("USDC"), failure="no answer", is_known=False), (None, None, None, "{}never")),
-            (None, (None, None, None, "{}the market's oracle was not asked")),
-        ],
-        ids=["priced", "refused", "not known", "not asked"],
-    )
-    def test_what_needs_a_price(self, given: Quote | None, expected: tuple[object, ...]) -> None:
-        """Without a price of the market's its gates close; where only the reading failed, they are not known."""
-        module = TwoPools(can_borrow=True, can_supply=True, can_withdraw=True, available_to_borrow=5)
-        module.without_price = WithoutPrice({"can_borrow": False, "can_supply": None}, "as ever")
-        row = of_other(module, "O", given).pools.row(0, named=True)
-        *gates, reason = expected
-        because = "the market has no valid price of the token: "
-        if gates[0] is None:
-            because = "whether the market has a price of the token is not known: "
-
-        assert gates == [row[name] for name in ("can_borrow", "can_supply", "available_to_borrow")]
-        assert (reason and str(reason).format(because)) == row["can_reason"]
-        assert row["can_withdraw"]
-
     def test_an_amount_below_zero(self) -> None:
         """It is 0, and worth nothing."""
         quote = Quote("O", contract("USDC"), 7, 10**7, NOW)

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import WithoutPrice
-from exporter.protocols.prices import ABSURD_COLLATERAL, ABSURD_PRICE, Price, judge, set_price, set_values, within_age
+from exporter.protocols.prices import (
+    ABSURD_COLLATERAL,
+    ABSURD_PRICE,
+    NO_ORACLE,
+    NOT_ASKED,
+    Price,
+    judge,
+    set_price,
+    set_values,
+    within_age,
+)
 
 LARGEST = 10**38 - 1
 INT128_MAX = 2**127 - 1
@@ -67,23 +77,33 @@ class TestJudge:
         assert (reason, *given) == (found.reason, found.price, found.decimals, found.timestamp)
 
 
-def test_gates_without_a_price() -> None:
+@pytest.mark.parametrize(
+    ("price", "expected", "reason"),
+    [
+        (Price("valid", True, 5, 7, 1_000), (True, True, "5", "5"), None),
+        (within_age(Price("valid", True, 5, 7, 1_000), 60, 1_061), (False, None, "0", None), "of 1 minute; as ever"),
+        (NO_ORACLE, (False, None, "0", None), "no valid price of the token: the market has no oracle; as ever"),
+        (NOT_ASKED, (None, None, None, None), "is not known: the market's oracle was not asked"),
+    ],
+)
+def test_gates_without_a_price(price: Price, expected: tuple[object, ...], reason: str | None) -> None:
     """Gates close in a pool and its spokes where the market refuses; where it may not, open ones are not known."""
     gates: dict[str, bool | None] = {"can_borrow": False, "can_supply": None}
     spokes = '[{"can_borrow":true,"can_supply":true,"available_to_borrow":"5","available_to_supply":"5"}]'
-    for price, expected in (
-        (within_age(Price("valid", True, 5, 7, 1_000), 60, 1_061), (False, None, "0", None)),
-        (Price("no answer", is_known=False), (None, None, None, None)),
-    ):
-        row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_reason": "odd", "spokes": spokes}
-        set_price(row, price, WithoutPrice(gates, "as ever"))
-        (spoke,) = json.loads(row["spokes"])
-        names = ("can_borrow", "can_supply", "available_to_borrow", "available_to_supply")
+    row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_withdraw": True, "can_reason": None}
+    row["spokes"] = spokes
+    set_price(row, price, WithoutPrice(gates, "as ever"))
+    (spoke,) = json.loads(row["spokes"])
 
-        assert expected == tuple(spoke[name] for name in names)
-        assert expected[:2] == (row["can_borrow"], row["can_supply"])
-        assert row["can_reason"].startswith("odd; ")
-        assert row["can_reason"].endswith("1 minute; as ever" if price.is_known else "no answer")
+    assert expected == tuple(
+        spoke[name] for name in ("can_borrow", "can_supply", "available_to_borrow", "available_to_supply")
+    )
+    assert (expected[0] if reason else None, expected[1], True) == (
+        row["can_borrow"],
+        row["can_supply"],
+        row["can_withdraw"],
+    )
+    assert reason is row["can_reason"] is None or row["can_reason"].endswith(reason)
 
 
 Pool = tuple[str, int, int, int, int | None, int]
