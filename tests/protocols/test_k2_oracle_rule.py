@@ -62,13 +62,6 @@ def refused(number: int) -> str:
     return f"HostError: Error(Contract, #{number})"
 
 
-def test_reflector_is_the_plain_source() -> None:
-    """Both functions give Reflector's last price with its time."""
-    stored = with_reflector()
-
-    assert [vec(price(100, LAST))] * 2 == [stored.value(K2, function, vec(BTC)) for function in (PLAIN, FRESH)]
-
-
 def test_native_lumens_are_asked_for_by_symbol() -> None:
     """Where Reflector does not know native XLM by address, it is asked for the symbol; no other token is."""
     stored = oracle(release_4("XLM"))
@@ -96,10 +89,6 @@ def test_the_fallback() -> None:
 def test_how_far_a_price_may_move(last: int | None, limit: int, expected: int | None) -> None:
     """A price may be this many basis points of the last one away from it; no last price, or no limit, lets any pass."""
     config = {
-        "basis_points": u128(1),
-        "conversion_factor": u128(1),
-        "ltv_precision": u128(1),
-        "wad_precision": u32(18),
         "max_price_change_bps": u32(limit),
         "price_precision": u32(14),
         "price_staleness_threshold": u64(3600),
@@ -135,21 +124,22 @@ def test_a_batch_of_the_adapter() -> None:
     assert refused(4) == with_adapter().error(K2, PLAIN, vec(BTC), now=NOW - 62)
 
 
-def test_an_adapter_that_fails_fails_all() -> None:
-    """One feed that RedStone does not have, or no longer, costs all of the batch its prices."""
+ANOTHER = contract("another adapter")
+
+
+@pytest.mark.parametrize(
+    ("asset", "feed", "adapter", "expected"),
+    [
+        (stellar(TOKEN), "NONE", ADAPTER, refused(9)),  # a feed that RedStone does not have costs all of the batch
+        (BTC, "BTC", ANOTHER, f"not from storage: the instance of {ANOTHER} is not held"),  # is not asked of the first
+    ],
+)
+def test_a_batch_that_fails(asset: ScVal, feed: str, adapter: str, expected: str) -> None:
+    """Feeds of one adapter are asked for together, and fail together."""
     stored = with_adapter()
-    put_asset(stored, stellar(TOKEN), feed_id=string("NONE"), batch_adapter=address(ADAPTER))
+    put_asset(stored, asset, feed_id=string(feed), batch_adapter=address(adapter))
 
-    assert refused(9) == stored.error(K2, PLAIN, vec(BTC, stellar(TOKEN)))
-
-
-def test_two_adapters() -> None:
-    """Feeds of a second adapter are not asked of the first one."""
-    stored, another = with_adapter(), contract("another adapter")
-    put_asset(stored, BTC, feed_id=string("BTC"), batch_adapter=address(another))
-
-    error = stored.error(K2, PLAIN, vec(BTC, stellar(TOKEN)))
-    assert f"not from storage: the instance of {another} is not held" == error
+    assert expected == stored.error(K2, PLAIN, vec(BTC, stellar(TOKEN)))
 
 
 def test_an_override_comes_first_until_it_ends() -> None:
@@ -168,15 +158,17 @@ def test_an_override_comes_first_until_it_ends() -> None:
 
 def test_a_cached_price_counts_for_one_function_only() -> None:
     """The cache answers the plain function; of the fresh one nobody knows, so it is not answered."""
-    stored = with_reflector(PriceCacheTtl=u64(60))
+    stored, without_cache = with_reflector(PriceCacheTtl=u64(60)), with_reflector()
     cached = {"cached_at": u64(NOW - 60), "price": u128(90), "timestamp": u64(NOW - 300)}
     stored.put(K2, vec(symbol("LastPriceData"), BTC), struct_map(cached))
+    without_cache.put(K2, vec(symbol("LastPriceData"), BTC), struct_map(cached | {"cached_at": u64(NOW)}))
 
     assert vec(price(90, NOW - 300)) == stored.value(K2, PLAIN, vec(BTC))
     assert stored.error(K2, FRESH, vec(BTC)).startswith("not from storage: whether the deployed code")
     assert [vec(price(100, LAST))] * 2 == [
         stored.value(K2, function, vec(BTC), now=NOW + 1) for function in (PLAIN, FRESH)
     ]
+    assert vec(price(100, LAST)) == without_cache.value(K2, PLAIN, vec(BTC))
 
 
 def test_the_published_code_has_no_fresh_function() -> None:
