@@ -148,11 +148,10 @@ class _Chain:
 
     def ends(self, first: int, last: int) -> tuple[str, str]:
         """The hash that the range follows, and the one it ends with; empty where that ledger is lost."""
-        begins = self._first is not None and self._first.ledger == first
-        ends = self._last is not None and self._last.ledger == last
+        begin, end = self._first, self._last
         return (
-            self._first.previous_hash.hex() if begins and self._first else "",
-            self._last.hash.hex() if ends and self._last else "",
+            begin.previous_hash.hex() if begin is not None and begin.ledger == first else "",
+            end.hash.hex() if end is not None and end.ledger == last else "",
         )
 
 
