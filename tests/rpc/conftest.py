@@ -8,18 +8,17 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.staticfiles import StaticFiles
 from stellar_sdk import xdr
 
+from exporter.localnet.runner import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.localnet.conformance import OLDEST, TESTNET
@@ -52,7 +51,7 @@ def start_server(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     state = tmp_path_factory.mktemp("state") / "state"
     save(archive_state(folder), state)
     with ExitStack() as stack:
-        archive = stack.enter_context(_serving(folder))
+        archive = stack.enter_context(running(StaticFiles(directory=folder)))
 
         def start(seconds: float, last: int) -> str:
             place = tmp_path_factory.mktemp("rpc")
@@ -90,18 +89,6 @@ def _later_setting() -> dict[bytes, tuple[bytes, int | None]]:
     data = xdr.LedgerEntryData(xdr.LedgerEntryType.CONFIG_SETTING, config_setting=setting)
     entry = xdr.LedgerEntry(xdr.Uint32(OLDEST), data, xdr.LedgerEntryExt(0))
     return {CONFIG_SETTINGS[number.value]: (entry.to_xdr_bytes(), None)}
-
-
-@contextmanager
-def _serving(folder: Path) -> Iterator[str]:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @contextmanager
