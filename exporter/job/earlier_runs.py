@@ -39,7 +39,7 @@ def repeat_earlier(
     Raises `RefutedError` where the history has other rows than a run's evidence gives.
     """
     covered, seed = dict[int, str](), None
-    against = _compared_with(tree)
+    against = compared_with(tree)
     for run in tree.earlier:
         try:
             claims_of(run.evidence)  # it is within bounds
@@ -63,7 +63,7 @@ def repeat_earlier(
     return covered, seed
 
 
-def _compared_with(tree: FetchedTree) -> int | None:
+def compared_with(tree: FetchedTree) -> int | None:
     """The ledger of the run that the published changes were found against; None where that cannot be derived.
 
     That is the run before, or one after it that died while it replaced documents: its changes are in the list.

@@ -13,6 +13,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Timer
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from exporter.errors import (
     CheckError,
 )
 from exporter.job import prove as prove_module
+from exporter.job.earlier_runs import compared_with
 from exporter.job.evidence import Evidence
 from exporter.job.prove import prove
 from exporter.job.unconfirmed import evidence_words
@@ -372,6 +374,27 @@ def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None
     expect(counted, EXIT_UNPROVEN)
     said = "1 changes were found by runs that were not repeated: Invented: frozen (ledger 124)"
     assert said in names(counted, "changes")
+
+
+@pytest.mark.parametrize(
+    ("previous", "changes", "against"),
+    [
+        (None, [], None),
+        ("127-a", [], None),  # a wrong run at this ledger was replaced
+        ("100-a", [], 100),
+        ("100-a", [(127, 124)], 124),  # the run at 124 died while it replaced documents
+        ("100-a", [(124, 100), (60, 50)], 124),
+    ],
+)
+def test_the_run_that_changes_were_found_against(
+    previous: str | None, changes: list[tuple[int, int]], against: int | None
+) -> None:
+    """It is the run before, or a later one that died after it had replaced the list of changes."""
+    data = [SimpleNamespace(observed_ledger=ledger, previous_ledger=before) for ledger, before in changes]
+    status = SimpleNamespace(observed_ledger=127, previous_run_id=previous)
+    tree: Any = SimpleNamespace(status=status, changes=SimpleNamespace(data=data))
+
+    assert against == compared_with(tree)
 
 
 def evidence_at(out: Path, ledger: int) -> Path:
