@@ -10,7 +10,9 @@ import pytest
 from exporter import exact
 from exporter.protocols.blend import math
 from exporter.protocols.curves import curves as curves_of
-from tests.protocols.judged import at, frame_of, one, projected
+from tests.localnet.recorded import BLEND_V1
+from tests.protocols.judged import one, projected
+from tests.protocols.world import World
 
 Reserve = dict[str, Any]
 
@@ -41,11 +43,6 @@ def step(generation: str, config: Reserve, u: int, ir_mod: int, dt: int) -> tupl
     accrual = math.loan_accrual(rate, one(dt), one(math.RATE_SCALES[generation]))
     moved = math.next_modifier(one(ir_mod), one(dt), one(u), util, reactivity, modifier_scale)
     return accrual.item(), moved.item()
-
-
-def frame(reserves: list[Reserve], time: int = 617280) -> pl.DataFrame:
-    """What is computed of some reserves."""
-    return math.project(at(frame_of(reserves, RAW), time))
 
 
 @pytest.mark.parametrize(
@@ -118,40 +115,14 @@ RATES = {
 EMPTY = {"stored_utilization": 0, "total_borrowed": 0, "utilization_bps": 0}
 LARGE = reserve_of("v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995)
 SDK = reserve_of("v2", d_rate=10**12, b_rate=10**12, d_supply=65 * 10**18, b_supply=100 * 10**18, last_time=5)
-XLM = {
-    "generation": "v1",
-    "util": 5000000,
-    "r_base": 100000,
-    "r_one": 500000,
-    "r_two": 5000000,
-    "r_three": 50000000,
-    "reactivity": 20,
-    "bstop_rate": 2000000,
-    "b_rate": 1000042663,
-    "b_supply": 126425272611101,
-    "backstop_credit": 645327,
-    "d_rate": 1001137072,
-    "d_supply": 1175845023630,
-    "ir_mod": 100000000,
-    "last_time": 1736756671,
-}
-USDC = {
-    "generation": "v1",
-    "util": 8000000,
-    "r_base": 300000,
-    "r_one": 600000,
-    "r_two": 1200000,
-    "r_three": 50000000,
-    "reactivity": 20,
-    "bstop_rate": 2000000,
-    "b_rate": 1095073860,
-    "b_supply": 30104839071593,
-    "backstop_credit": 1286675294,
-    "d_rate": 1147908295,
-    "d_supply": 18784450084275,
-    "ir_mod": 1433470882,
-    "last_time": 1736780875,
-}
+WORLD = World("blend")
+RECORDED = WORLD.read().result.columns
+XLM, USDC = (
+    {name: RECORDED[name][place] for name in RAW}
+    for place, market in enumerate(RECORDED["market"])
+    if market == BLEND_V1
+)
+"""Mainnet's reserves at ledger 55,261,759, with another clock."""
 
 RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
     (reserve_of("v1"), 617280, RATES | state(1125547124, 1349657800, 1044981563, 517358), "T15"),
@@ -191,7 +162,7 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
     ),
     (
         XLM,
-        1736780911,
+        WORLD.time,
         state(1000042669, 1001137914, 100000000, 843339)
         | {
             "total_supplied": 126430667051058,
@@ -210,7 +181,7 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
     ),
     (
         USDC,
-        1736780911,
+        WORLD.time,
         state(1095073934, 1147908445, 1433460376, 1287238827)
         | {
             "total_supplied": 32967024554566,
@@ -283,7 +254,7 @@ def test_supply_rates_beyond_128_bits(rate: int, expected: int) -> None:
 def test_an_unknown_generation() -> None:
     """A generation that nobody knows is refused by name."""
     with pytest.raises(ValueError, match="'v3'"):
-        frame([reserve_of("v1") | {"generation": "v3"}])
+        computed(reserve_of("v1") | {"generation": "v3"}, 617280)
 
 
 def test_a_pool_whose_rates_cannot_be_summed_has_no_curve() -> None:
