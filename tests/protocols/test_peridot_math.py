@@ -8,6 +8,7 @@ import pytest
 from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
+from exporter.protocols.peridot.layout import Vault as StoredVault
 from tests.protocols.judged import columnar, computed, frame_of
 
 Vault = dict[str, int]
@@ -157,3 +158,14 @@ def test_rate_that_the_contract_refuses() -> None:
     assert [1] == list(failures)
     assert "1000 percent" in str(failures[1])
     assert [80_483, 10_000_000] == found["stored_borrow_apr"].to_list()
+
+
+def test_cash_that_a_vault_implies() -> None:
+    """Before its first operation it is what was deposited and set aside, and is neither lent nor boosted [calc]."""
+    numbers = {"total_deposited": 100, "total_reserves": 7, "total_admin_fees": 3, "boost_cached": 20}
+
+    def implied(borrowed: int) -> int:
+        counted = numbers | {"total_borrowed": borrowed}
+        return StoredVault("T", None, None, None, None, True, 0, None, counted).implied_cash
+
+    assert (50, 0) == (implied(40), implied(91))

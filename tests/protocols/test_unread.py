@@ -108,6 +108,7 @@ POOLS: list[tuple[str, Change, str, str]] = [
         f"the vault says that its controller is {contract('D')}",
     ),
     ("peridot", put(instance_key(VAULT), None), "absent", "no contract at this vault's address"),
+    ("peridot", archive(vault("TotalBorrowed")), "archived", "the vault's entry TotalBorrowed is archived"),
     ("peridot", BARE, "undecodable", "its token gives no decimals"),
     ("peridot", put(instance_key(XLM), u32(39), "METADATA", "decimal"), "undecodable", "39 decimals, more than 38"),
     ("peridot", each(LENT, put(balance_key(XLM, VAULT), None)), "undecodable", "has no balance of its token"),
