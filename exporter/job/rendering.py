@@ -16,8 +16,8 @@ from exporter.past.archive.archive_files import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
 from exporter.publishing.publish import RunSummary
+from exporter.render.changes import render_feeds
 from exporter.render.data_package import render_tables
-from exporter.render.feeds import render_feeds
 from exporter.render.lists import listed_pools, render_assets, render_pool_lists, render_token_list
 from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document, render_llms

@@ -1,4 +1,4 @@
-"""Changes from run to run: `/v1/changes`, of which the feeds are made.
+"""Changes from run to run: `/v1/changes`, and the Atom feeds (RFC 4287) of it.
 
 The document has the changes and what the next run compares with, so both are always of one run, whatever
 becomes of another file. The first run of a tree has nothing to compare with, and says that nothing changed.
@@ -7,7 +7,7 @@ becomes of another file. The first run of a tree has nothing to compare with, an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
@@ -20,6 +20,7 @@ from exporter.best import LEAST_VALUE
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import pending_change
+from exporter.render.site.templates import environment
 from exporter.tables import ACTIVE
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -33,9 +34,14 @@ from exporter.tree.documents import (
     WatchedValue,
     timestamp,
 )
+from exporter.tree.families import FEED, MARKET_FEED
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import RewardReason
 
 HIGH_UTILIZATION_BPS = 9_500
+MOST_ENTRIES = 200
+"""Of a feed."""
+
 MOST_CHANGES = 1_000
 MOST_OF_A_MARKET = 50
 """How many changes are kept, the newest, and how many of one market, so that none pushes out all others."""
@@ -285,13 +291,49 @@ def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:
     return kept
 
 
-def by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
+def _by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
     """The changes of each market that is watched, could not be read, or changed, the newest first."""
     watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
     found: dict[str, list[RunChange]] = {market: [] for market in watched}
     for change in changes.data:
         found.setdefault(change.market, []).append(change)
     return dict(sorted(found.items()))
+
+
+def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[RenderedFile]:
+    """Render the feed of all changes, and that of each market; links are relative to the feed.
+
+    Args:
+        changes: the run's.
+        network: the network's passphrase, which is part of a feed's id.
+        updated: when the history began; what a feed without entries says, so that it changes with the first.
+    """
+    names = {market.market: market.name or market.market for market in changes.markets}
+    pools = {(pool.market, pool.pool) for pool in changes.pools}
+    template = environment().get_template("feed.atom.j2")
+
+    def page_of(market: str, pool: str | None = None) -> str:
+        """The page of a changed market or pool; the list of markets for one that is no longer read."""
+        if pool is not None and (market, pool) in pools:
+            return f"pools/{market}/{pool}.html"
+        return f"markets/{market}.html" if market in names else "markets.html"
+
+    def feed(key: str, name: str, title: str, page: str, entries: Sequence[RunChange]) -> RenderedFile:
+        text = template.render(
+            key=key,
+            id=f"urn:uuid:{uuid5(NAMESPACE_URL, f'{network}/feed/{name}')}",
+            title=title,
+            page=page,
+            up="../" * key.count("/"),
+            updated=entries[0].ledger_close_time if entries else updated,
+            entries=[(change, page_of(change.market, change.pool)) for change in entries[:MOST_ENTRIES]],
+        )
+        return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
+
+    yield feed(FEED.template, "", "Changes of the lending markets", "index.html", changes.data)
+    for market, entries in _by_market(changes).items():
+        key, title = MARKET_FEED.key(market=market), f"Changes of {names.get(market, market)}"
+        yield feed(key, market, title, page_of(market), entries)
 
 
 def watched_pools(tables: Tables) -> list[WatchedPool]:

@@ -50,7 +50,7 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
 from exporter.publishing.compaction import compact_history
-from exporter.render.feeds import render_feeds
+from exporter.render.changes import render_feeds
 from exporter.stores import open_store
 from exporter.tree.documents import ChangeList, timestamp
 from exporter.tree.families import EVIDENCE, POINTER_KEY

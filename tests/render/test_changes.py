@@ -21,8 +21,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.protocols.base import Pending
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MOST_CHANGES, MOST_OF_A_MARKET, UNITS, change_list
-from exporter.render.feeds import MOST_ENTRIES, render_feeds
+from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, change_list, render_feeds
 from exporter.render.metrics import decimal, render_metrics
 from exporter.render.openapi import render_llms
 from exporter.stores.memory import MemoryStore

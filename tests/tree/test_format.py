@@ -15,7 +15,7 @@ import exporter
 from exporter import FORMAT, __version__
 from exporter.check.published_tree import check_files
 from exporter.cli import main
-from exporter.config import Settings, load
+from exporter.config import Settings
 from exporter.errors import EXIT_CONFIG, FormatError
 from exporter.history.manifest import read_history_manifest
 from exporter.localnet.player import RecordedNetwork
@@ -24,7 +24,8 @@ from exporter.localnet.server import create_app
 from exporter.stores.folder import FolderStore
 from exporter.tree.decoding import refuse_other_format
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
-from tests.localnet.recorded import BLEND_V1
+from tests.jobs import settings_for
+from tests.localnet.recorded import BLEND_V1, only
 
 EARLIER, LATER = "was made by an earlier version", "was made by a later version"
 
@@ -55,16 +56,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(out: Path, url: str) -> Settings:
-    flags = {
-        "network.name": "local",
-        "network.rpc_urls": [url],
-        "network.requests_per_second": 10_000.0,
-        "output.uri": str(out),
-        "output.report": str(out.with_name("report.json")),
-        "discovery.enabled": False,
-        "markets": [{"protocol": "blend", "address": BLEND_V1}],
-    }
-    return load(None, flags, environment={}).settings
+    return settings_for(out, url, output__report=str(out.with_name("report.json")), **only(BLEND_V1))
 
 
 def numbered(out: Path, number: int | None, *keys: str) -> None:
