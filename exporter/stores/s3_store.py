@@ -147,7 +147,6 @@ class S3Store:
     ) -> None:
         self._client = S3Client(bucket, prefix, options or S3Options(), session, endpoint_url)
         self._clock = clock
-        self._lock = Lock()
         self._lease: Lease | None = None  # this and the next inside `exclusive` only
         self._seen: SeenObjects | None = None
         self._free: str | None = None  # the etag of the lease that was given back
@@ -235,18 +234,13 @@ class S3Store:
         Raises:
             LostRaceError: also by any writing method inside, as soon as the hold is not sure any more.
         """
-        if not self._lock.acquire(blocking=False):
-            raise LostRaceError(f"this process is already publishing to {self.uri}")
+        lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
+        self._lease, self._seen = lease, SeenObjects(self._client, lease)
         try:
-            lease = self._lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
-            self._seen = SeenObjects(self._client, lease)
-            try:
-                yield
-            finally:
-                self._lease = self._seen = None
-                self._free = lease.release()
+            yield
         finally:
-            self._lock.release()
+            self._lease = self._seen = None
+            self._free = lease.release()
 
     # -- single objects -----------------------------------------------------------------------------------------
 
