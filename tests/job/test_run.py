@@ -100,7 +100,7 @@ class TestEmbeddedNetwork:
         with WireBucket() as bucket, running(create_app(network)) as url:
             for name, value in bucket.environment("quiet").items():
                 monkeypatch.setenv(name, value)
-            settings = settings_for(None, url, output__uri="s3://bucket/live")
+            settings = settings_for(None, url, output__uri="s3://bucket/live", **SLENDER)
             run(settings)
             network.advance()
             bucket.forget()
