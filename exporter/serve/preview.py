@@ -88,8 +88,6 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or ConfigError when the address cannot be had. Port 0 takes any free port."""
-    if not 0 <= port <= 65_535:
-        raise ConfigError(f"cannot listen on port {port}: a port is a number from 0 to 65535. Choose another --port")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server((str(address[0]), port), family=family)

@@ -163,8 +163,6 @@ def test_an_address_that_cannot_be_had_is_a_configuration_error(root: Path, tmp_
             run_server(root, "127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1"):
         run_server(root, "192.0.2.1", 0)
-    with pytest.raises(ConfigError, match="port 99999"):
-        run_server(root, "127.0.0.1", 99_999)
     with pytest.raises(ConfigError, match="nothing is not a folder"):
         run_server(tmp_path / "nothing", "127.0.0.1", 0)
 
