@@ -114,15 +114,6 @@ def test_a_yield_that_is_not_known(
         assert (None, None, None) == tuple(row[f"reward_price{end}"] for end in ("", "_decimals", "_source"))
 
 
-def test_a_pool_of_which_nothing_is_said() -> None:
-    """Where the protocol says nothing of rewards, they are not looked for, and nothing is 0."""
-    nothing = dict.fromkeys(name for name in PAID if "reward" in name)
-    row = computed(nothing)
-
-    assert {"not_read"} == {row["supply_reward_reason"], row["borrow_reward_reason"]}
-    assert {None} == {value for name, value in row.items() if "reward" in name and not name.endswith("reason")}
-
-
 def test_what_is_too_large_is_capped() -> None:
     """A pace that no token can have is published as the largest possible number."""
     row = computed({"supply_reward_per_second": 10**38, "reward_decimals": 0})
