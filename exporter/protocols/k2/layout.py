@@ -164,12 +164,16 @@ def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
     return assets
 
 
+def bits_of(configuration: Fields) -> dict[str, int]:
+    """The numbers in a reserve's bitmap. Raises `DecodeError`."""
+    word = configuration.u128("data_low") | configuration.u128("data_high") << 128
+    return {name: word >> first & (1 << width) - 1 for name, (first, width, _) in BITS.items()}
+
+
 def decode_reserve(entry: Entry) -> ReserveEntry:
     """Decode an ``RDATA`` entry. Raises `DecodeError`, also for a value with which the contract cannot compute."""
     reserve = Fields.of(entry.value, "RDATA")
-    configuration = reserve.struct("configuration")
-    word = configuration.u128("data_low") | configuration.u128("data_high") << 128
-    bits = {name: word >> first & (1 << width) - 1 for name, (first, width, _) in BITS.items()}
+    bits = bits_of(reserve.struct("configuration"))
     if bits["decimals"] > MAX_TOKEN_DECIMALS:
         raise DecodeError(f"RDATA.configuration: {bits['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
     if bits["reserve_factor"] > BPS:

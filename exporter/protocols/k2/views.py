@@ -14,7 +14,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.k2.layout import BPS, RESERVE
+from exporter.protocols.k2.layout import BPS, RESERVE, bits_of
 from exporter.protocols.k2.math import RAY
 
 VIEW = "get_current_reserve_data"
@@ -35,7 +35,7 @@ class K2Views(ProtocolViews):
         if asked.call.function == BORROW_INDEX:
             return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
         reserve = Fields.of(value, VIEW)
-        bits, numbers = reserve.struct("configuration").u128("data_low"), reserve.numbers(RESERVE)
+        bits, numbers = bits_of(reserve.struct("configuration")), reserve.numbers(RESERVE)
         liquidity, borrow = numbers["liquidity_index"], numbers["variable_borrow_index"]
         supplied = _indexed(row["raw"]["total_supply_scaled"], liquidity)
         borrowed = _indexed(row["raw"]["total_debt_scaled"], borrow)
@@ -48,8 +48,8 @@ class K2Views(ProtocolViews):
             "total_supplied": (row["total_supplied"], supplied),
             "total_borrowed": (row["total_borrowed"], borrowed),
             "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
-            "decimals": (row["decimals"], bits >> 42 & 0xFF),
-            "reserve_factor": (row["raw"]["reserve_factor"], bits >> 57 & 0x3FFF),
+            "decimals": (row["decimals"], bits["decimals"]),
+            "reserve_factor": (row["raw"]["reserve_factor"], bits["reserve_factor"]),
             "a_token": (row["raw"]["a_token"], reserve.address("a_token_address")),
             "debt_token": (row["raw"]["debt_token"], reserve.address("debt_token_address")),
         }
