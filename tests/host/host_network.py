@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from dataclasses import replace
 
 from exporter.ledger.codec.entries import ARCHIVED
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
@@ -52,56 +52,46 @@ class HostSource(SnapshotSource):
         return SimulationAnswer(self.snapshot.ledger, found.result, found.error, footprint, self.label, writes=writes)
 
 
-class HostContracts:
-    """The code of a network, run by the host; ``marks`` are the ledgers that the host remembers."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._infos: dict[int, LedgerInfo] = {}
-        self._lock = threading.RLock()
-
-    def remember(self, info: LedgerInfo) -> None:
-        """Keep the host's entries as those of a ledger."""
-        with self._lock:
-            self._machine.mark(str(info.ledger))
-            self._infos[info.ledger] = info
-
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """What the host gives for a call at a ledger that it remembers; its own entries, not the chain's, count."""
-        with self._lock:
-            self._machine.back(str(ledger))
-            self._machine.at(self._infos[ledger])
-            return simulated(self._machine, call)
-
-
 class MovingNetwork(LocalNetwork):
-    """The embedded network over the market of `World`: each ledger that closes holds one real transaction."""
+    """The embedded network over the market of `World`: each ledger that closes holds one real transaction.
+
+    The host runs the code; it remembers the entries of each ledger, and its own count, not the chain's.
+    """
 
     def __init__(self, world: World, passphrase: str, seed: int) -> None:
         world.restart()
-        self._world = world
-        self._player = Player(world, seed)
-        self._host = HostContracts(world.machine)
-        self._host.remember(world.info)
+        self._world, self._player = world, Player(world, seed)
+        self._infos: dict[int, LedgerInfo] = {}
+        self._lock = threading.RLock()
+        self._remember()
         self.done = 0
         chain = Chain(world.entries, start_ledger=world.info.ledger, start_time=world.info.close_time)
-        super().__init__(chain, passphrase, world.info.protocol_version, self._host)
+        super().__init__(chain, passphrase, world.info.protocol_version, self)
+
+    def _remember(self) -> None:
+        self._world.machine.mark(str(self._world.info.ledger))
+        self._infos[self._world.info.ledger] = self._world.info
+
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
+        """What the host gives for a call at a ledger that it remembers."""
+        with self._lock:
+            self._world.machine.back(str(ledger))
+            self._world.machine.at(self._infos[ledger])
+            return simulated(self._world.machine, call)
 
     def advance(self) -> int:
         """Close the next ledger, with the next transaction of the player in it."""
         world = self._world
-        with self._host._lock:
+        with self._lock:
             world.machine.back(str(self.chain.latest))
-            step = self._player.step()
             before = dict(world.entries)
-            outcome = world.transact(step.__class__(step.seconds, 1, step.contract, step.function, step.arguments))
+            outcome = world.transact(replace(self._player.step(), ledgers=1))
             self.done += outcome.error is None
-            self._host.remember(world.info)
-            return self.chain.close(_changes(before, world.entries), close_time=world.info.close_time)
-
-
-def _changes(before: Mapping[bytes, RawEntry], after: Mapping[bytes, RawEntry]) -> list[Change]:
-    written = [
-        Change(key, entry.data, entry.live_until) for key, entry in after.items() if before.get(key) is not entry
-    ]
-    return written + [Change(key, None) for key in before.keys() - after.keys()]
+            self._remember()
+            written = [
+                Change(key, entry.data, entry.live_until)
+                for key, entry in world.entries.items()
+                if before.get(key) is not entry
+            ]
+            gone = [Change(key, None) for key in before.keys() - world.entries.keys()]
+            return self.chain.close(written + gone, close_time=world.info.close_time)
