@@ -233,10 +233,14 @@ async def _fetch_history(
     parts = [(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in paths - {file.key for file in history.files}]
     found = [(part, data) for key, data in parts if data is not None and (part := _entry_of(key, data)) is not None]
     as_published = len(found) == len(parts)
-    if joined or parts:
-        own = [rows_of((folder / key).read_bytes(), files[key]) for key in joined]
-        rows = [rows_of(data, part) for part, data in found]
-        as_published &= bool(own and rows) and pl.concat(own).sort(ORDER).equals(pl.concat(rows).sort(ORDER))
+    for file in (files[key] for key in sorted(joined)):
+        own = [rows_of(data, part) for part, data in found if _joins(file, part)]
+        as_published &= bool(own)
+        if as_published:
+            rows = rows_of((folder / file.key).read_bytes(), file)
+            if not rows.sort(ORDER).equals(pl.concat(own).sort(ORDER)):
+                raise RefutedError(f"{file.key} does not have the rows of the files that it joins")
+    as_published &= all(any(_joins(files[key], part) for key in joined) for part, _ in found)
     if as_published:
         store.delete(sorted(joined))
         for part, data in found:
@@ -247,6 +251,10 @@ async def _fetch_history(
         manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
         store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
     return before, as_published
+
+
+def _joins(file: HistoryFile, part: HistoryFile) -> bool:
+    return file.first_ledger <= part.first_ledger and part.last_ledger <= file.last_ledger
 
 
 def _entry_of(key: str, data: bytes) -> HistoryFile | None:

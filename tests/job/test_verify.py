@@ -17,6 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -549,6 +551,32 @@ def test_a_history_that_was_compacted_since(trees: Trees, tmp_path: Path) -> Non
     assert "2023-11-13/60.parquet (4 rows), history/pools/date=2023-11-13/62.parquet (4 rows)" in names(kept, "history")
     expect(gone, EXIT_UNPROVEN)
     assert "data.html (it shows files of the history that are gone)" in names(gone, "history")
+
+
+@pytest.mark.slow
+def test_a_compacted_file_with_other_rows(trees: Trees, tmp_path: Path) -> None:
+    """A file that does not have the rows of those that it joins is refused while they are there."""
+    out = tmp_path / "out"
+    for ledger in DAY_BEFORE:
+        trees.publish(out, ledger, since=TIME - 86_400)
+    trees.publish(out, CHECKPOINT)
+    compact_history(open_store(str(out)))
+    history = json.loads((out / "v1/history.json").read_text())
+    joined = next(file for file in history["files"] if file["first_ledger"] < file["last_ledger"])
+    table = pq.read_table(out / joined["key"])
+    place = table.column_names.index("symbol")
+    field = table.schema.field(place)
+    symbols = [  # the rolled up files have the last run of each hour
+        "FORGED" if ledger == joined["first_ledger"] else symbol
+        for symbol, ledger in zip(table["symbol"].to_pylist(), table["observed_ledger"].to_pylist(), strict=True)
+    ]
+    renamed = table.set_column(place, field, pa.array(symbols, field.type))
+    pq.write_table(renamed, out / joined["key"])
+    data = (out / joined["key"]).read_bytes()
+    joined |= {"sha256": sha256(data).hexdigest(), "bytes": len(data)}
+    (out / "v1/history.json").write_text(json.dumps(history, separators=(",", ":")))
+
+    expect(trees.verify(out), EXIT_REFUTED, f"{joined['key']} does not have the rows of the files that it joins")
 
 
 def test_evidence_that_is_too_large(trees: Trees, single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
