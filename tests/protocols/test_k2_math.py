@@ -9,7 +9,7 @@ import pytest
 
 from exporter.errors import ExactOverflowError
 from exporter.protocols.k2 import math, rewards
-from exporter.protocols.k2.layout import BITS
+from exporter.protocols.k2.layout import BITS, shown_parameters
 from exporter.protocols.k2.rewards import Emission, Emissions
 from tests.protocols.judged import at, closed, columnar, frame_of, published
 from tests.protocols.world import contract
@@ -168,6 +168,13 @@ def test_terms() -> None:
     assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
     assert capped["total_supplied"] == capped["available_to_withdraw"]  # whatever else the aToken holds
     assert 6 * 10**7 == row_of(OPEN | {"borrow_cap": 6})["borrow_cap"]
+
+
+def test_limits_that_are_shown() -> None:
+    """A cap or a ceiling of 0 limits nothing; nothing else has such a value."""
+    shown = shown_parameters(dict.fromkeys(BITS, 0) | {"supply_cap": 5}, MODEL, 0)
+
+    assert ["borrow_cap", "debt_ceiling"] == [item.name for item in shown if item.no_limit]
 
 
 @pytest.mark.parametrize("limit", ["supply_cap", "borrow_cap", "debt_ceiling"])

@@ -368,7 +368,10 @@ class TestXoxno:
     def test_found_once_and_gone(self, origin: Origin, pool: str, reason: str) -> None:
         """A pool that was there once, or that the operator named, is never lost: it is unread."""
         world = World("xoxno")
-        tables = world.compute([*world.candidates(), Candidate("xoxno", world.market, origin, pool)])
+        named = [Candidate("xoxno", world.market, origin, pool)]
+        if reason == "absent":  # an event that names it, too, makes no difference
+            named.append(replace(named[0], origin=Origin.EVENT))
+        tables = world.compute([*world.candidates(), *named])
 
         assert [(pool, reason)] == [(item.pool, item.reason) for item in tables.unread]
         assert 4 == tables.pools.height
