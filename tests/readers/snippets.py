@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,10 @@ def ask(
     *,
     what: str = "snippet",
     web: WebServer | None = None,
-    other: bool = False,
 ) -> Any:
     """As `worker.answer`, by the Python that has the reader; skips where that or its Java is not installed."""
     trust = None if web is None else str(web.authority)
-    other = other or reader in ("pandas", "pyspark") or (reader == "duckdb" and web is not None)
+    other = reader in ("pandas", "pyspark") or (reader == "duckdb" and web is not None)
     if web is None and not other:
         return answer(what, reader, str(text), columns)
     if other and not OTHER_PYTHON.is_file():
@@ -77,9 +76,7 @@ def ask(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_program(
-    reader: str, script: str, folder: Path, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_program(reader: str, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the snippet for curl or for Node in a folder; skips where the programs are missing."""
     name, needed = {"curl": ("bash", ("bash", "curl", "jq", "sha256sum")), "fetch": ("node", ("node",))}[reader]
     missing = [program for program in needed if shutil.which(program) is None]
@@ -90,7 +87,6 @@ def run_program(
     return subprocess.run(
         [name, path.name],
         cwd=folder,
-        env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,31 +1,26 @@
-"""A real nginx with TLS over a published tree, that logs what was asked of it."""
+"""A real nginx with TLS over a published tree."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, running, write_main
 
 _HTTP = """
-    log_format asked escape=json
-        '{{"method": "$request_method", "path": "$uri", "status": $status, "bytes": $body_bytes_sent}}';
-    types {{ application/json json; application/vnd.apache.parquet parquet; }}
+    types { application/json json; application/vnd.apache.parquet parquet; }
 """
 _SERVER = """
         listen 127.0.0.1:{port} ssl;
         ssl_certificate "{folder}/localhost.pem";
         ssl_certificate_key "{folder}/localhost.key";
         root "{root}";
-        access_log "{folder}/access.log" asked;
 """
 
 
@@ -36,17 +31,11 @@ class WebServer:
     url: str
     authority: Path
     """The certificate that a client must trust."""
-    log: Path
 
     @property
     def trust(self) -> dict[str, str]:
         """The variables by which curl, Node, Polars and Python trust the authority."""
         return dict.fromkeys(("SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"), str(self.authority))
-
-    def parquet_asked(self) -> list[dict[str, Any]]:
-        """Each GET of a Parquet file as nginx logged it: path, status, and the bytes that it sent."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [one for one in map(json.loads, lines) if one["path"].endswith(".parquet") and one["method"] == "GET"]
 
 
 @contextlib.contextmanager
@@ -56,11 +45,9 @@ def https_server(tree: Path, folder: Path) -> Iterator[WebServer]:
     folder.mkdir(parents=True, exist_ok=True)
     _make_certificate(folder)
     plain, secure = free_port(), free_port()
-    configuration = write_main(
-        folder, plain, _HTTP.format(), _SERVER.format(port=secure, folder=folder, root=tree.resolve())
-    )
+    configuration = write_main(folder, plain, _HTTP, _SERVER.format(port=secure, folder=folder, root=tree.resolve()))
     with running(program, configuration, secure):
-        yield WebServer(f"https://localhost:{secure}", folder / "authority.pem", folder / "access.log")
+        yield WebServer(f"https://localhost:{secure}", folder / "authority.pem")
 
 
 _REQUEST = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"

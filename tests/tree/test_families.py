@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-import msgspec
 import pytest
 
-from exporter import FORMAT
 from exporter.config import Settings
-from exporter.publishing.retention import sweep
 from exporter.serve.edge import render_edge
-from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_writer import PRIVATE, object_headers
-from exporter.stores.store import etag_of
-from exporter.tree.documents import AssetsPage, ManifestFile, PoolsPage, RunManifest, encode
+from exporter.tree.documents import AssetsPage, PoolsPage
 from exporter.tree.families import (
     FAMILIES,
-    RUN,
-    RUN_FILES,
-    Sweep,
     alias_of,
     family_of,
     is_alias,
@@ -36,7 +27,6 @@ from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
 from exporter.tree.routes import Served, route
-from exporter.tree.run_listing import RunListing
 from tests.check.trees import good_tree
 from tests.render.rendering import contract
 
@@ -148,39 +138,6 @@ def test_urls_lead_to_their_files(keys: list[str]) -> None:
         assert isinstance(answer, Served)
         assert key in answer.keys, url
         assert not family.aliased or alias_of(key) == path[1:]
-
-
-def test_the_sweep_removes_what_the_table_says(keys: list[str]) -> None:
-    """Of an earlier run's files the sweep takes those at once that the table says, and leaves all others."""
-    store = MemoryStore()
-    for key in (key for key in keys if not key.startswith(".")):
-        store.put(key, good_tree()[key])
-
-    def listed(run_id: str, names: list[str]) -> bytes:
-        listing = RunListing.of(ManifestFile(key, kind_of(key).value, 1, "0" * 64) for key in names).parquet
-        store.put(RUN_FILES.key(run_id=run_id), listing)
-        manifest = RunManifest(run_id, 8, "2026-11-21T00:00:00Z", 0, 0, RUN_FILES.key(run_id=run_id), etag_of(listing))
-        store.put(RUN.key(run_id=run_id), encode(manifest))
-        return encode(manifest)
-
-    runs = [key for key in keys if key.startswith("v1/runs/")]
-    store.delete(runs)
-    listed("8-earlier", [key for key in keys if key not in runs and not key.startswith(".")])
-    digest = etag_of(listed("99999999-now", []))
-    pointer = {
-        "run_id": "now",
-        "observed_ledger": 99_999_999,
-        "manifest_key": "v1/runs/99999999-now.json",
-        "format": FORMAT,
-    }
-    store.put("v1/system/status.json", msgspec.json.encode(pointer | {"manifest_sha256": digest}))
-    before = {info.key for info in store.list("")}
-    swept = sweep(store, timedelta(days=9), now=lambda: datetime.now(UTC))
-
-    assert None is swept.refused
-    families = {key: family_of(key) for key in before}
-    wanted = {key for key, family in families.items() if family is not None and family.sweep is Sweep.WITH_ITS_RUN}
-    assert wanted == before - {info.key for info in store.list("")}
 
 
 def allowed(policy: dict[str, Any], key: str) -> bool:

@@ -21,9 +21,13 @@ INDEX = "v1/assets/index.json"
 TOKEN = "47DEQpj8HBSa-_TImW-5JC"
 
 
+LIMITS = {"0": 0, "00": 0, "1": 1, "5": 5, "10": 10, "49": 20, "50": 50, "0017": 10, "200": 200, "2147483647": 200}
+"""The largest rendered size that is not above a limit; 0 gives 0."""
+
 OF_ASSETS = [
     ("", ("v1/assets/index.json",)),
-    ("limit=20", ("v1/assets/limit/20.json", INDEX)),
+    *((f"limit={limit}", (f"v1/assets/limit/{size}.json", INDEX)) for limit, size in LIMITS.items()),
+    (f"limit={'0' * 5000}50", ("v1/assets/limit/50.json", INDEX)),
     (f"market={M}", (f"v1/assets/market/{M}/index.json", EMPTY)),
     (f"token={T}", (f"v1/assets/token/{T}/index.json", EMPTY)),
     (f"market={M}&token={T}", (f"v1/assets/market/{M}/token/{T}/index.json", EMPTY)),
@@ -71,6 +75,13 @@ OF_HISTORIES = [
 ]
 
 
+HISTORIES = (f"/v1/markets/{M}", f"/v1/tokens/{T}", "/v1/protocols/blend", "/v1/protocol/summary")
+OF_TOTALS = [
+    *((path, query, f"{path[1:]}/history/1d.json") for path in HISTORIES for query in ("", "bucket=1d&x=y")),
+    *((path, f"cursor={TOKEN}&bucket=2h", f"v1/buckets/totals/{TOKEN}.json") for path in HISTORIES),
+]
+
+
 @pytest.mark.parametrize(
     ("path", "query", "keys"),
     [
@@ -78,6 +89,7 @@ OF_HISTORIES = [
         *(("/v1/pools", query, (key,)) for query, key in OF_POOLS),
         *(("/v1/pools", query, (key, EMPTY)) for query, key in OF_POOLS_OF_ONE),
         *((f"/v1/assets/{M}/{T}/history", query, (key,)) for query, key in OF_HISTORIES),
+        *((f"{path}/history", query, (key,)) for path, query, key in OF_TOTALS),
     ],
 )
 def test_queries_pick_a_file(path: str, query: str, keys: tuple[str, ...]) -> None:
@@ -151,30 +163,6 @@ def test_other_names_are_ignored(path: str, query: str) -> None:
     assert route(path, "", SIZES) == route(path, query, SIZES)
 
 
-@pytest.mark.parametrize(
-    ("limit", "size"),
-    [
-        ("0", 0),
-        ("00", 0),
-        ("1", 1),
-        ("5", 5),
-        ("10", 10),
-        ("49", 20),
-        ("50", 50),
-        ("0017", 10),
-        ("200", 200),
-        ("2147483647", 200),
-        ("0" * 5000 + "50", 50),
-    ],
-)
-def test_limit_picks_the_largest_size_not_above_it(limit: str, size: int) -> None:
-    """A limit gives the largest rendered size that is not above it, and 0 gives 0."""
-    answer = route("/v1/assets", f"limit={limit}", SIZES)
-
-    assert isinstance(answer, Served)
-    assert (f"v1/assets/limit/{size}.json", INDEX) == answer.keys
-
-
 @given(st.integers(1, 2**31 - 1), st.sets(st.integers(2, 2**31 - 1), max_size=8))
 def test_limit_rule_for_any_sizes(limit: int, more_sizes: set[int]) -> None:
     """For any sizes the page served is of the largest one not above the limit."""
@@ -213,6 +201,8 @@ BAD_VALUES = [
     ("cursor=" + "A" * 129, 404, "cursor"),
 ]
 REFUSED = [
+    *((f"{path}/history", query, 400) for path in HISTORIES for query in ("bucket=1h", "bucket=2h")),
+    *((f"{path}/history", "cursor=a.b", 404) for path in HISTORIES),
     (f"/v1/assets/{M}/{T}/history", "bucket=2h", 400),
     (f"/v1/assets/{M}/{T}/history", "bucket=1D", 400),
     (f"/v1/assets/{M}/{T}/history", "cursor=a.b", 404),
@@ -287,26 +277,6 @@ def test_paths_pick_a_file(path: str, keys: tuple[str, ...]) -> None:
         answer = route(path, query, SIZES)
         assert isinstance(answer, Served)
         assert keys == answer.keys
-
-
-HISTORIES = (f"/v1/markets/{M}", f"/v1/tokens/{T}", "/v1/protocols/blend", "/v1/protocol/summary")
-
-
-@pytest.mark.parametrize("path", HISTORIES)
-def test_histories_of_totals_pick_a_file(path: str) -> None:
-    """The history of a market, a token, a protocol and of everything is found by the same parameters."""
-    for query, key in (
-        ("", f"{path[1:]}/history/1d.json"),
-        ("bucket=1d&x=y", f"{path[1:]}/history/1d.json"),
-        (f"cursor={TOKEN}&bucket=2h", f"v1/buckets/totals/{TOKEN}.json"),
-    ):
-        answer = route(f"{path}/history", query, SIZES)
-        assert isinstance(answer, Served)
-        assert ((key,), 404) == (answer.keys, answer.missing.status)
-    for query, status in (("bucket=1h", 400), ("bucket=2h", 400), ("cursor=a.b", 404)):
-        refused = route(f"{path}/history", query, SIZES)
-        assert isinstance(refused, Problem)
-        assert status == refused.status
 
 
 TRAVERSALS = [

@@ -200,10 +200,7 @@ def _parameters(test: Any, number: int) -> list[Any]:
 
 
 def _urls() -> Iterable[str]:
-    for query in [
-        *(query for query, *_ in (*test_routes.OF_ASSETS, *test_routes.BAD_VALUES)),
-        *(f"limit={limit}" for limit in _parameters(test_routes.test_limit_picks_the_largest_size_not_above_it, 1)),
-    ]:
+    for query, *_ in (*test_routes.OF_ASSETS, *test_routes.BAD_VALUES):
         yield f"/v1/assets?{query}"
     for path, query, _, _ in _parameters(test_routes.test_names_that_read_like_parameters_are_refused, 0):
         yield f"{path}?{query}"
