@@ -1,16 +1,14 @@
 """Compaction: the files of a closed day become one sorted file, and those of a month long past one a month.
 
-A run writes one small file, so an unkempt history has hundreds a day. A compacted file has the very rows of the files
-that it replaces, sorted by market, pool and ledger, so that what is asked of one pool lies together. The same parts
-give the same bytes. Nothing is lost and no reader is broken in between:
+A compacted file has the very rows of the files that it replaces, sorted by market, pool and ledger. The same parts give
+the same bytes. Nothing is lost and no reader is broken in between:
 
 1. the compacted file is written under a key of its own, named by its ledgers and its content;
 2. it is recorded since when the files that it replaces are superseded, so that they outlive the retention time;
 3. the history's manifest is replaced in one step.
 
-A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. The parts are held
-compressed and taken in a stretch of markets at a time, so that memory is bounded by the parts and one stretch, not by
-all rows.
+A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. Memory is bounded by the
+compressed parts and one stretch of markets.
 """
 
 from __future__ import annotations
@@ -46,9 +44,7 @@ MAX_MONTH_BYTES = 256 * 2**20
 def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> HistoryPart:
     """Make one file of several, ascending by their first ledger and of one schema version.
 
-    Raises:
-        StoreError: a file is missing, not the one that is named, or has columns that this version does not know.
-        CheckError: what was written does not read back as the rows of the parts, or the parts contradict each other.
+    Raises `StoreError` for a file that is not as named, `CheckError` where what was written does not read back.
     """
     by_key = {file.key: file for file in files}
     read = {key: _Part.of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
@@ -214,12 +210,9 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
 def compact_history(
     store: Store, *, months: int = DEFAULT_MONTHS, most: int | None = None, now: Clock = utc_now
 ) -> Compacted:
-    """Compact what can be, as `plan_compaction` finds it, at most ``most`` pieces, each published before the next.
+    """Compact what `plan_compaction` finds, at most ``most`` pieces, each published before the next.
 
-    Raises:
-        LostRaceError: a publisher is at work.
-        StoreError: a file is missing or not the one that the manifest names; what was compacted before stays.
-        CheckError: a compacted file does not have the rows of its parts; nothing was replaced by it.
+    Raises `LostRaceError`, and `StoreError` or `CheckError`, after which what was compacted before stays.
     """
     done: list[Piece] = []
     files: list[HistoryFile] = []
@@ -258,6 +251,5 @@ def _place(key: str) -> tuple[str | None, str]:
 
 
 def _month_before(month: str, count: int) -> str:
-    """The month this many before another; both as YYYY-MM."""
     whole = int(month[:4]) * 12 + int(month[5:]) - 1 - count
     return f"{whole // 12:04d}-{whole % 12 + 1:02d}"

@@ -26,18 +26,10 @@ def replace_history(
     most_reads: int | None = MAX_READS,
     at_hand: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Put a manifest in the place of the one in the store, and before it the rollups of which a bucket closed.
+    """Put a manifest, of files that are there, into the held store, and before it the rollups of which a bucket closed.
 
-    All files that it names are there already.
-
-    Args:
-        store: held as by a publisher.
-        manifest: the history from now on, with the rollups of before.
-        superseded: files that nobody names any more; they stay for the retention time.
-        moment: the wall clock.
-        rollups: False leaves them as they are, where no row came or more are about to come.
-        most_reads: at most this many files of the history are read for them.
-        at_hand: files of the history that need not be read, by key.
+    Nobody names ``superseded`` files any more. ``rollups`` False leaves these as they are. At most ``most_reads`` files
+    of the history are read for them, none of those ``at_hand``, by key.
     """
     gone = set(superseded)
     if gone:
@@ -58,8 +50,8 @@ def _with_rollups(
 ) -> HistoryManifest:
     """Write the rollups that a history makes due; gives the manifest that names them.
 
-    ``sizes`` are those of the months' files that are there, by key. Where a file of the history that is needed cannot
-    be read, the rollups stay as they are: the run says what is damaged.
+    ``sizes`` are those of the months' files that are there, by key. Where a file of the history cannot be read, the
+    rollups stay as they are: the run says what is damaged.
     """
     months = [entry for entry in manifest.rollups if MONTH_ROLLUP.pattern.fullmatch(entry.key)]
     if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are recomputed

@@ -1,16 +1,13 @@
 """The order in which a run is published, so that a reader never sees half of it; and reading it back.
 
-    lock -> refuse what is not newer -> pages, Parquet -> manifest -> intent -> history manifest -> documents ->
-    pointer
+Under a lock, and after refusing what is not newer:
 
 1. Immutable files first. Nothing that readers can find refers to them yet.
 2. The listing of the run's files and then its manifest, which names it, so that whatever this run leaves behind is
    known to the sweep (`exporter.publishing.retention`).
 3. The intent: from here on documents change, and no earlier ledger may be published any more.
 4. The rollups of the history, its manifest, and the documents. Each is replaced in one step, and refers only to what
-   is there already. The listings without a limit come last, because they answer for limits that
-   are left out: `limit=10` must not be answered with twelve rows because the listing has grown and `limit/10` is not
-   there yet. A file of an earlier run that they now answer for becomes a copy of them.
+   is there already. The listings without a limit come last, because they answer for limits that are left out.
 5. The pointer, by compare-and-swap. With it the run is the published one.
 
 A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
@@ -114,7 +111,7 @@ class SealedRun:
 
 
 class _Waiting(NamedTuple):
-    """A rendered document, compressed, until everything that it points to is in the store."""
+    """Compressed, until everything that it points to is in the store."""
 
     key: str
     replaces: tuple[str, ...]
@@ -165,10 +162,7 @@ class Publication:
         return kept
 
     def keep_site(self, age: timedelta) -> None:
-        """Keep the web pages of the published run, if they were rendered less long ago, in place of new ones.
-
-        Pages that this run has and that one had not are written, and those that list the history's files.
-        """
+        """Keep the published run's web pages up to this age, but for those that list the history."""
         before = self._published
         if not age or before is None or before.earlier or unfinished_run(before, read_intent(self._store)):
             return
@@ -183,21 +177,11 @@ class Publication:
             self._site_published_at = rendered if self._site else None
 
     def write(self, files: Iterable[RenderedFile]) -> None:
-        """Take in pages and documents, as a stream in any order. Pages are written as they come; documents wait.
-
-        The Parquet file is written with the pages.
-
-        Raises:
-            CheckError: the stream holds what must not be published, or the history's entry is not of its file.
-        """
+        """Write pages and the Parquet file as they come; let documents wait. Raises `CheckError`."""
         self._pages += self._store.put_new_many(chain(self._pages_of(files), self._history_file()))
 
     def seal(self) -> SealedRun:
-        """End the list of files: the run is whole, and nothing that readers can find refers to it yet.
-
-        Raises:
-            CheckError: a file was rendered twice.
-        """
+        """End the list of files; no reader can find any yet. Raises `CheckError` for a file given twice."""
         listing, published_at = RunListing.of(self._listed), self._now()
         run_id, (file_count, size) = listing.run_id(self._observed_ledger), listing.size
         files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.parquet, FileKind.DOCUMENT)
@@ -224,11 +208,7 @@ class Publication:
         return SealedRun(summary, (files, manifest, render_document(self.history_manifest)))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
-        """Put the run in the place of the one before it, with its status document last.
-
-        Raises:
-            CheckError: the status document contradicts the run. Nothing that readers can find was written.
-        """
+        """Publish the run, its status document last. Raises `CheckError` before readers find anything new."""
         store, records = self._store, {file.key: file for file in run.records}
         pointer = _checked_status(status, run.summary)
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
@@ -252,7 +232,6 @@ class Publication:
         return PublishResult(run.summary, self._pages, replaced + self._kept)
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
-        """List every file of the stream, pass the pages on, and let the documents wait."""
         for file in files:
             if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
                 raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
@@ -287,10 +266,7 @@ _LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
 
 @dataclass(frozen=True, slots=True)
 class KeptHistories:
-    """Newest documents of histories that a run need not render: no bucket of theirs closed since the run before.
-
-    As an iterable those of all histories in these ``lengths`` of bucket.
-    """
+    """Newest documents of histories that a run need not render: no bucket of theirs closed since the run before."""
 
     lengths: frozenset[str] = frozenset()
     listing: RunListing | None = None
@@ -334,11 +310,6 @@ def begin_publication(
 ) -> Iterator[Publication]:
     """Hold a store to publish a run into it. Whatever is raised inside leaves the published run as it was.
 
-        with begin_publication(store, ledger, history) as publication:
-            publication.write(files)
-            run = publication.seal()
-            publication.complete(run, status_of(run.summary))
-
     ``history`` is the Parquet file of the run and its entry. ``replaced_ledger`` is that of a published run that is
     wrong: the history loses it and every later one. Nothing but the status document, the run's manifest, the intent and
     the sweep's record depends on the wall clock.
@@ -374,7 +345,6 @@ def _extended_history_manifest(
 
 
 def _refuse_stray(file: RenderedFile) -> None:
-    """Raise `CheckError` for a file that no run renders."""
     if not is_key(file.key):
         raise CheckError(f"{file.key}: not a key that a store accepts")
     if kind_of(file.key) is not file.kind or file.key.startswith(_OWN):
@@ -407,12 +377,9 @@ def _time(moment: datetime) -> str:
 
 
 def verify(store: Store, summary: RunSummary) -> int:
-    """Read the pointer, the run's manifest and files of the run back; gives how many files were compared.
+    """Read the pointer, the manifest and a sample of files back; gives how many files were compared.
 
-    Of many a sample is read, another one for each run. None are where a later run is published by now.
-
-    Raises:
-        PublishedCheckError: something is missing or other than it was written; the message names its key.
+    None are where a later run is published by now. Raises `PublishedCheckError` that names the key.
     """
     records = ReadOnce(store)
     try:

@@ -61,10 +61,7 @@ class Published:
 
 
 class LedgerNotNewerError(NotNewerError):
-    """A run's ledger is not above the published one, or below that of a run that was begun.
-
-    ``already_published`` says that it is the very one that is published, so there is nothing to do.
-    """
+    """A run's ledger is not above the published one, or is below that of a run that was begun."""
 
     def __init__(self, message: str, *, already_published: bool = False) -> None:
         super().__init__(message)
@@ -72,10 +69,7 @@ class LedgerNotNewerError(NotNewerError):
 
 
 def read_published(store: Store, *, older: bool = False) -> Published | None:
-    """Read the pointer; None when nothing was published yet. ``older``: also that of an earlier format.
-
-    Raises `StoreError` for one that cannot be understood, `FormatError` for one of another format.
-    """
+    """Read the pointer, with ``older`` also that of an earlier format. Raises `StoreError`, `FormatError`."""
     stored = store.get(POINTER_KEY)
     if stored is None:
         return None
@@ -87,7 +81,7 @@ def read_published(store: Store, *, older: bool = False) -> Published | None:
 
 
 def read_intent(store: Store) -> Intent | None:
-    """Read the intent; None when no run ever replaced a document. Raises `StoreError` where it is not one."""
+    """Raises `StoreError` where it is not an intent."""
     stored = store.get(INTENT_KEY)
     return None if stored is None else _decode(INTENT_KEY, stored, Intent)
 
@@ -105,10 +99,7 @@ def manifest_keys(store: Store) -> list[str]:
 
 
 def read_listing(store: Store, key: str) -> RunListing | None:
-    """Read the listing of a run by the key of its manifest; None when there is no such manifest.
-
-    Raises `StoreError` where one of the two cannot be understood, or the listing is missing.
-    """
+    """Read the listing of a run by the key of its manifest. Raises `StoreError`."""
     stored = store.get(key)
     return None if stored is None else _listing_of(store, key, _decode(key, stored, RunManifest))
 
@@ -145,10 +136,7 @@ def published_ledger(published: Published | None, intent: Intent | None) -> int 
 
 
 def check_replaced(store: Store, replaced_ledger: int) -> None:
-    """Refuse to replace a ledger at which no run was published or begun, or at which none is any more.
-
-    So the flag that names it does nothing when it is left in a script. Raises `ConfigError`, `StoreError`.
-    """
+    """Raise `ConfigError` where no run at this ledger can be replaced, as when the flag is left in a script."""
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
     newest = published_ledger(published, intent)
@@ -162,11 +150,10 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
 def refuse_not_newer(
     published: Published | None, intent: Intent | None, observed_ledger: int, *, replaced_ledger: int | None = None
 ) -> None:
-    """Refuse a ledger that would take readers backwards.
+    """Refuse a ledger that would take readers backwards, unless ``replaced_ledger`` is named (`check_replaced`).
 
-    A run must be above the published ledger. It must also not be below the ledger of a run that was begun; the
-    very same ledger is allowed there, because it gives the same documents. Where the operator names a ledger,
-    ``replaced_ledger``, from which on what is published is wrong (`check_replaced`), any ledger is allowed.
+    A run must be above the published ledger, and not below that of a run that was begun; at the very same one it gives
+    the same documents.
     """
     if replaced_ledger is not None:
         return
@@ -189,9 +176,7 @@ def refuse_not_newer(
 def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
     """Ask before the work is done whether a run at this ledger, closed then (unix seconds), could be published now.
 
-    Raises:
-        LedgerNotNewerError: it could not.
-        SourceError: the ledger closed before the published one, or is too far above it for the time since.
+    Raises `LedgerNotNewerError`, and `SourceError` where the close time cannot be right.
     """
     published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)

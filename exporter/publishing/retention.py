@@ -9,19 +9,12 @@ In this order, so that a sweep that dies is completed by the next one:
 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
    that died, which the history's manifest does not name; and temporary files.
 
-Nothing is removed while it is uncertain what is needed: when the pointer, the manifest it names, the history's, or that
-of a retained run whose listing is asked for cannot be read, when a run has begun to replace documents and not finished,
-or when a publisher is at work.
+Nothing is removed while it is uncertain what is needed, a run is half-way, or a publisher is at work.
 
-Readers of a run can go on for the retention time after it was superseded. When that was does not follow from the
-runs' own times: a run that died half-way may have been followed a day later. So a record is kept: a run that is
-found not to be the published one, and is not recorded yet, is superseded from now on. Runs that died count as
-well, because some of their documents may have been read. Where the record is lost, every run counts as superseded
-from now on: kept too long, never too short.
-
-The record also spares a sweep the listings of most runs, of which there may be hundreds: those whose documents were
-held against a later run's already, and those that cannot have an old page. And it spares it the listing of all pages:
-between two of these, a day apart, the pages that may go are those of the runs that expired.
+Readers of a run can go on for the retention time after it was superseded. Runs' own times do not say when that was, so
+a record is kept: a run that is not the published one, and is not recorded yet, is superseded from now on. Where the
+record is lost, every run is: kept too long, never too short. The record also spares a sweep most listings of runs and,
+for a day, that of all pages.
 """
 
 from __future__ import annotations
@@ -93,10 +86,9 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def note_run(store: Store, key: str, began: datetime | None) -> None:
-    """Take a run into the record, before its first document is replaced.
+    """Take a run, by its manifest's key, into the record before its first document is replaced; it is not superseded.
 
-    A run that died, was recorded, and is begun again at the same ledger is superseded no more. ``key`` is that of its
-    manifest; ``began`` is None where a page of it existed already, and may be older, or the clock cannot be trusted.
+    ``began`` is None where a page of it existed already, and may be older, or the clock cannot be trusted.
     """
     record = _read_record(store)
     others = {name: since for name, since in record.began.items() if name != key}
@@ -133,7 +125,7 @@ def _read_record(store: Store) -> _Record:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """How much was removed of each kind; ``refused`` says why nothing was, ``ageless`` why nothing by its age."""
+    """``refused`` says why nothing was removed, ``ageless`` why nothing by its age."""
 
     documents: int = 0
     pages: int = 0
@@ -145,11 +137,7 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The facts that a sweep goes by, and the record that it writes; made without changing anything.
-
-    Runs are the keys of their manifests. ``retained`` are superseded for less than the retention time, so their pages
-    stay; ``expired`` for longer. ``whole`` says that every page is to be looked at.
-    """
+    """``retained`` runs are superseded for less than the retention time, ``expired`` for longer; by manifest key."""
 
     current: str
     retained: list[str]
@@ -173,14 +161,10 @@ def clock_problem(moment: datetime, closed: int) -> str | None:
 
 
 def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
-    """Remove what no reader needs any more.
+    """Remove what no reader needs any more. Raises `StoreError` for a refused removal; the next sweep goes on.
 
-    ``retention`` is how long readers of a superseded run can go on. ``closed`` is when the ledger of the run closed
-    that was just published, in unix seconds: where that is far from the wall clock, only documents that are not part of
-    the run are removed, and no time is recorded.
-
-    Raises:
-        StoreError: a removal was refused; what was removed before stays removed, and the next sweep goes on.
+    ``closed`` is when the ledger of the run just published closed (unix seconds): where that is far from the wall
+    clock, only documents that are not part of the run are removed, and no time is recorded.
     """
     moment = now()
     before = moment - retention - CACHE_MARGIN
@@ -209,11 +193,7 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
 
 
 def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan:
-    """Read everything that the sweep has to know. Without a time all runs stay.
-
-    Raises:
-        StoreError: why it must not go on.
-    """
+    """Without a time all runs stay. Raises `StoreError` where the sweep must not go on."""
     published = published_state.read_published(store)
     if published is None:
         raise StoreError("nothing is published yet")
@@ -312,7 +292,6 @@ def _listing_or_none(store: Store, key: str) -> RunListing | None:
 
 
 def _remove_runs(store: Store, expired: Sequence[str]) -> None:
-    """Remove the manifests of runs that are expired, and listings that no manifest names any more, or ever did."""
     store.delete(expired)
     left = [info.key for info in store.list(published_state.RUNS_PREFIX)]
     named = {f"{key.removesuffix('.json')}.parquet" for key in left if RUN.pattern.fullmatch(key)}

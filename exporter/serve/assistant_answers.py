@@ -289,7 +289,6 @@ class Answers:
         return listed | {"side": side, "left_out": dict(Counter(why_not)), "tokens": tokens}
 
     async def _scope(self, market: str | None, token: str | None, protocol: str | None) -> tuple[str, str]:
-        """Whose totals are meant."""
         if market is not None:
             return "market", (await self._market(market))["market"]
         if token is not None:
@@ -343,7 +342,6 @@ class Answers:
 
 
 def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: str | None) -> pl.DataFrame:
-    """The pools of a token, a protocol and a market. A name that nothing has is an error, not an empty answer."""
     if token is not None:
         pools = _some(
             pools, _is_token(token), f"no pool of the token {token[:80]!r} was read; symbols are those of the contracts"
@@ -371,7 +369,6 @@ def _is_market(market: str) -> pl.Expr:
 
 
 def _one(pools: pl.DataFrame, market: str, pool: str) -> _Json:
-    """The row of the only pool that is meant. Raises `ConfigError` with the candidates where several are."""
     missing = "no such pool was read; find_pools lists them, and status names what is missing"
     found = _some(pools, _is_market(market) & ((pl.col("pool") == pool) | _is_token(pool)), missing)
     if found.height > 1:
@@ -402,9 +399,6 @@ def _bounded(count: int, most: int) -> int:
 
 
 def _row(row: _Json) -> _Json:
-    """A row of the table as JSON: numbers that JSON does not hold as digits, times as documents have them.
-
-    Texts are strangers': cut, and without characters that are not seen or that turn the text around them.
-    """
+    """A row as JSON: large numbers as digits, times as in documents, strangers' texts made harmless."""
     written = {name: as_written(value) for name, value in row.items()}
     return {name: cut(value, MOST_TEXT) if isinstance(value, str) else value for name, value in written.items()}

@@ -41,15 +41,7 @@ def harmless_texts(value: Any) -> Any:
 
 
 def serve(uri: str) -> None:
-    """Serve a tree until standard input ends.
-
-    Args:
-        uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-
-    Raises:
-        ConfigError: the SDK is not installed, or the URI is not that of a tree.
-        SourceError: there is no published run.
-    """
+    """Serve a tree until standard input ends. Raises `ConfigError` (also without the SDK), `SourceError`."""
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError

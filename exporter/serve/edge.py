@@ -50,10 +50,7 @@ def either_form(text: str) -> str:
 
 
 def first_value(name: str) -> str:
-    """Captures the first value of a parameter in a query; matches nothing where that is absent or empty.
-
-    Pairs of other names are passed over without ever going back (``*+``), so a long query costs its length.
-    """
+    """Captures a parameter's first value, if any. It never goes back (``*+``): a long query costs its length."""
     own = either_form(name)
     return f"^(?:(?!{own}(?:=|&|$))[^&]*&)*+{own}=([^&]+)"
 
@@ -104,16 +101,9 @@ _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
 
 
 def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
-    """The files of a platform's rule, by name.
+    """The files of a platform's rule, by name. Raises `ConfigError`.
 
-    Args:
-        platform: one of `PLATFORMS`.
-        settings: for the page sizes, and the folder that nginx serves unless ``root`` names another.
-        root: nginx: the folder of the tree.
-        origin: Cloudflare: the URL under which the keys of the tree are found; None for a bound R2 bucket.
-
-    Raises:
-        ConfigError: an option is not for this platform, or not usable in its configuration.
+    ``root`` (nginx) is the folder of the tree, ``origin`` (Cloudflare) the URL of its keys, None for a bound R2 bucket.
     """
     if root is not None and platform != "nginx":
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
@@ -255,13 +245,11 @@ def _nginx(environment: jinja2.Environment, sizes: tuple[int, ...], root: str) -
 
 
 def _unsupported() -> dict[str, list[str]]:
-    """The names that each kind of list refuses."""
     accepted = {"assets": routes.LISTS["assets"], "pools": routes.LISTS["pools"], "bare": ()}
     return {kind: [name for name in routes.UNSUPPORTED_FILTERS if name not in own] for kind, own in accepted.items()}
 
 
 def _folder(root: str | None, uri: str) -> str:
-    """The absolute path of the folder that nginx serves."""
     parts = urlsplit(uri)
     if root is None and scheme_of(uri) not in (None, "file"):
         raise ConfigError(f"output.uri begins with {scheme_of(uri)}:; name the folder that nginx serves with --root")

@@ -1,9 +1,7 @@
 """The preview server: a published tree over HTTP, with the query parameters, from the files alone.
 
-It answers as the platforms do that serve a tree in earnest: strong ETags, conditional and range requests, any
-origin, cache lifetimes by class of file, problem documents for errors. Only plain files inside the folder are
-ever sent; a folder without a published run answers 503. Publishing replaces a file by renaming another over it, so
-that each file, which is read whole for an answer, is the old one or the new one.
+It answers as the platforms do that serve a tree in earnest. Only plain files inside the folder are ever sent; a folder
+without a published run answers 503. Publishing renames files, and each is read whole: it is the old one or the new one.
 """
 
 from __future__ import annotations
@@ -67,10 +65,9 @@ def create_app(root: Path) -> Starlette:
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
-    """Serve the tree in `root` until the process is interrupted; `on_ready` receives the address once it is bound.
+    """Serve the tree in `root` until interrupted; `on_ready` receives the address (port 0: any free port).
 
-    Port 0 takes any free port. Prints nothing. ConfigError when `root` is not a folder or has another format, or the
-    address cannot be had.
+    Raises `ConfigError` when `root` is not a folder or has another format, or the address cannot be had.
     """
     if not root.is_dir():
         making = own_command("demo")
@@ -118,10 +115,7 @@ def make_server(root: Path) -> uvicorn.Server:
 
 
 def read_file(root: Path, key: str) -> bytes | None:
-    """The bytes of a key; None where it is missing, or not a plain file inside the folder.
-
-    Links are followed as far as they stay inside, so that a tree may be put together of links.
-    """
+    """The bytes of a key; None where it is not a plain file inside the folder, to which links may lead."""
     try:
         folder = root.resolve(strict=True)
         path = (folder / key).resolve(strict=True)
@@ -136,16 +130,11 @@ def read_file(root: Path, key: str) -> bytes | None:
 
 
 class _Pointer(msgspec.Struct):
-    """The fields that are read of the pointer."""
-
     page_sizes: set[Positive]
 
 
 def page_sizes(root: Path) -> tuple[int, ...] | None:
-    """The page sizes of the published run, ascending; None where there is no usable pointer.
-
-    Raises `FormatError` for a tree of another format.
-    """
+    """The page sizes of the published run, ascending; None without a usable pointer. Raises `FormatError`."""
     data = read_file(root, POINTER_KEY)
     try:
         refuse_other_format(f"{root}: {POINTER_KEY}", data or b"")
@@ -207,11 +196,7 @@ def _file(request: Request, key: str, data: bytes) -> Response:
 
 
 def byte_range(header: str | None, size: int) -> range | None:
-    """The positions that a `Range` header asks for of a file of `size` bytes.
-
-    None means the whole file: no header, one that cannot be understood, or several ranges at once, which a
-    server may all ignore. An empty range is one that the file has no byte of (416).
-    """
+    """The positions that a `Range` header asks for, None for the whole file (also for several ranges); empty: 416."""
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None:
         return None

@@ -24,13 +24,7 @@ def scheme_of(uri: str) -> str | None:
 
 
 def open_store(uri: str) -> Store:
-    """Open the store that ``output.uri`` of the configuration names: a path, ``file://`` with a path, or ``s3://``.
-
-    Nothing is created before the first write, and a bucket is not asked for anything before the first operation.
-
-    Raises:
-        ConfigError: the URI is of a kind that this version cannot write to.
-    """
+    """Open what ``output.uri`` names: a path, ``file://`` with a path, or ``s3://``. Makes no request yet."""
     if uri.lower().startswith("s3://"):  # whose modules are loaded only where they are used
         from exporter.stores.s3_client import parse_s3_uri
         from exporter.stores.s3_store import S3Store

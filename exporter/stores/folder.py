@@ -5,16 +5,13 @@ A file is written under a temporary name in its own folder, made durable, and on
 name is taken). So a name never leads to half a file:
 
 - The process dies: at most temporary files stay. Their names start with a dot, which no key can, so neither a
-  listing nor a web server that serves keys ever shows them; ``remove_leftovers`` removes them.
-- The power fails: as above, because the bytes reach the disk before the name does. When a method has returned, its
-  names are on the disk too; only deletions are not waited for. On a disk that lies about ``fsync``, the last writes
-  before a power cut may be missing or empty.
+  listing nor a web server that serves keys ever shows them.
+- The power fails: as above. When a method has returned, its names are on the disk too; only deletions are not waited
+  for.
 
-Making 100,000 files durable one by one takes minutes on many disks. The bulk methods therefore work in batches:
-write the temporary files of a batch, make them durable together, then give them their names.
+Making many files durable one by one takes minutes on many disks, so the bulk methods work in batches.
 
-The lock is ``flock`` on ``.exporter.lock``: it is held by the open file and vanishes with the process, so a killed
-run never blocks the next one. Only POSIX systems have it.
+The lock is ``flock`` on ``.exporter.lock``, which vanishes with the process. Only POSIX systems have it.
 """
 
 from __future__ import annotations
@@ -71,13 +68,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 def make_durable(files: Collection[str], folders: Collection[str]) -> None:
-    """Return when the bytes of these files and the names in these folders are on the disk; takes their paths.
+    """Return when the bytes of these files and the names in these folders (paths) are on the disk. Raises `OSError`.
 
-    Many paths on Linux cost one ``syncfs`` for each file system they are on; elsewhere, and for few paths, each
-    is made durable with its own ``fsync``.
-
-    Raises:
-        OSError: the disk reported an error; what was written must be taken as lost.
+    Many paths on Linux cost one ``syncfs`` for each file system; elsewhere, and for few paths, each has its ``fsync``.
     """
     sync_file_system = _sync_file_system()
     if sync_file_system is not None and len(files) + len(folders) > FEW:
@@ -157,12 +150,9 @@ def reported(action: str, what: str) -> Iterator[None]:
 
 
 def open_folder(root: str, part: str, changed: set[str] | None = None) -> int:
-    """Open a folder by its part of the key, reached by no link below the root.
+    """Open a folder by its part of the key, reached by no link below the root. Raises `FileNotFoundError`.
 
-    Where ``changed`` is given, folders are made if need be, and those that have new names by that are added to it.
-
-    Raises:
-        FileNotFoundError: it is not there, and not to be made.
+    With ``changed`` folders are made if need be, and those that have new names by that are added to it.
     """
     try:
         folder = os.open(root, _FOLDER)
@@ -208,10 +198,7 @@ class _Staged(NamedTuple):
 
 
 class FolderStore:
-    """A tree of files below one folder, which is made at the first write.
-
-    The root may be a symbolic link; links inside it are never followed.
-    """
+    """A tree below a folder, which may be a symbolic link; links inside are never followed."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
@@ -247,7 +234,6 @@ class FolderStore:
             raise refused("look at", key, error) from error
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """The memory it takes does not grow with the number of files."""
         parent = check_prefix(prefix).rpartition("/")[0]
         for key, entry in self._files_below(parent):
             if not key.startswith(prefix) or not is_key(key):
@@ -289,7 +275,6 @@ class FolderStore:
                 self._remove_if_empty(part)
 
     def remove_leftovers(self, before: datetime) -> None:
-        """These are the temporary files of runs that died."""
         for key, entry in self._files_below(""):
             if not entry.name.startswith(TEMPORARY_PREFIX):
                 continue
@@ -391,7 +376,6 @@ class FolderStore:
         return total + Written(unchanged=unchanged)
 
     def _place_all(self, batch: deque[_Staged], changed: set[str], *, immutable: bool) -> Written:
-        """Give every staged file its name, and take it out of the batch."""
         if batch:
             with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
                 make_durable([f"{self._path(staged.part)}/{staged.temporary}" for staged in batch], changed)

@@ -12,12 +12,10 @@ from exporter.tree.files import check_key
 
 
 class MemoryStore:
-    """Keeps every object in memory, and forgets them with the process.
+    """Keeps every object in memory.
 
-    Args:
-        underlay: a store to read through to for keys that were neither written nor deleted here. It is never
-            written to, so a dry run over it sees what a real run would see and leaves nothing behind.
-        clock: gives the modification times.
+    Keys neither written nor deleted here are read through to ``underlay``, which is never written to: a dry run sees
+    what a real run would.
     """
 
     def __init__(self, underlay: store.Store | None = None, clock: store.Clock = store.utc_now) -> None:
@@ -28,7 +26,6 @@ class MemoryStore:
 
     @property
     def uri(self) -> str:
-        """Say that this is memory, and over what."""
         return "memory:" if self._underlay is None else f"memory over {self._underlay.uri}"
 
     @property
@@ -75,7 +72,6 @@ class MemoryStore:
         return store.etag_of(data)
 
     def list(self, prefix: str) -> Iterator[store.ObjectInfo]:
-        """Here in ascending order of the keys."""
         store.check_prefix(prefix)
         infos = {
             key: store.ObjectInfo(key, len(entry[0]), entry[1])

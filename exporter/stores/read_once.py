@@ -17,12 +17,7 @@ MOST_BYTES = 2**20
 
 
 class ReadOnce:
-    """A store that remembers the documents read or written through it, one by one; no pages, and no Parquet files.
-
-    Args:
-        store: where they are. What was read before may be older than what others write, unless it is held.
-        held: whether it is held already, so that whoever asks for it has it.
-    """
+    """Remembers documents read or written through it (no pages, no Parquet); ``held``: nobody else can write them."""
 
     def __init__(self, store: Store, *, held: bool = False) -> None:
         self.store = store
@@ -32,7 +27,7 @@ class ReadOnce:
     def read(self, keys: Iterable[str], prefix: str | None = None) -> None:
         """Read documents together, for those who ask later. Raises `StoreError`.
 
-        A distant store also lists a prefix at the same time, as one that is held lists all its folders with the first.
+        A distant store also lists ``prefix`` at the same time.
         """
         with ThreadPoolExecutor(1) as pool:
             if prefix is not None and self.reads_at_once > 1:

@@ -1,9 +1,5 @@
 """Requests to a bucket: bounded in time, tried again while that can help, and refused in plain words.
 
-Credentials, region and endpoint are those of the environment, as boto3 knows them:
-``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, profiles, roles (also by OIDC), ``AWS_REGION`` or
-``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``.
-
 `S3Client` makes all requests by boto3, which does not retry by itself: every one goes through `S3Client.attempt`,
 which asks before each try whether this publisher may still write. What boto3 reports becomes a `RefusedError`, and
 `explained` turns that into what people read.
@@ -118,7 +114,6 @@ class RefusedError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may succeed a little later."""
         return self.code in _PASSING_CODES or self.status in _PASSING_STATUSES
 
     @property
@@ -160,11 +155,7 @@ def refusal_of(error: BaseException) -> RefusedError | None:
 
 
 def explained(refused: RefusedError, action: str, bucket: str, key: str, right: str) -> ExporterError:
-    """Say what was refused and what to do about it.
-
-    ``action`` is a verb, ``key`` an object in the bucket, a prefix, or nothing, ``right`` the permission
-    that it needs.
-    """
+    """``action`` is a verb, ``key`` an object, a prefix or nothing, ``right`` the permission that it needs."""
     code, status = refused.code, refused.status
     what = f"cannot {action} s3://{bucket}/{key}: "
     if code in _BAD_CREDENTIALS or status == 401:
@@ -208,11 +199,7 @@ _FORM = "accepted: s3://bucket or s3://bucket/prefix (the prefix as the path of 
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
-    """Take a URI apart into bucket and prefix (without slashes at its ends).
-
-    Raises:
-        ConfigError: it is not of the form s3://bucket/prefix. The message never repeats it: it may hold a secret.
-    """
+    """The bucket and the prefix. The `ConfigError` never repeats the URI: it may hold a secret."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -304,18 +291,13 @@ class S3Client:
 
     @property
     def boto(self) -> BotoClient:
-        """The boto3 client. It may be used by many threads.
-
-        Raises:
-            ConfigError: there are no credentials, or what the environment says is contradictory.
-        """
+        """The boto3 client, for many threads. Raises `ConfigError` without usable credentials."""
         with self._lock:
             if self._boto is None:
                 self._boto = self._make_boto()
             return self._boto
 
     def close(self) -> None:
-        """Close the connections that are open; the next request opens new ones."""
         with self._lock:
             if self._boto is not None:
                 self._boto.close()
@@ -361,11 +343,7 @@ class S3Client:
         return client
 
     def attempt(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
-        """Make a request; what ``before`` raises, which is called before every attempt, ends them.
-
-        Raises:
-            RefusedError: the last attempt was refused; ``attempts`` and ``doubtful`` describe the others.
-        """
+        """Make a request; ``before`` is called before each try, and may end them. Raises `RefusedError`."""
         began = time.monotonic()
         pause = self.options.pause_seconds
         doubtful = False
@@ -394,8 +372,6 @@ class S3Client:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> Found | None:
-        """Read an object; None when there is none."""
-
         def request() -> Found:
             answer = self.boto.get_object(Bucket=self.bucket, Key=self.full(key))
             with answer["Body"] as body:
@@ -405,8 +381,6 @@ class S3Client:
         return self._read(request, "read", key)
 
     def head(self, key: str) -> Described | None:
-        """Look at an object without reading it; None when there is none."""
-
         def request() -> Described:
             answer = self.boto.head_object(Bucket=self.bucket, Key=self.full(key))
             return Described(_bare(answer["ETag"]), answer["Metadata"].get(SHA256))

@@ -75,12 +75,9 @@ class Lease:
         renewing: bool = True,
         free: str | None = None,
     ) -> Lease:
-        """Get hold of a bucket; ``renewing=False`` leaves the renewing to the caller.
+        """Get hold of a bucket; ``renewing=False`` leaves the renewing to the caller. Raises `LostRaceError` at once.
 
         ``free`` is the etag of a lease that was given back, which need not be read where nobody took it since.
-
-        Raises:
-            LostRaceError: at once, when another publisher holds it.
         """
         lease = cls(client, clock)
         lease._take(free)
@@ -90,7 +87,6 @@ class Lease:
 
     @classmethod
     def give_back(cls, client: S3Client, clock: Monotonic) -> str:
-        """Write the lease as one that nobody holds; gives its etag. Raises `LostRaceError` while somebody does."""
         lease = cls(client, clock)
         lease._holder = None
         lease._take(None)
@@ -105,10 +101,7 @@ class Lease:
             raise LostRaceError(self._lost)
 
     def confirm(self) -> None:
-        """Ask the server whether the lease is ours still, so that what was read before is of our time.
-
-        Raises `LostRaceError` where another publisher has taken it.
-        """
+        """Ask the server whether the lease is still ours. Raises `LostRaceError`."""
         with self._renewing:
             described = self._client.head(LEASE_KEY)
             if described is None or described.etag != self._etag:
@@ -116,12 +109,7 @@ class Lease:
                 raise LostRaceError(self._lost)
 
     def renew(self) -> None:
-        """Make the hold last from now on.
-
-        Raises:
-            LostRaceError: another publisher has taken it.
-            StoreError: the server could not be asked; what is left of the hold stays.
-        """
+        """Make the hold last from now on. Raises `LostRaceError`; `StoreError` leaves the hold as it was."""
         with self._renewing:
             asked = self._clock()
             self._renewals += 1
@@ -133,11 +121,7 @@ class Lease:
             self._ends = asked + self._options.lease_seconds
 
     def release(self) -> str | None:
-        """End the hold, so that others need not wait; a lease that was lost is left alone.
-
-        Returns:
-            The etag of the lease that was given back, None where it was not.
-        """
+        """End the hold; gives the etag of the lease that was given back, None where it was lost."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()

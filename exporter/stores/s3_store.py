@@ -4,12 +4,9 @@
 - Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
   well (`s3_lease`). What is there already is not sent again (`SeenObjects`).
 - A few documents also have an extensionless path. Listings hide these copies.
-- The bulk of the writes goes out many at once, by threads that share one client.
 
-What servers lack (docs/decisions.md has more): Cloudflare R2 accepts one write a second to each key, so a renewal
-right after another may be tried again. Ceph RADOS Gateway before 18 wants the etag of ``If-Match`` without
-quotes, ignores conditions of deletions, and needs ``Content-MD5`` to delete many objects at
-once. Servers that ignore conditions are refused before anything that readers can find is written.
+What servers lack is in docs/decisions.md. Those that ignore conditions are refused before anything that readers can
+find is written.
 """
 
 from __future__ import annotations
@@ -54,13 +51,10 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class SeenObjects:
-    """The objects of a bucket as its publisher knows them: so that nothing is sent that is there, nor listed twice.
+    """The objects of a bucket as its publisher knows them, so that nothing is sent or listed twice. Thread-safe.
 
-    All folders of a tree are listed together, as soon as one has to be. So what somebody removed or changed by hand is
-    noticed by the next run. The pages of the assets are not listed: they carry their ledger, so a run finds none of its
-    own, unless it was begun before.
-
-    Its methods may be called by many threads.
+    All folders of a tree are listed together, as soon as one has to be. The pages of the assets are not listed: they
+    carry their ledger, so a run finds none of its own, unless it was begun before.
     """
 
     def __init__(self, client: S3Client, lease: Lease) -> None:
@@ -78,7 +72,6 @@ class SeenObjects:
         return None if entry is None else entry.etag
 
     def entries(self, prefix: str) -> Iterator[Entry]:
-        """The objects with a prefix, ascending."""
         folder = folder_of(prefix)
         if _is_shallow(folder) or folder == PAGES:
             return self._client.entries(prefix)
@@ -128,11 +121,7 @@ _FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES
 class S3Store:
     """A tree of objects below a prefix of a bucket, without slashes at its ends; it may be empty.
 
-    Session (of boto3) and endpoint are those of the environment where none is given. ``clock`` measures the hold.
-
-    Raises:
-        ConfigError: no bucket can have this name. A bucket that cannot be reached or written to is reported by the
-            first request.
+    A bucket that cannot be reached or written to is reported by the first request.
     """
 
     def __init__(
@@ -157,7 +146,6 @@ class S3Store:
         return self._client.uri
 
     def close(self) -> None:
-        """Close the connections that are open; the store can be used again."""
         self._client.close()
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -167,7 +155,6 @@ class S3Store:
         return self._client.options.concurrency
 
     def get(self, key: str) -> StoredObject | None:
-        """An alias can be read, too."""
         found = self._client.get(check_key(key))
         if self._seen is not None and kind_of(key) is FileKind.DOCUMENT:
             # What a publisher decides by must not be replaced when it has changed since.
@@ -229,11 +216,7 @@ class S3Store:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Where the process dies, the hold ends ``lease_seconds`` after it was last renewed.
-
-        Raises:
-            LostRaceError: also by any writing method inside, as soon as the hold is not sure any more.
-        """
+        """Any write inside raises `LostRaceError` as soon as the hold is not sure any more."""
         lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
         self._lease, self._seen = lease, SeenObjects(self._client, lease)
         try:
@@ -245,7 +228,6 @@ class S3Store:
     # -- single objects -----------------------------------------------------------------------------------------
 
     def _etag(self, key: str, *, immutable: bool = False) -> str | None:
-        """The etag under a key, None where there is no object, or an immutable one is expected to be new."""
         if self._seen is not None:
             return self._seen.etag(key, immutable=immutable)
         return None if immutable else self._head(key)
@@ -261,8 +243,7 @@ class S3Store:
     def _follow(self, alias: str, key: str, data: bytes, seen: str | None, pointer_etag: str) -> None:
         """Let an alias be what the pointer is, unless the pointer has moved on.
 
-        The alias's etag is always read before the pointer is seen to be ours. So whoever moves the pointer after
-        that either finds our alias and replaces it, or has replaced it before, and then our condition fails.
+        The alias's etag is read before the pointer is seen to be ours, so whoever moves the pointer later wins.
         """
         for _ in range(ALIAS_ROUNDS):
             try:
@@ -275,7 +256,6 @@ class S3Store:
         raise StoreError(f"{alias} changes again and again while it is written; another publisher may be at work")
 
     def _is_same(self, key: str, etag: str, data: bytes) -> bool:
-        """Say whether the object with this etag has these bytes."""
         if etag == _md5(data):
             return True
         if self._digests_are_etags and _MD5.fullmatch(etag):  # that of a multipart upload is none

@@ -30,10 +30,7 @@ ROUNDS = 4
 
 
 def object_headers(key: str, data: bytes) -> Mapping[str, Any]:
-    """Content type, cache lifetime and digest of an object, as boto3 takes them.
-
-    The digest depends on the bytes alone, never on the run, so an unchanged object stays as it is.
-    """
+    """Content type, cache lifetime and digest, as boto3 takes them; they depend on the key and the bytes alone."""
     family = family_of(key)
     private = family is not None and not family.public
     kind = "application/json" if key == LEASE_KEY else content_type(key)
@@ -62,21 +59,11 @@ def write_object(
     document: str | None = None,
     ours_alone: bool = False,
 ) -> Placed:
-    """Write an object if the one with the expected etag is still there (None: if there is none).
+    """Write an object if the one with the ``expected`` etag is still there (None: if there is none).
 
-    Args:
-        client: the bucket.
-        may_write: raises when nothing may be written any more; it is asked before every attempt.
-        key: its key.
-        data: its bytes.
-        expected: the etag of what is to be replaced.
-        immutable: other bytes under the key are never replaced.
-        document: the document that it is the alias of, if it is one.
-        ours_alone: the same bytes count only where this call may have written them.
-
-    Raises:
-        ImmutableKeyError: other bytes are there, and it is immutable.
-        LostRaceError: something else is there.
+    ``may_write`` raises when nothing may be written any more; it is asked before every attempt. ``document`` is the one
+    that this is the alias of. With ``ours_alone`` the same bytes count only where this call may have written them.
+    Raises `ImmutableKeyError`, `LostRaceError`.
     """
     headers = object_headers(document or key, data)
     quoted = client.quotes_etags

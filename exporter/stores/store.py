@@ -1,12 +1,7 @@
 """The small interface to where a published tree lives: a folder, a bucket or memory.
 
-Three classes of writes exist, and each is whole or absent:
-
-- ``put_new``: an immutable object. Its key never gets other bytes.
-- ``put``: a document. A reader gets the old bytes or the new ones, never a mixture.
-- ``swap``: the pointer. Written only if nobody wrote it since it was read (compare-and-swap).
-
-Every method returns when its effect would outlive a power cut, where the store promises durability at all.
+Each write is whole or absent to readers, never a mixture. A method returns when its effect would outlive a power cut,
+where the store promises durability at all.
 """
 
 from __future__ import annotations
@@ -73,12 +68,10 @@ class Store(Protocol):
 
     @property
     def reads_at_once(self) -> int:
-        """How many calls of ``get`` are worth making at the same time; 1: it is of no use, and may not be done."""
+        """How many calls of ``get`` may be made at the same time."""
         ...
 
-    def get(self, key: str) -> StoredObject | None:
-        """Read an object; None when there is none under this key."""
-        ...
+    def get(self, key: str) -> StoredObject | None: ...
 
     def has(self, key: str) -> bool:
         """Say whether an object is under a key; a publisher asks about many, so this costs little."""
@@ -89,29 +82,17 @@ class Store(Protocol):
         ...
 
     def put_new(self, key: str, data: bytes) -> bool:
-        """Write an immutable object; False when the same bytes are there already.
-
-        Raises:
-            ImmutableKeyError: other bytes are there; they were left alone.
-        """
+        """Write an immutable object; False when the same bytes are there. Raises `ImmutableKeyError` for others."""
         ...
 
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """Do ``put`` for every (key, bytes) of a stream, in any order among themselves."""
-        ...
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written: ...
 
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        """Do ``put_new`` for every (key, bytes) of a stream, in any order among themselves."""
-        ...
+    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written: ...
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """Replace an object if its etag is still the expected one (None: if there is none yet).
+        """Replace an object if its etag is the expected one (None: absent); gives the new etag.
 
-        Returns:
-            The etag of the new bytes.
-
-        Raises:
-            LostRaceError: somebody else wrote the key; their bytes were left alone.
+        Raises `LostRaceError` where somebody else wrote the key; their bytes were left alone.
         """
         ...
 
@@ -127,11 +108,7 @@ class Store(Protocol):
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the store as its only publisher; the hold ends with the process, however that ends.
-
-        Raises:
-            LostRaceError: at once, when another publisher holds it.
-        """
+        """Hold the store as its only publisher, until the process ends at most. Raises `LostRaceError` at once."""
         ...
 
     def try_writing(self) -> None:
@@ -154,7 +131,7 @@ def utc_now() -> datetime:
 
 
 def etag_of(data: bytes) -> str:
-    """Compute the etag of the stores in this package: SHA-256 of the bytes, 64 lowercase hex digits."""
+    """SHA-256 of the bytes, 64 lowercase hex digits."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -179,10 +156,7 @@ def moved_message(key: str) -> str:
 
 
 def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:
-    """Read objects; gives each key with its object (None: there is none), in any order.
-
-    At most twice as many objects as the store reads at once are in memory.
-    """
+    """Read objects in any order, None for a missing one; at most twice ``reads_at_once`` are in memory."""
     if store.reads_at_once == 1:
         yield from ((key, store.get(key)) for key in keys)
         return
@@ -200,9 +174,8 @@ def in_parallel(
 ) -> Iterator[_R]:
     """Do some work for every item of a stream, and give the results as they come, in any order.
 
-    The stream is read as the work goes on: at most twice as many items as workers, and (beyond one item) at most so
-    many bytes, were taken from it and not finished. The first error, of the work or of the stream, comes out of it
-    when all work that was begun has ended; ``stop`` is set at once, so that the work can end early.
+    At most twice as many items as workers, and (beyond one item) ``most_bytes``, were taken and not finished. The first
+    error, of the work or of the stream, comes out when all work that was begun has ended; ``stop`` is set at once.
     """
     finished: SimpleQueue[Future[_R]] = SimpleQueue()
     sizes: dict[Future[_R], int] = {}

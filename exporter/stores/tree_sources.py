@@ -36,17 +36,11 @@ class TreeSource(Protocol):
     uri: str
 
     async def get(self, key: str, most: int) -> bytes | None:
-        """The file of a key, or its first ``most`` + 1 bytes if it has more; None when there is none.
-
-        Raises `SourceError` when it cannot be determined.
-        """
+        """The file of a key, cut after ``most`` + 1 bytes; None when there is none. Raises `SourceError`."""
         ...
 
     def keys(self, prefix: str) -> set[str] | None:
-        """What is there of the keys that begin so; None where that cannot be determined, as on a web server.
-
-        Raises `SourceError` when it could be determined and cannot.
-        """
+        """The keys that start with the prefix; None where nothing can be listed. Raises `SourceError`."""
         ...
 
 
@@ -136,10 +130,7 @@ class HttpSource:
 
 @asynccontextmanager
 async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
-    """Open a tree by its URI: an http or https URL, or what `exporter.stores.open_store` takes.
-
-    Raises `ConfigError` for a URI that cannot be one of a tree, `SourceError` for a folder that is not there.
-    """
+    """Open a tree by an http(s) URL, or what `open_store` takes. Raises `ConfigError`, `SourceError`."""
     try:
         parts = urlsplit(uri)
     except ValueError as error:
