@@ -113,7 +113,7 @@ def without(pattern: str) -> Callable[[Path, str], tuple[int, str]]:
 FAILURES: dict[str, Callable[[Path, str], tuple[int, str]]] = {
     "no RPC answers": lambda out, _: attempt(out, "http://127.0.0.1:9"),
     "the RPC is of another network": lambda out, url: attempt(out / "new", url, network__passphrase="Other"),
-    "the output is of another network": lambda out, url: attempt(out, url, network__passphrase="Other"),
+    "the output is of another network": lambda out, _: attempt(out, "http://127.0.0.1:9", network__passphrase="Other"),
     "the RPC is frozen, or the clock is wrong": lambda out, url: attempt(out, url, days=1, network__max_ledger_age=900),
     "the RPC is behind": below,
     "another publisher is at work": locked,

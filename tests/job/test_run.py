@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from exporter.console import Console
-from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError
+from exporter.errors import CheckError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunLog
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
@@ -74,7 +74,10 @@ class TestEmbeddedNetwork:
         assert rows == sorted(rows, key=lambda row: (row["market"], row["pool"]))
 
     def test_a_run_reads_each_document_once_and_leaves_feeds_without_changes_alone(self) -> None:
-        """Within its hold a quiet run asks for no document twice, and a feed has other bytes only with a change."""
+        """Within its hold a quiet run asks for no document twice, and a feed has other bytes only with a change.
+
+        It writes no more than what its costs were computed with.
+        """
         network, bucket = RecordedNetwork(), BucketSimulator()
         with running(create_app(network)) as url:
             run(settings_for(None, url), bucket)
@@ -93,6 +96,7 @@ class TestEmbeddedNetwork:
         assert {} == {key: count for key, count in read.items() if count > 1}
         assert changed >= other - {"feed.atom"}
         assert len(before) > len(changed) + 1
+        assert len(bucket.writes()) <= 330  # docs/operations.md, "Costs", was computed with 303
 
     def test_a_quiet_run_into_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It lists no folder twice, and after its trial it takes the lease once."""
@@ -193,14 +197,6 @@ class TestEmbeddedNetwork:
         statuses = [json.loads(tree["v1/system/status.json"]) for tree in (found, wanted)]
         assert statuses[0] | {"previous_run_id": statuses[1]["previous_run_id"]} == statuses[1]
 
-    def test_ledger_that_no_network_can_reach(self, tmp_path: Path) -> None:
-        """It is refused with exit code 3, and the next one is published."""
-        settings, time = settings_for(tmp_path / "out", **SLENDER), 1_764_000_000
-        run(settings, network=RecordedNetwork(start_ledger=5_000, start_time=time))
-        with pytest.raises(SourceError, match="no network is that fast"):
-            run(settings, network=RecordedNetwork(start_ledger=1_005_000, start_time=time + 6))
-        assert 0 == run(settings, network=RecordedNetwork(start_ledger=5_001, start_time=time + 5))[0]
-
     def test_dry_run_writes_nothing(self, tmp_path: Path) -> None:
         """A dry run does all the work and leaves no file; over a published tree it changes no byte."""
         network, settings = RecordedNetwork(), settings_for(tmp_path / "out", **SLENDER)
@@ -220,15 +216,15 @@ class TestEmbeddedNetwork:
         first, second, third = [pool.key for pool in RecordedNetwork().pools if pool.protocol == "blend"][:3]
         network = RecordedNetwork(archived=[first, second], without=[third])
         with running(create_app(network)) as url:
-            code, facts = run(settings_for(tmp_path / "out", url))
+            code, facts = run(settings_for(tmp_path / "out", url, **only("blend")))
             names = tuple(f"{item['market']}/{item['pool']}" for item in facts["unread"])
-            allowed, _ = run(settings_for(tmp_path / "allowed", url, allow_unread=names))
+            allowed, _ = run(settings_for(tmp_path / "allowed", url, allow_unread=names, **only("blend")))
 
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
         assert (7, 0) == (code, allowed)
         assert ["absent", "archived", "archived"] == sorted(item["reason"] for item in status["unread"])
-        assert 21 == len(walk(tmp_path / "out", "v1/assets/index.json"))
-        assert 24 == status["pool_count"]
+        assert 3 == len(walk(tmp_path / "out", "v1/assets/index.json"))
+        assert 6 == status["pool_count"]
 
     def test_slow_endpoint(self, tmp_path: Path) -> None:
         """An endpoint too slow for the deadline of the whole reading ends the run with exit code 3."""
@@ -237,18 +233,6 @@ class TestEmbeddedNetwork:
             pytest.raises(SourceError, match=r"network\.read_deadline_seconds = 1"),
         ):
             run(settings_for(tmp_path / "out", url, network__read_deadline_seconds=1.0))
-
-    @pytest.mark.parametrize("dry_run", [False, True])
-    def test_a_tree_of_another_network(self, tmp_path: Path, dry_run: bool) -> None:
-        """A run of one network over the tree of another is refused before anything is read, and the tree stays."""
-        run(settings_for(tmp_path, **SLENDER), network=RecordedNetwork())
-        before, report = read(tmp_path), RunLog(None)
-        other = settings_for(tmp_path, "http://127.0.0.1:9", network__name="mainnet", **SLENDER)
-        with pytest.raises(ConfigError, match=r"holds the network local .*, and this run reads mainnet "):
-            run(other, dry_run=dry_run, report=report)
-
-        assert before == read(tmp_path)
-        assert ["output"] == [step["step"] for step in report.facts["steps"]]
 
     def test_nothing_found(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""
