@@ -164,7 +164,6 @@ def select(mask: pl.Series, when_true: Operand, when_false: Operand) -> pl.Serie
 
 
 def _aligned(operation: str, operands: Sequence[Operand], length: int | None = None) -> list[pl.Series]:
-    """The operands as Int128 columns of one length and name, which are those of the first Series among them."""
     series = [operand for operand in operands if isinstance(operand, pl.Series)]
     if length is None:
         if not series:
@@ -251,10 +250,7 @@ Function = Callable[..., pl.Series]
 
 
 def at_most(bound: int) -> Callable[[Function], Function]:
-    """A decorator: a result beyond the bound, or one on the way to which a value leaves 128 bits, is the bound.
-
-    So a field that nobody needs exactly at such a size does not cost its row. The function computes each row by itself.
-    """
+    """A decorator: a result beyond the bound, or a step beyond 128 bits, gives the bound. Rows must be independent."""
 
     def bounding(function: Function) -> Function:
         @wraps(function)
@@ -288,9 +284,9 @@ def basis_points(function: Function) -> Function:
 
 
 def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
-    """The fixed-point number `base` to the power `exponent` (not negative), rounded down after every multiplication.
+    """The fixed-point number `base` to the power `exponent` (not negative), by square and multiply from the lowest bit.
 
-    The bits of the exponent are taken from the lowest to the highest, which matters for the last digit.
+    The order matters for the last digit, because every product is rounded down.
     """
 
     @cache
@@ -308,10 +304,7 @@ def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
 
 
 def annual_yield_bps_floor(rate: pl.Series, periods: int, rate_scale: int) -> pl.Series:
-    """The yearly yield of a yearly rate compounded `periods` times, the exact number rounded down, Int64.
-
-    At most 2^53 - 1, which JSON carries as an integer.
-    """
+    """The yearly yield of a yearly rate compounded `periods` times, rounded down; Int64, at most 2^53 - 1."""
     yields = [None if each is None else annual_yield_bps(each, periods, rate_scale) for each in rate.to_list()]
     return pl.Series(rate.name, yields, dtype=pl.Int64)
 

@@ -57,7 +57,6 @@ class Candidate:
 
     @property
     def demanded(self) -> bool:
-        """Whether its absence is a failure."""
         return self.origin is Origin.CONFIGURATION
 
 
@@ -280,10 +279,7 @@ class ProtocolViews:
             yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
-        """The fields of a result with the exporter's; ``rows`` are the pools that were read, by id, as of ``time``.
-
-        Raises `DecodeError` when the result is not what the view gives.
-        """
+        """The fields of a result next to the exporter's; ``rows`` are the pools read, by id. Raises `DecodeError`."""
         for pool in asked.pools:
             if pool in rows:
                 for name, (ours, contract) in self.fields(asked, value, rows[pool], time).items():

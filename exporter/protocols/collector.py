@@ -60,10 +60,7 @@ def live(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
 
 
 def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Parameter]:
-    """The fields of a struct that are numbers, in the order of ``decimals``, which has the scale of each.
-
-    One that is missing or not a number is left out: they are only shown. The largest number of its kind limits nothing.
-    """
+    """The fields that are numbers, in the order of ``decimals``; others are left out, since they are only shown."""
     for name, scale in decimals.items():
         value = fields.get(name)
         if value is not None and value[0] in _LARGEST:
@@ -137,12 +134,10 @@ class Collector:
         self._demanded = {candidate.address for candidate in candidates if candidate.demanded}
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
-        """Note a market (``pool`` None) or pool that is not read, and why."""
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
 
     @contextmanager
     def noting(self, market: str, pool: str | None = None) -> Iterator[None]:
-        """Note a market or pool as unread when what is done inside raises `UnreadError` or `DecodeError`."""
         try:
             yield
         except UnreadError as error:
@@ -151,7 +146,6 @@ class Collector:
             self.unread(market, pool, "undecodable", str(error))
 
     def notice(self, text: str) -> None:
-        """Note something that costs nothing but that people should know."""
         self.reading.notices.append(text)
 
     def market_is_usable(self, market: str, instance: Entry | None, pool_list: Entry | None, list_name: str) -> bool:
@@ -184,14 +178,13 @@ class Collector:
         return True
 
     def report_empty(self) -> None:
-        """Say which markets have no pools: a lost list looks like one that was never begun."""
+        """A lost list looks like one that was never begun."""
         empty = [market.address for market in self.reading.markets if not market.members]
         if empty:
             shown = ", ".join(empty[:_SHOWN]) + (", ..." if len(empty) > _SHOWN else "")
             self.notice(f"{self.protocol} has {pluralize(len(empty), 'market')} without a pool: {shown}")
 
     def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
-        """Note a market whose code is not known, and which was read because its entries have a known form."""
         self.reading.unknown_code.add(market)
         self.notice(
             f"market {market} runs contract code {wasm_hash}, which is not known for {self.protocol}; its entries have "
@@ -199,19 +192,17 @@ class Collector:
         )
 
     def check_code(self, market: str, wasm_hash: str | None, deployments: Sequence[Deployment], form: str) -> None:
-        """Note a market of other code than the lists have; where they have none of any market, none is unknown."""
+        """Where the lists have no code of any market, none is unknown."""
         known = {item.wasm_hash for each in deployments for item in each.contracts if item.role == MARKET} - {None}
         if known and wasm_hash is not None and wasm_hash not in known:
             self.unknown_code(market, wasm_hash, form)
 
     def shown_name(self, market: str, name: str) -> str:
-        """A market's name, cut where it is too long to be in every row."""
         if len(name) > MAX_NAME_LENGTH:
             self.notice(f"market {market} has a name of {len(name)} characters; {MAX_NAME_LENGTH} of them are shown")
         return name[:MAX_NAME_LENGTH]
 
     def compare_decimals(self, market: str, decimals: object, token: Token | None) -> None:
-        """Note where a market computes with other decimals than the token itself has."""
         if token is not None and token.decimals is not None and token.decimals != decimals:
             self.notice(
                 f"market {market} computes with {decimals} decimals of token {token.address}, whose contract says "
@@ -219,7 +210,7 @@ class Collector:
             )
 
     def take_admins(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """Note who decides over a market: ``roles`` are names in its instance, with what people call them."""
+        """``roles`` are names in the instance, with what people call them."""
         if instance is None:
             return
         storage = named(instance_of(instance.contract_data()).storage)
@@ -229,23 +220,19 @@ class Collector:
                 self.reading.held.append(Held(market, "admin", role, value))
 
     def take_proposed(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """Note who has to accept to be an admin: ``roles`` are names of the instance's storage, and what people say."""
+        """``roles`` are names in the instance's storage, with what people call them."""
         storage = {} if instance is None else named(instance_of(instance.contract_data()).storage)
         for name, role in roles.items():
             if name in storage:
                 self.take_pending(market, None, "admin", partial(proposed, storage[name], role))
 
     def take_code(self, market: str, subject: str, instance: Entry | None) -> None:
-        """Note the code that a contract of a market runs; nothing where its instance does not say it."""
         code = code_of(instance)
         if code is not None:
             self.reading.held.append(Held(market, "code", subject, code))
 
     def take_pending(self, market: str, pool: str | None, kind: str, decode: Callable[[], Queued]) -> None:
-        """Note what an entry has queued; one of another form is noted as such, and costs nothing else.
-
-        Whether it is archived makes no difference: it is restored when it is used.
-        """
+        """Note what an entry has queued, archived or not, since it is restored when it is used."""
         try:
             value, time = decode()
         except DecodeError as error:
@@ -257,7 +244,6 @@ class Collector:
         self.reading.pending.append(Pending(market, pool, kind, value, time))
 
     def append_pool(self, market: Market, pool: str, token: str, row: Mapping[str, object]) -> None:
-        """Append one pool to the columns: those of ``row``, and what is the same in all protocols."""
         shared = {
             "market": market.address,
             "pool": pool,
@@ -270,7 +256,6 @@ class Collector:
         self.append(shared | dict(row))
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Append one pool to the columns."""
         for name, values in self.reading.columns.items():
             values.append(row[name])
 

@@ -75,11 +75,7 @@ class Tables:
 def compute(
     readings: Sequence[ProtocolReading], modules: Mapping[str, ProtocolModule], ledger: int, close_time: int
 ) -> Tables:
-    """The frames at a ledger and its close time (unix seconds).
-
-    A pool whose totals have no exact result is unread; any other field that is too large for where it is published
-    is at its bound. Both are named.
-    """
+    """The frames at a ledger. A pool without exact totals is unread, any other field that is too large at its bound."""
     tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
     frames = []
     for reading in readings:
@@ -133,7 +129,7 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
 def _pools_of(
     reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
 ) -> pl.DataFrame:
-    """One protocol's part of the pools frame; adds to ``unread_pools``."""
+    """Adds to ``unread_pools``."""
     if not reading.columns.get("market"):
         return tables.pools
 

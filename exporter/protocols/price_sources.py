@@ -37,10 +37,7 @@ _OF_TOKEN = {"NativeXlmAddress", "IsInit"}
 
 
 async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) -> None:
-    """Add to the readings who is behind the prices of their markets. Raises `SourceError`.
-
-    An oracle of another form is watched by its address and code alone.
-    """
+    """Add who is behind markets' prices; of an oracle of unknown form address and code alone. Raises `SourceError`."""
     asked: dict[str, dict[str, None]] = {}
     used: list[tuple[ProtocolReading, dict[str, set[str]]]] = []
     for reading in readings:

@@ -37,10 +37,7 @@ NOT_ASKED = Price("the market's oracle was not asked", is_known=False)
 
 
 def judge(quote: Quote, failure_of: Callable[[Quote], str | None]) -> Price:
-    """The price in a quote. ``failure_of`` is the protocol's own rule.
-
-    A price or time that the history cannot hold is not a price either, so that it does not cost the pool its row.
-    """
+    """The price in a quote by the protocol's rule. One that the history cannot hold is not a price: it costs no row."""
     try:
         failure = failure_of(quote)
     except Exception as error:
@@ -116,10 +113,9 @@ VALUES = {
 
 
 def set_values(rows: Sequence[Row]) -> None:
-    """Set the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
+    """Set the values in US cents, rounded down, for each of `VALUES`.
 
-    Where one of them, or the sum of ``tvl_usd_cents`` over the market, has more than 38 digits, a price is absurd: it
-    is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
+    Where one, or the market's sum of ``tvl_usd_cents``, has more than 38 digits, the price is absurd and taken away.
     """
     by_market: dict[str, list[Row]] = {}
     for row in rows:
@@ -138,7 +134,6 @@ def set_values(rows: Sequence[Row]) -> None:
 
 
 def _values(row: Row) -> dict[str, int | None]:
-    """The values of a pool; None for what it does not have, all where it has no price."""
     if row["oracle_price"] is None:
         return dict.fromkeys(VALUES)
     price, divisor = row["oracle_price"] * 100, 10 ** (row["decimals"] + row["oracle_decimals"])

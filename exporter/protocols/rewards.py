@@ -72,17 +72,14 @@ def set_rewards(row: Row, reading: ProtocolReading, prices: Worths) -> None:
 
 
 def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
-    """With the decimals of both; None where it is of more than 38 digits, or of nothing."""
+    """None where it is of more than 38 digits, or of nothing."""
     if priced_in is None or not 0 < reward.rate * priced_in[0] <= MAX_DECIMAL:
         return None
     return reward.rate * priced_in[0], reward.decimals + priced_in[1]
 
 
 def backstop_frame(reading: ProtocolReading, prices: Worths) -> pl.DataFrame:
-    """The backstops of a reading, with the value that the price of USDC by the market's own oracle gives them.
-
-    A number that does not fit into 128 bits is null: the contract has no such number either.
-    """
+    """The backstops of a reading with their value; a number that does not fit into 128 bits is null."""
     oracles = {market.address: market.oracle for market in reading.markets}
     rows: list[dict[str, object]] = []
     for row in reading.backstops:

@@ -25,10 +25,7 @@ NO_REWARDS: dict[str, Given] = {
 
 
 def raw_rows(columns: Mapping[str, list[object]], numbers: Iterable[str], *texts: str) -> pl.DataFrame:
-    """The raw state of pools as a frame: `TEXTS` and further ``texts`` are String, ``numbers`` Int128.
-
-    So are the decimals, and ``close_time``, to which `project` brings each pool (unix seconds).
-    """
+    """The raw state of pools: `TEXTS` and ``texts`` as String, ``numbers``, decimals and ``close_time`` as Int128."""
     schema: dict[str, pl.DataType] = dict.fromkeys((*TEXTS, *texts), pl.String())
     return exact.frame(columns, schema | dict.fromkeys(("decimals", *numbers, "close_time"), pl.Int128()))
 

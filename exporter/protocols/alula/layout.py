@@ -191,9 +191,9 @@ def decode_queued_market(instance: MarketInstance) -> Queued:
 
 
 def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
-    """The code that is queued for a market, and from when, by the wait in its manager's record of it.
+    """The code queued for a market, and from when. Raises `DecodeError`.
 
-    No source shows the form of the entry: it is taken for a struct with one hash. Raises `DecodeError`.
+    No source shows the form of the entry: it is taken for a struct with one hash.
     """
     pairs = expect(entry.value, scval.MAP, _QUEUED_UPGRADE) or ()
     hashes = [value[1] for _, value in pairs if value[0] == scval.BYTES and len(value[1]) == 32]
@@ -230,7 +230,6 @@ def decode_pool(entry: Entry) -> PoolEntry:
 
 
 def _numbers_of(config: Fields, what: str) -> dict[str, int]:
-    """The numbers of a configuration that rates follow from."""
     accrual, _ = _variant(config, "accrual_model", what)
     if accrual != "Compounded":
         raise DecodeError(f"{what}: the accrual_model {accrual} is not known, only Compounded is")
@@ -244,7 +243,7 @@ def _numbers_of(config: Fields, what: str) -> dict[str, int]:
 
 
 def _farm(pool: Fields, name: str) -> RewardReason:
-    """Nothing is paid where there is no farm; what one pays is in a contract that is not read."""
+    """What a farm pays is in a contract that is not read."""
     value = pool.get(name)
     return RewardReason.NO_EMISSIONS if value is not None and value[0] == scval.VOID else RewardReason.NOT_READ
 
@@ -292,7 +291,6 @@ def _shown(config: Fields, numbers: dict[str, int]) -> Iterator[Parameter]:
 
 
 def _variant(fields: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ...]]:
-    """The variant of an enum field, with the values it carries."""
     items = expect(fields.required(name), scval.VEC, f"{what}: field {name}")
     if not items:
         raise DecodeError(f"{what}: field {name} has no variant")

@@ -54,10 +54,7 @@ _REVISION = "whether one can leave a frozen market depends on the contract's rev
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS` and `TERMS`, a row a pool, in the order given.
-
-    Nothing accrues here, as in the contract's own views, so the accrued rates are the stored ones.
-    """
+    """The columns of `PROTOCOL_COLUMNS` and `TERMS`, a row a pool. As in the contract's own views, nothing accrues."""
     numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)
     raw = raw_rows(columns, numbers, *FARM_COLUMNS)
     state = numbers_of(raw, POOL_COLUMNS)
@@ -94,7 +91,6 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
 
 def _terms(pools: pl.DataFrame, available: pl.Series, supplied: pl.Series, used: pl.Series) -> dict[str, Given]:
-    """The columns of `exporter.tables.TERMS`, of raw pools; ``used`` is their utilization, rounded up."""
     status = pl.col("market_status")
     known = status.is_in([*STATUS_NAMES.values()])
     frozen = status.is_in(["frozen", "frozen_by_admin"])
@@ -196,10 +192,7 @@ def kinked_apr(
     kink2_ur: pl.Series,
     max_apr: pl.Series,
 ) -> pl.Series:
-    """The rate a year before the modifier: three slopes over the utilization, of which the upper one has the knot.
-
-    With the second kink at 10000 the last slope divides by zero there, as in the contract.
-    """
+    """The rate before the modifier; a knot belongs to the upper slope. A second kink at 10000 divides by zero there."""
     first = utilization < kink1_ur
     third = ~first & (utilization >= kink2_ur)
 
@@ -280,9 +273,7 @@ def accrue(state: pl.DataFrame, seconds: pl.Series) -> Accrued:
 
 
 def _modifier(state: pl.DataFrame, used: pl.Series, seconds: pl.Series) -> pl.Series:
-    """The modifier after some seconds: lower above the target utilization by floor(seconds × difference × reactivity /
-    10000), higher below it by the like, and always from 0.1 to 10.
-    """
+    """Lower above the target utilization, higher below it, and always from 0.1 to 10."""
     difference = exact.subtract(used, state["target_utilization_ratio_bps"])
     above = difference >= 0
     distance = exact.select(above, difference, exact.subtract(0, difference))

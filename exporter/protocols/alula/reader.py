@@ -34,7 +34,6 @@ class _Reader(Collector):
         self.pools: dict[tuple[str, str], layout.PoolEntry] = {}
 
     def take_market(self, market: str, entries: Entries) -> None:
-        """Decode a market's instance and list of pools, or say why it is not read."""
         instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of pools"):
             return
@@ -56,7 +55,7 @@ class _Reader(Collector):
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:
-        """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
+        """Whether its manager has a record of it; the market is read in any case."""
         if manager is not None and entries[layout.record_key(manager, market)] is not None:
             self.reading.verified[market] = manager
         else:
@@ -64,7 +63,6 @@ class _Reader(Collector):
             self.notice(f"market {market} was read because a list or [[markets]] names it, but {why}")
 
     def take_pools(self, market: str, entries: Entries) -> None:
-        """Decode a market's pools; one that cannot be read does not cost the others."""
         instance, members = self.instances[market], self.members[market]
         pool_entries = [entries[layout.pool_key(market, pool)] for pool in members]
         lacking = [pool for pool, entry in zip(members, pool_entries, strict=True) if entry is None]
@@ -99,7 +97,7 @@ class _Reader(Collector):
                 )
 
     def take_pool(self, market: Market, pool: str, entry: Entry) -> None:
-        """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
+        """Raises `DecodeError` and `UnreadError`."""
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
@@ -115,7 +113,7 @@ class _Reader(Collector):
             )
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
-        """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""
+        """For a token that says nothing, the copy its first pool has of it."""
         tokens = dict(read)
         for (market, pool), decoded in self.pools.items():
             token, decimals = read[decoded.token_address], decoded.numbers["decimals"]
@@ -135,10 +133,9 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Alula markets in three waves: instances and lists of pools, pools with their tokens, prices.
+    """Read all Alula markets: the candidates, since nothing on the chain lists them.
 
-    Nothing on the chain lists the markets, so the candidates are all there are. Raises `SourceError` when the source
-    fails; anything wrong with one market or pool is in the reading.
+    Raises `SourceError` alone; anything wrong with one market or pool is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})

@@ -27,7 +27,6 @@ class AlulaViews(ProtocolViews):
     """The view functions of Alula."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """One call for each market; its pools one by one when that fails."""
         for market in reading.markets:
             each = tuple(
                 ViewCall(market.address, (pool,), ContractCall(market.address, "get_pool_data", (address(pool),)))
@@ -36,7 +35,6 @@ class AlulaViews(ProtocolViews):
             yield ViewCall(market.address, market.members, ContractCall(market.address, "get_market_data"), each)
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:  # noqa: ARG002
-        """Everything that is published of the pools and that the view gives, and of the market what concerns it."""
         if asked.call.function == "get_pool_data":
             yield from _pool(asked.market, Fields.of(value, "get_pool_data"), rows, None)
             return
@@ -55,7 +53,6 @@ class AlulaViews(ProtocolViews):
             yield from _pool(asked.market, pool, rows, market.u32("oracle_price_decimals"))
 
     def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:
-        """The contract refuses a price: then the exporter must have none for the one pool that was asked for."""
         row = rows.get(asked.pools[0]) if len(asked.pools) == 1 and not asked.instead else None
         if row is not None and _PRICE_REFUSED.search(error):
             yield Compared(asked.market, asked.pools[0], "oracle_price", row["oracle_price"], None)

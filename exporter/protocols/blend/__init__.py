@@ -62,7 +62,6 @@ class Blend(ProtocolModule):
     liquidations_in = staticmethod(liquidations_in)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """The code of both generations of pools."""
         return WASM_HASHES
 
     recorded_market = staticmethod(records.recorded_pool)

@@ -88,12 +88,10 @@ def _lastprice(host: StorageHost, settings: Fields, asset: ScVal) -> ScVal:
 
 
 def _price(host: StorageHost, settings: Fields, oracle: Fields, config: Fields) -> tuple[int, int] | None:
-    """Price and time in the aggregator's decimals, or None where it has none that is good enough."""
     max_age, step = settings.u64("MaxAge"), oracle.u32("resolution")
     upstream, asset = oracle.address("address"), present(config.get("asset"))
 
     def first(time: int, steps: int) -> tuple[tuple[int, int] | None, int]:
-        """The first price from a time back, and the time behind it."""
         for taken in range(steps):
             if taken == MAX_STEPS:
                 raise TrapError(BUDGET)

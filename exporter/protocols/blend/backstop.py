@@ -72,11 +72,7 @@ class BackstopTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comet:
-    """The pool of Comet whose shares are the backstop's token: balances and weights of both tokens, each above zero.
-
-    Prices are in USDC with 7 decimals, each step rounded down as in the contracts (docs/protocols/blend.md, "Price of
-    BLND").
-    """
+    """The pool of Comet whose shares are the backstop's token. Prices are in USDC, 7 decimals, rounded down."""
 
     blnd: int
     blnd_weight: int
@@ -194,7 +190,7 @@ class PoolBackstop:
         return row
 
     def _apr_bps(self, emission: Emission, extra: int) -> tuple[int | None, str | None]:
-        """The yield of the depositors that have not queued; the value in USDC of both tokens cancels the dollar."""
+        """The yield of the depositors that have not queued; the dollar cancels out."""
         if not emission.eps:
             return emission.eps, emission.reason
         if emission.reason == RewardReason.NOT_FUNDED:
@@ -214,7 +210,6 @@ class Insurance:
     """The backstop that a pool names: which entries say what it is, and what these say."""
 
     def __init__(self, market: str, pool: PoolInstance, backstop: str, instance: Entry | None) -> None:
-        """``instance`` is the backstop's."""
         self._market, self._pool, self._backstop = market, pool, backstop
         names = known(named_contracts, instance, "BToken", "BLNDTkn", "USDCTkn")
         self.tokens = None if names is None else BackstopTokens(*names)
@@ -259,7 +254,6 @@ class Insurance:
         return Funding(source, known(self._funded, entries), None if promised is None else max(ALLOTMENT - promised, 0))
 
     def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
-        """All that is known of the pool's backstop. ``zones`` are the reward zones that were read, by backstop."""
         comet, funding = known(self._comet, entries), self.funding(entries)
         value = None if comet is None else comet.per_share
         return PoolBackstop(
@@ -277,7 +271,6 @@ class Insurance:
         )
 
     def _entry(self, entries: Entries, name: str) -> Entry | None:
-        """Raises `DecodeError` where nothing says which entry it is."""
         if name not in self._keys:
             raise DecodeError("the backstop's instance could not be read")
         return entries[self._keys[name]]
@@ -319,7 +312,6 @@ class Insurance:
         return decode_token_balance(self._entry(entries, "BLND")) >= promised
 
     def _promised(self, entries: Entries) -> int:
-        """All that was ever promised of the allotment."""
         value = self._value(entries, "BackfillEmis")
         return 0 if value is None else int(expect(value, scval.I128, "BackfillEmis"))
 

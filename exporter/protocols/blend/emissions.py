@@ -43,10 +43,7 @@ class Emission(NamedTuple):
         return self._replace(reason=(self.reason or RewardReason.VALID) if self.eps else RewardReason.NO_EMISSIONS)
 
     def index_at(self, time: int, shares: int, decimals: int) -> int | None:
-        """What a share was ever paid up to a time, as the contract would store it; None where that is not known.
-
-        It is in units of ``eps``, for 10^decimals of all the shares of a side (`distributor.rs`).
-        """
+        """What a share was ever paid up to a time, in units of ``eps`` per 10^decimals shares; None where not known."""
         if self.stored is None or self.eps is None or self.expiration is None:
             return None
         index, last = self.stored
@@ -71,10 +68,7 @@ def backstop_emission_key(generation: str, backstop: str, market: str) -> bytes:
 
 
 def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
-    """An emission entry of either generation. One that cannot be read costs the reward and nothing else.
-
-    ``funded``: whether the backstop has what it promises; None is not known, and then neither is what is paid.
-    """
+    """An emission of either generation; ``funded``: the backstop has what it promises, None where not known."""
     if entry is None:
         return Emission(reason=RewardReason.NO_EMISSIONS)
     if entry.archived:

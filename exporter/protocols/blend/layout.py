@@ -216,10 +216,7 @@ def _shown(config: Fields) -> Iterator[Parameter]:
 
 
 def decode_queued_reserve(entry: Entry, now: Entry | None, *, new: str = "") -> Queued:
-    """The configuration that a reserve's ``ResInit`` entry queues, and from when it holds. Raises `DecodeError`.
-
-    ``new``: the token, where the pool has no reserve of it.
-    """
+    """The queued configuration and when it holds; ``new`` is the token of a new reserve. Raises `DecodeError`."""
     queued = Fields.of(entry.value, "ResInit")
     config = queued.struct("new_config")
     config.numbers(CONFIG)

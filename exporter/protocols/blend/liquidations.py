@@ -49,7 +49,6 @@ def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
 
 
 def _amount(name: str, parts: Sequence[ScVal]) -> Liquidation:
-    """A debt in shares, or BLND that a user claimed: one amount for all sides of reserves that the event numbers."""
     addresses = _of_kind(parts, scval.ADDRESS)
     amounts = _of_kind(parts, scval.I128)
     if len(amounts) != 1 or len(addresses) != (2 if name == "bad_debt" else 1):

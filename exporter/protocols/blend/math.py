@@ -149,10 +149,9 @@ def total_liabilities(d_supply: pl.Series, d_rate: pl.Series, rate_scale: pl.Ser
 
 @exact.naming("utilization")
 def utilization(liabilities: pl.Series, supply: pl.Series, b_supply: pl.Series, is_v2: pl.Series) -> pl.Series:
-    """The share of the supply that is lent, 7 decimals: ceil(liabilities × S7 / supply), 0 without liabilities.
+    """The share of the supply that is lent, 7 decimals, rounded up; 0 without liabilities.
 
-    v2 caps it at S7, which also covers debt without any supply. v1 does not cap; without shares of supply (b_supply 0)
-    it is 0 as in Blend's SDK, and with shares that are worth nothing it divides by zero.
+    v2 caps it at S7. In v1 shares that are worth nothing divide by zero; without shares it is 0, as in Blend's SDK.
     """
     capped = is_v2 & (liabilities >= supply)
     divided = (liabilities != 0) & ~capped & (is_v2 | (b_supply != 0))
@@ -171,18 +170,10 @@ def borrow_rate(
     r_two: pl.Series,
     r_three: pl.Series,
 ) -> pl.Series:
-    """The rate a year that borrowers pay, 7 decimals: three slopes over the utilization u with target t.
+    """The rate a year that borrowers pay, 7 decimals: three slopes; both knots belong to the lower one.
 
-    u <= t:        part = ceil(u × S7 / t)
-                   ceil((ceil(part × r_one / S7) + r_base) × ir_mod / M)
-    u <= 9500000:  part = ceil((u - t) × S7 / (9500000 - t))
-                   ceil((ceil(part × r_two / S7) + r_one + r_base) × ir_mod / M)
-    beyond:        part = ceil((u - 9500000) × S7 / 500000)
-                   ceil(part × r_three / S7) + ceil((r_two + r_one + r_base) × ir_mod / M)
-
-    Both knots belong to the lower slope, and r_three is not multiplied by the modifier. With u = 0 the part is 0,
-    also for a target of 0 (the contract never asks for that rate; the SDK 3.3.0 does). Beyond, the contract adds the
-    three rates as u32, and fails from 2^32 on (interest.rs, calc_accrual). Raises `ExactOverflowError` there.
+    With a utilization of 0 the part of the slope is 0, also for a target of 0 (the contract never asks for that rate;
+    the SDK 3.3.0 does). Beyond 95 % the contract adds rates as u32 (interest.rs, calc_accrual): `ExactOverflowError`.
     """
     first = utilization <= target
     third = ~first & (utilization > _STEEP_UTILIZATION)
@@ -248,11 +239,7 @@ def accrue(
     utilization: pl.Series,
     borrow_rate: pl.Series,
 ) -> Accrued:
-    """The state after the interest of the time since `last_time`, at the one simple rate of the stored state.
-
-    Nothing accrues, and the modifier does not change, where no time has passed, nothing is supplied (b_supply 0) or
-    nothing is lent (utilization 0).
-    """
+    """The state after the interest of the time since `last_time`, at the one simple rate of the stored state."""
     accrues = (state["last_time"] < state["close_time"]) & (state["b_supply"] != 0) & (utilization != 0)
     # With no seconds gone the formulas below leave everything as it is, whatever the rest; only the modifier would
     # still be clamped.
@@ -288,10 +275,7 @@ def next_modifier(
     reactivity: pl.Series,
     modifier_scale: pl.Series,
 ) -> pl.Series:
-    """The modifier after `seconds` at a utilization off its target, kept within a tenth and ten times of 1.
-
-    The step is seconds × (u - t) × (M / S7) × reactivity / S7, rounded toward zero.
-    """
+    """The modifier after `seconds` at a utilization off its target, kept within a tenth and ten times of 1."""
     weight = exact.multiply(exact.multiply(seconds, reactivity), exact.floor_divide(modifier_scale, S7))
     step = exact.multiply_divide_truncate(exact.subtract(utilization, target), weight, S7)
     lowest, highest = exact.floor_divide(modifier_scale, 10), exact.multiply(modifier_scale, 10)
@@ -314,11 +298,7 @@ def distribute_gain(
     bstop_rate: pl.Series,
     rate_scale: pl.Series,
 ) -> tuple[pl.Series, pl.Series]:
-    """The new b_rate, and what the backstop is credited, from the growth of the liabilities.
-
-    credit = floor(gain × bstop_rate / S7); b_rate = floor((supply + gain - credit) × R / b_supply).
-    Without a gain b_rate is left as it is: it need not be what the formula would give.
-    """
+    """The new b_rate, and what the backstop is credited. Without a gain b_rate stays: it may be off the formula."""
     gains = gain > 0
     gain = exact.select(gains, gain, 0)
     credit = exact.multiply_divide_floor(gain, bstop_rate, S7)

@@ -50,7 +50,6 @@ class BlendReading(ProtocolReading):
     insured: list[PoolBackstop] = field(default_factory=list)
 
     def settle(self, close_time: int) -> None:
-        """Say of the backstops what holds at the close time."""
         self.backstops = [backstop.row(close_time) for backstop in self.insured]
 
 
@@ -74,7 +73,7 @@ class _Reader(Collector):
         self._unconfirmed: dict[Origin, list[str]] = {}
 
     def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
-        """Whether a contract that is there is taken for a market: a factory has a record of it, or somebody answers."""
+        """A factory has a record of it, or somebody answers for it."""
         factory = records.voucher(candidate.address, entries)
         if factory is not None:
             self.reading.verified[candidate.address] = factory
@@ -84,7 +83,6 @@ class _Reader(Collector):
         return True
 
     def report_unconfirmed(self) -> None:
-        """Say which contracts no factory has a record of, and what became of them."""
         for origin, markets in self._unconfirmed.items():
             done = _ANSWERED_FOR.get(
                 origin, "not read, because anybody can deploy such contracts; name those that you trust in [[markets]]"
@@ -94,7 +92,6 @@ class _Reader(Collector):
             )
 
     def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
-        """Decode a market's instance and list of reserves, or say why it is not read."""
         market = candidate.address
         instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if instance_entry is not None and not self.accepts(candidate, entries, records):
@@ -118,7 +115,6 @@ class _Reader(Collector):
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
-        """Decode a market's reserves; one that cannot be read does not cost the others."""
         instance, assets = self.instances[market], self.assets[market]
         configs = [entries[layout.reserve_config_key(market, asset)] for asset in assets]
         places = enumerate(zip(assets, configs, strict=True))
@@ -154,11 +150,10 @@ class _Reader(Collector):
                 self.take_reserve(found, asset, config, data, entries)
 
     def new_assets(self, market: str) -> list[str]:
-        """The tokens that may be queued for a market, and that it has no reserve of."""
         return [asset for asset in self.queued.get(market, ()) if asset not in self.assets[market]]
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
-        """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
+        """The key of what each side is paid, or of the plan where there is none: then nothing ever is."""
         index = self.assets[market].index(asset)
         generation = self.instances[market].generation
         return {
@@ -167,7 +162,7 @@ class _Reader(Collector):
         }
 
     def take_reserve(self, found: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
-        """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
+        """Raises `DecodeError` and `UnreadError`."""
         market, instance = found.address, self.instances[found.address]
         reserve = layout.decode_reserve(config, data)
         form, place = reserve["generation"], found.members.index(asset)
@@ -190,10 +185,7 @@ class _Reader(Collector):
 async def read_pools(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Blend pools in four waves: zones, markets and records; what the zones name; reserves; prices.
-
-    Raises `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
-    """
+    """Read all Blend pools. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
     reader = _Reader(candidates)
     records = Records(deployments, reader.notice)
     ordered = sorted(candidates, key=lambda item: item.demanded)
@@ -270,7 +262,6 @@ def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
 
 
 def _backstops_of(markets: Iterable[str], entries: Entries) -> list[str]:
-    """The backstops that markets name."""
     found = []
     for market in markets:
         entry = entries.get(instance_key(market))

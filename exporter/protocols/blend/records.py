@@ -100,17 +100,15 @@ class Records:
         """The reward zones that could be read, by the address of the backstop."""
 
     def own_keys(self) -> list[bytes]:
-        """Instances and reward zones of the backstops, instances of the factories."""
         backstops = [item.backstop for item in self._deployments if item.backstop is not None]
         keys = [reward_zone_key(backstop) for backstop in backstops]
         return keys + [instance_key(contract) for contract in (*backstops, *self.factories.values())]
 
     def keys_of(self, markets: Iterable[str]) -> list[bytes]:
-        """The keys of the records that the factories may have of markets, which nothing removes once they exist."""
+        """Nothing removes a factory's record once it exists."""
         return [record_key(factory, market) for market in markets for factory in dict.fromkeys(self.factories.values())]
 
     def take_own(self, entries: Entries) -> None:
-        """Take in what the backstops say."""
         for item in self._deployments:
             if item.backstop is None:
                 continue
@@ -148,11 +146,9 @@ class Records:
 
     @property
     def rewarded(self) -> set[str]:
-        """Markets in reward zones."""
         return {market for zone in self.zones.values() for market in zone if market.startswith("C")}
 
     def check_factories(self, entries: Entries) -> None:
-        """Compare what the factories deploy, and for which backstop, with what is known."""
         for item in self._deployments:
             factory = self.factories.get(item.label)
             entry = None if factory is None else entries.get(instance_key(factory))
@@ -186,5 +182,5 @@ class Records:
         return None
 
     def any_factory_read(self, entries: Entries) -> bool:
-        """Whether there is any factory in what was read: a file of some contracts may have none."""
+        """A file of some contracts may have none."""
         return any(entries.get(instance_key(factory)) is not None for factory in self.factories.values())

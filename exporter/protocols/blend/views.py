@@ -19,7 +19,6 @@ class BlendViews(ProtocolViews):
     """The view functions of Blend."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """One call for each reserve that was read of a v2 pool."""
         pairs = zip(reading.columns["market"], reading.columns["pool"], strict=True)
         pools: dict[str, list[str]] = {}
         for market, pool in pairs:
@@ -33,7 +32,6 @@ class BlendViews(ProtocolViews):
                 yield ViewCall(market.address, (pool,), call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        """The accrued state, the totals that follow from it, and the configuration that the rates follow from."""
         reserve = Fields.of(value, "get_reserve")
         data, config = reserve.struct("data"), reserve.struct("config")
         b_rate, d_rate = data.i128("b_rate"), data.i128("d_rate")
@@ -55,5 +53,4 @@ class BlendViews(ProtocolViews):
         }
 
     def time_of(self, value: ScVal) -> int | None:
-        """The reserve's time of the last accrual, which is that of the call."""
         return Fields.of(value, "get_reserve").struct("data").u64("last_time")

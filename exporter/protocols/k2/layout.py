@@ -87,10 +87,7 @@ SHARE_TOKENS = {
 
 @dataclass(frozen=True, slots=True)
 class RouterInstance:
-    """A router: what its instance entry holds. Ages of prices are in seconds, and up to them the router takes a price.
-
-    ``price_decimals`` are those of the oracle's prices, as the router has noted them.
-    """
+    """A router's instance. It takes prices up to these ages in seconds, and has noted their ``price_decimals``."""
 
     wasm_hash: str
     paused: bool
@@ -233,7 +230,7 @@ def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -
 
 
 def reserve_configuration(entry: Entry | None, own: Entry | None, defaults: Entry | None) -> ScVal:
-    """A reserve's three contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
+    """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
     names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
     try:
         model = decode_rate_model(own, defaults)

@@ -207,11 +207,7 @@ def linear_interest(rate: pl.Series, seconds: exact.Operand) -> pl.Series:
 
 @exact.naming("compound interest")
 def compound_interest(rate: pl.Series, seconds: exact.Operand) -> pl.Series:
-    """The factor of debt in n seconds at a rate r a year: three terms of the binomial series.
-
-    b2 = floor(ray_mul(r, r) / year²), b3 = floor(ray_mul(b2, r) / year)
-    RAY + floor(r × n / year) + floor(n (n-1) b2 / 2) + floor(n (n-1) (n-2) b3 / 6)
-    """
+    """The factor of debt in n seconds at a rate a year, RAY: three terms of the binomial series."""
     square = exact.floor_divide(ray_mul(rate, rate), SECONDS_PER_YEAR**2)
     cube = exact.floor_divide(ray_mul(square, rate), SECONDS_PER_YEAR)
     columns = exact.add(exact.multiply(rate, 0), seconds)
@@ -226,10 +222,7 @@ def compound_interest(rate: pl.Series, seconds: exact.Operand) -> pl.Series:
 def totals(
     supply_scaled: pl.Series, debt_scaled: pl.Series, liquidity_index: pl.Series, borrow_index: pl.Series
 ) -> Totals:
-    """The totals at these indexes: ray_mul(scaled, index) each; and their utilization.
-
-    available = max(0, supplied - borrowed); U = ray_div(borrowed, available + borrowed), 0 where there is nothing.
-    """
+    """The totals at these indexes, and their utilization, which is 0 where there is nothing."""
     with exact.naming("total supply"):
         supplied = ray_mul(supply_scaled, liquidity_index)
     with exact.naming("total debt"):
@@ -245,13 +238,7 @@ def totals(
 def variable_borrow_rate(
     utilization: pl.Series, base: pl.Series, optimal: pl.Series, slope1: pl.Series, slope2: pl.Series
 ) -> pl.Series:
-    """The rate a year that the model gives for a utilization U of at most 1.
-
-    U <= optimal:  base + ray_mul(slope1, ray_div(U, optimal))
-    U > optimal:   base + slope1 + ray_mul(slope2, ray_div(U - optimal, RAY - optimal))
-
-    The knot belongs to the lower slope; an optimal utilization of 0 gives the base alone there.
-    """
+    """The rate a year at a utilization of at most 1. The knot is in the lower slope; an optimum of 0 gives the base."""
     above = utilization > optimal
     used = exact.select(above, exact.subtract(utilization, optimal), utilization)
     span = exact.select(above, exact.subtract(RAY, optimal), optimal)

@@ -77,7 +77,7 @@ class _Oracle:
         self.cache_seconds: int = _optional(self.settings, "PriceCacheTtl", scval.U64) or 0
 
     def prices(self, assets: tuple[ScVal, ...], *, cached_counts: bool = True) -> ScVal:
-        """All of them, those of one adapter asked for together: where that fails, all fail."""
+        """Those of one adapter are asked for together: where that fails, all fail."""
         if _optional(self.settings, "Paused", scval.BOOL):
             raise _RefusedError(FAILED)
         if len(set(assets)) != len(assets):
@@ -125,7 +125,6 @@ class _Oracle:
         return self.host.data(self.address, vec(symbol(name), asset))
 
     def one(self, asset: ScVal, config: Fields, override: int | None, expiry: int | None) -> tuple[int, int]:
-        """The price of the asset's first source; an override that is over is what it must not be too far from."""
         if override is not None and self.max_age == 0:
             raise _RefusedError(NO_SOURCE)
         if override is not None and expiry is None:
@@ -141,7 +140,6 @@ class _Oracle:
         return found
 
     def cached(self, asset: ScVal, *, cached_counts: bool) -> tuple[int, int] | None:
-        """The price of an earlier call, while the oracle's settings let it count."""
         stored = None if self.cache_seconds == 0 else self.stored("LastPriceData", asset)
         if stored is None:
             return None
@@ -172,7 +170,6 @@ class _Oracle:
             raise _RefusedError(MOVED)
 
     def from_adapter(self, adapter: str, configs: list[Fields]) -> list[tuple[int, int]]:
-        """The prices of a RedStone adapter's feeds."""
         feeds = vec(*(present(config.get("feed_id")) for config in configs))
         answered = self.host.try_call(adapter, "read_price_data", feeds)
         given = () if answered is None else items(answered, "read_price_data()")
@@ -195,7 +192,6 @@ class _Oracle:
         return found
 
     def from_reflector(self, asset: ScVal) -> tuple[int, int]:
-        """The price of Reflector, or where it has none that is good of the fallback."""
         reflector: str = expect(present(self.settings.get("ReflectorContract")), scval.ADDRESS, "ReflectorContract")
         try:
             return self.from_oracle(reflector, asset, self.source_decimals)
@@ -207,7 +203,6 @@ class _Oracle:
         return self.from_oracle(self.settings.address("FallbackOracle"), asset, None)
 
     def from_oracle(self, oracle: str, asset: ScVal, decimals: int | None) -> tuple[int, int]:
-        """An oracle's last price; native XLM is asked for by its symbol, too."""
         found = price_parts(self.host.call(oracle, "lastprice", asset))
         native = vec(symbol("Stellar"), present(self.settings.get("NativeXlmAddress")))
         if (found is None or found[0] < 0) and asset == native:
@@ -225,13 +220,11 @@ class _Oracle:
 
 
 def _adapter_of(config: Fields) -> str | None:
-    """The RedStone adapter of an asset that has one, and a feed there."""
     has_feed = (config.get("feed_id") or VOID) != VOID
     return _optional(config, "batch_adapter", scval.ADDRESS) if has_feed else None
 
 
 def _normalized(price: int, given: int, wanted: int) -> int:
-    """A price of this many decimals in other ones, rounded down."""
     if abs(given - wanted) > 38:  # 10^39 does not fit into a u128
         raise _RefusedError(OVERFLOW)
     scaled: int = price // 10 ** (given - wanted) if given > wanted else price * 10 ** (wanted - given)
@@ -241,6 +234,5 @@ def _normalized(price: int, given: int, wanted: int) -> int:
 
 
 def _optional(fields: Fields, name: str, kind: int) -> Any:
-    """A field's payload, or None where it is void or missing."""
     value = fields.get(name)
     return None if value is None or value == VOID else expect(value, kind, name)

@@ -55,7 +55,6 @@ class _Reader(Collector):
         self.emissions: Mapping[str, Emissions] = {}
 
     def take_router(self, market: str, entries: Entries) -> None:
-        """Decode a router's instance and list of reserves, or say why it is not read."""
         instance_entry, list_entry, count = (entries[key] for key in layout.router_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
             return
@@ -70,11 +69,10 @@ class _Reader(Collector):
             self.routers[market] = router
 
     def reserve(self, market: str, asset: str, entries: Entries) -> layout.ReserveEntry:
-        """What the router has of a reserve; it says where the rest is. Raises `UnreadError` and `DecodeError`."""
+        """Raises `UnreadError` and `DecodeError`."""
         return layout.decode_reserve(live(entries[layout.reserve_key(market, asset)], "the reserve's RDATA entry"))
 
     def keys_of_rest(self) -> Iterator[bytes]:
-        """The keys that the reserves name: their two tokens, what the aToken has, and the rate model's entries."""
         for (_, asset), reserve in self.reserves.items():
             yield from map(instance_key, reserve.share_tokens.values())
             yield balance_key(asset, reserve.share_tokens["supply"])
@@ -82,7 +80,6 @@ class _Reader(Collector):
             yield from layout.rate_model_keys(reserve.rate_contract, asset)
 
     def take_market(self, market: str, entries: Entries) -> None:
-        """Append a market and its reserves; one reserve that cannot be read does not cost the others."""
         router, members = self.routers[market], self.members[market]
         lacking = [asset for asset in members if entries[layout.reserve_key(market, asset)] is None]
         if not self.list_is_its_own(market, members, lacking):
@@ -108,7 +105,7 @@ class _Reader(Collector):
                 self.append_pool(found, asset, asset, row)
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
-        """A reserve's configuration, whatever of its totals can be read."""
+        """Does not depend on what of its totals can be read."""
         reserve = self.reserves.get((market, asset))
         if reserve is None:
             return layout.reserve_configuration(None, None, None)
@@ -116,7 +113,7 @@ class _Reader(Collector):
         return layout.reserve_configuration(entries[layout.reserve_key(market, asset)], *models)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
-        """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
+        """Raises `UnreadError` and `DecodeError`."""
         reserve = self.reserve(market, asset, entries)
         tokens = {side: f"{layout.SHARE_TOKENS[side][0]} {token}" for side, token in reserve.share_tokens.items()}
         instances = {
@@ -166,7 +163,7 @@ class _Reader(Collector):
         }
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
-        """Read the tokens and the rewards, whose price is known where the reward token is a reserve's."""
+        """The price of a reward token is known where it is a reserve's."""
         tokens = {
             token: (side, entries[instance_key(token)])
             for each in self.reserves.values()
@@ -181,7 +178,6 @@ class _Reader(Collector):
         }
 
     async def take_prices(self, view: LedgerView) -> None:
-        """Ask each market's oracle for the prices of its reserves. Raises `SourceError`."""
         columns = self.reading.columns
         pairs = zip(columns["oracle"], columns["token_address"], strict=True)
         quotes = await prices.read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs if oracle])
@@ -196,10 +192,7 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all K2 markets; each wave asks for what the one before names, lists of rewards are a fourth.
-
-    Raises `SourceError` when the source fails; anything wrong with one market or reserve is in the reading.
-    """
+    """Read all K2 markets. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
     own = [deployment for deployment in deployments if deployment.protocol == NAME]
     reader = _Reader(candidates, own)
     markets = sorted({candidate.address for candidate in candidates})

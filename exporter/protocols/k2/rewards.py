@@ -64,7 +64,6 @@ async def read_emissions(view: LedgerView, tokens: Mapping[str, tuple[str, Entry
 
 
 def _reward_contract_of(token: Entry | None) -> str | None:
-    """The reward contract that an aToken's or debt token's instance names."""
     try:
         storage = () if token is None else instance_of(token.contract_data()).storage or ()
     except DecodeError:
@@ -74,7 +73,7 @@ def _reward_contract_of(token: Entry | None) -> str | None:
 
 
 def _decode(token: str, entry: Entry | None) -> Emission | None:
-    """What is paid in a token, if it is switched on, also of an archived entry. Raises `DecodeError`."""
+    """Also of an archived entry. Raises `DecodeError`."""
     fields = None if entry is None else Fields.of(entry.value, "ARC")
     if fields is None or not fields.boolean("is_active"):
         return None

@@ -31,7 +31,6 @@ class K2Views(ProtocolViews):
             yield ViewCall(router, pools, ContractCall(router, VIEW, asset), (instead,))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
-        """The accrued indexes, what follows from them, and what the bitmap and the addresses say."""
         if asked.call.function == BORROW_INDEX:
             return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
         reserve = Fields.of(value, VIEW)
@@ -55,7 +54,6 @@ class K2Views(ProtocolViews):
         }
 
     def time_of(self, value: ScVal) -> int | None:
-        """The time the reserve was brought to, which is that of the call; a bare index has none."""
         return Fields.of(value, VIEW).u64("last_update_timestamp") if value[0] == scval.MAP else None
 
 

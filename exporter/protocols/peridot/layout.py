@@ -153,7 +153,6 @@ class Controller:
         return {what for what, ends in self.pauses.items() if time <= ends.get(vault, NOT_PAUSED)}
 
     def status_of(self, vaults: Iterable[str], time: int) -> str:
-        """The market's status at a time (unix seconds)."""
         states = [self.paused(vault, time) for vault in vaults]
         if not any(states):
             return "active"
@@ -224,7 +223,7 @@ def speed_keys(controller: str, vault: str) -> list[bytes]:
 
 
 def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) -> Fields:
-    """The entries of a contract as the fields of a struct. Raises `UnreadError` for one that is archived."""
+    """Raises `UnreadError` for an entry that is archived."""
     pairs = []
     for name in names:
         entry = entries.get(variant_key(contract, name))
@@ -244,7 +243,6 @@ def _instance(contract: str, what: str, entries: Entries) -> tuple[ContractInsta
 
 
 def _by_vault(stored: Fields, name: str, kind: int) -> dict[str, Any]:
-    """A map from vaults to values of a kind; empty without an entry."""
     if name not in stored:
         return {}
     pairs = expect(stored.required(name), scval.MAP, name) or ()

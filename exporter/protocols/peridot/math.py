@@ -82,11 +82,10 @@ class Accrued(NamedTuple):
 
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a vault, in the order given, at the close time.
+    """The columns of `PROTOCOL_COLUMNS`, a row a vault, in the order given, at the close time.
 
-    Rows without a result, too, are those of a rate above 1000 percent or without a rate, where the contract refuses to
-    accrue; of `BoostRule.UNKNOWN` for which the two rules differ; and those with only one of receipt tokens and what is
-    owned: the contract has no exchange rate for them and refuses every operation.
+    Rows that the contract refuses have no result: without a rate, or with one above 1000 percent; of
+    `BoostRule.UNKNOWN` where its two rules differ; with only one of receipt tokens and what is owned.
     """
     raw = raw_rows(columns, (*VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS), "reward_token")
     unknown = raw["boost_rule"] == BoostRule.UNKNOWN
@@ -101,7 +100,6 @@ def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
 
 
 def _projected(raw: pl.DataFrame) -> pl.DataFrame:
-    """The same where the rule of boosted cash is known."""
     state = numbers_of(raw, (*VAULT_COLUMNS, "close_time"))
     accrued = accrue(state)
     kept = exact.clamp(exact.add(state["reserve_factor"], state["admin_fee"]), 0, SCALE)
@@ -230,10 +228,7 @@ def _set_aside(state: pl.DataFrame) -> pl.Series:
 def _rate(
     state: pl.DataFrame, borrowed: pl.Series, aside: pl.Series, cached: pl.Series
 ) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """The utilization and the rate a year that borrowers pay at these totals, and the cached boosted cash after that.
-
-    The vault refuses to go on without a rate, and with one above 1000 percent a year.
-    """
+    """The utilization, the rate a year, and the cached boosted cash. No rate, or above 1000 percent, is refused."""
     boosted, cached = boosted_cash(state, borrowed, aside, cached)
     used, refused = utilization(borrowed, exact.add(state["live_cash"], boosted), aside)
     rate = borrow_rate(exact.select(refused, 0, used), *(state[name] for name in CURVE))
@@ -273,10 +268,7 @@ def total_underlying(net_cash: pl.Series, borrowed: pl.Series) -> pl.Series:
 
 @exact.naming("utilization")
 def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The rate model's utilization, and whether it refuses to answer because more is set aside than there is.
-
-    Where the model refuses, everything counts as lent.
-    """
+    """The rate model's utilization, and whether it refuses to answer because more is set aside than there is."""
     divisor = exact.subtract(exact.add(cash, borrowed), aside)
     refused = (divisor < 0) & (borrowed != 0)
     divided = divisor > 0

@@ -42,7 +42,6 @@ class PeridotReading(ProtocolReading):
     controllers: dict[str, layout.Controller] = field(default_factory=dict)
 
     def settle(self, close_time: int) -> None:
-        """Say of markets and pools what is paused at the close time."""
         self.markets = [
             replace(market, status=self.controllers[market.address].status_of(market.members, close_time))
             for market in self.markets
@@ -74,7 +73,6 @@ class _Reader(Collector):
             self.listed.setdefault(candidate.address, set()).update({candidate.pool or ""} - {""})
 
     def take_market(self, market: str, entries: layout.Entries) -> None:
-        """Decode a controller, or say why its market is not read."""
         if not self.market_is_usable(market, entries[instance_key(market)], None, ""):
             return
         with self.noting(market):
@@ -96,14 +94,12 @@ class _Reader(Collector):
             self.members[market] = sorted({*listed, *(controller.supported or ())})
 
     def take_admin(self, market: str, role: str, contract: str, entries: layout.Entries) -> None:
-        """Note who decides over a contract of a market; an entry of another form is left out."""
         with suppress(DecodeError):
             entry = entries.get(variant_key(contract, queued.ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, entry.value[1]))
 
     def take_vaults(self, market: str, entries: layout.Entries) -> None:
-        """Decode a market's vaults; one that cannot be read does not cost the others."""
         listed = self.reading.controllers[market].supported
         for vault in list(self.members[market]):
             supported = listed is None or vault in listed
@@ -127,7 +123,6 @@ class _Reader(Collector):
                 self.vaults[market, vault] = decoded
 
     def append_market(self, market: str, entries: layout.Entries) -> Market:
-        """Append a market. Its status is that of the close time (`PeridotReading.settle`)."""
         models = {item.model for (owner, _), item in self.vaults.items() if owner == market and item.model is not None}
         controller, members = self.reading.controllers[market], tuple(self.members[market])
         found = Market(
@@ -145,7 +140,7 @@ class _Reader(Collector):
         return found
 
     def append_vault(self, market: Market, vault: str, entries: layout.Entries, balance: Balance) -> None:
-        """Append a vault's row and parameters. Raises `DecodeError` and `UnreadError` where not everything is known."""
+        """Raises `DecodeError` and `UnreadError` where not everything is known."""
         decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
         if decoded.model is not None:
             changes = queued.of_model(decoded.model)
@@ -191,7 +186,6 @@ class _Reader(Collector):
         self.reading.parameters[market.address, vault] = shown
 
     def decimals_of(self, decoded: layout.Vault) -> int:
-        """The decimals of a vault's token. Raises `DecodeError`."""
         token = self.reading.tokens[decoded.token]
         if token.decimals is None:
             raise DecodeError(f"its token gives no decimals: {token.failure}")
@@ -200,10 +194,7 @@ class _Reader(Collector):
         return token.decimals
 
     def cash_of(self, vault: str, decoded: layout.Vault, balance: Balance) -> dict[str, int | None]:
-        """The columns of a vault's cash: what it counts as its own, what it gives its rate model, what it can pay out.
-
-        Raises `DecodeError` where a call failed.
-        """
+        """What a vault counts as its own, what it gives its rate model, what it can pay out. Raises `DecodeError`."""
         if not decoded.counts_cash:
             raise DecodeError(
                 "vault: entries ManagedCash and RatesReady are missing: it has the form of before 2026, in which "
@@ -231,14 +222,12 @@ class _Reader(Collector):
         }
 
     def answer(self, vault: str, function: str) -> int:
-        """The amount that a view gave. Raises `DecodeError` where it failed."""
         result = self.answers[ContractCall(vault, function)]
         if result.value is None:
             raise DecodeError(f"{function}() failed: {result.reason}")
         return layout.decode_amount(result.value, f"{function}()")
 
     def reward_tokens(self, entries: layout.Entries) -> set[str]:
-        """The rewards of the controllers that pay any."""
         return {
             token
             for market, vaults in self.members.items()
@@ -248,7 +237,6 @@ class _Reader(Collector):
         }
 
     async def read_prices(self, view: LedgerView, entries: layout.Entries) -> None:
-        """Ask each market's oracle for the tokens' prices, by the symbols that its controller keeps for some."""
         assets: dict[tuple[str, str], ScVal] = {}
         names = ("market", "oracle", "token_address")
         for market, oracle, token in zip(*(map(str, self.reading.columns[name]) for name in names), strict=True):
@@ -263,7 +251,6 @@ class _Reader(Collector):
 
 
 def _keys_of(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
-    """The ledger keys of vaults, given with their markets."""
     return [
         key
         for market, vault in sorted(vaults)
@@ -281,10 +268,7 @@ def _keys_of(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Peridot markets: controllers with the known vaults, further listed vaults, models with tokens, calls.
-
-    Raises `SourceError` when the source fails; anything wrong with one market or vault is in the reading.
-    """
+    """Read all Peridot markets. Raises `SourceError` alone: what is wrong with a market or vault is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     keys: list[bytes] = []

@@ -24,7 +24,6 @@ class PeridotViews(ProtocolViews):
                 yield ViewCall(str(market), (str(vault),), ContractCall(str(vault), function))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        """The one number that a view gives, next to that of the stored state."""
         function = asked.call.function
         raw = row["raw"]
         owned = max(raw["net_cash"] + raw["total_borrowed"], 0)

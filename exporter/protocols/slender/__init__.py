@@ -59,5 +59,4 @@ class Slender(ProtocolModule):
     project = staticmethod(project_pools)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """The code that the one pool was deployed with."""
         return {WASM_HASH: VERSION}

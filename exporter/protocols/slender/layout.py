@@ -50,7 +50,6 @@ class PoolInstance:
     numbers: dict[str, int]
 
     def get(self, variant: str, of: str) -> ScVal | None:
-        """The value of a variant for an address in the instance storage, or None."""
         return self.storage.get(vec(symbol(variant), address(of)))
 
 
@@ -173,7 +172,6 @@ def _tokens(reserve: Fields) -> tuple[str, str]:
 
 
 def _feed(value: ScVal | None) -> tuple[int | None, Feed | None]:
-    """The token's decimals, and its first price feed."""
     if value is None:
         return None, None
     config = Fields.of(value, "PriceFeed")

@@ -132,11 +132,7 @@ _TERMS: dict[str, Given] = {
 
 @exact.at_most(exact.INT128_MAX)
 def borrowable(s_supply: pl.Series, debt_supply: pl.Series, coefficient: pl.Series, util_cap: pl.Series) -> pl.Series:
-    """The most that the utilization cap lets be borrowed.
-
-    With n shares of debt in all the utilization is floor(10^9 × n / supply). An amount takes floor(10^9 × amount /
-    coefficient) shares, and one more unless it is a multiple of the coefficient.
-    """
+    """The most that the utilization cap lets be borrowed; shares of debt are rounded up."""
     cap = exact.multiply(util_cap, ONE // 10_000)
     most = exact.subtract(exact.multiply_divide_ceil(exact.add(cap, 1), s_supply, ONE), 1)
     free = exact.clamp(exact.subtract(most, debt_supply), 0, exact.INT128_MAX)
@@ -156,10 +152,7 @@ def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: exact
 
 @exact.naming("accrued rate")
 def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
-    """The rate accrued × (1 + rate × seconds / year), each product and quotient rounded down to 9 decimals.
-
-    In no time the contract multiplies nothing: a rate of any size stays as it is.
-    """
+    """The rate accrued × (1 + rate × seconds / year), 9 decimals, each step rounded down; unchanged in no time."""
     moved = seconds != 0
     years = exact.floor_divide(exact.multiply(seconds, ONE), SECONDS_PER_YEAR)
     growth = exact.add(times(exact.select(moved, rate, 0), years), ONE)

@@ -53,7 +53,6 @@ class _Reader(Collector):
             self.take_admins(market, entry, {"Admin": "admin"})
 
     def take_reserves(self, market: str) -> None:
-        """Decode a market's reserves; one that cannot be read does not cost the others."""
         pool = self.pools[market]
         members = []
         for asset in pool.reserves:
@@ -114,10 +113,9 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Slender markets in three waves: pools, cash and tokens, prices.
+    """Read all Slender markets: the candidates, since nothing on the chain lists them.
 
-    Nothing on the chain lists the markets, so the candidates are all there are. Raises `SourceError` when
-    the source fails; anything wrong with one market or reserve is in the reading.
+    Raises `SourceError` alone; anything wrong with one market or reserve is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})

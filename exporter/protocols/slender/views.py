@@ -32,7 +32,6 @@ class SlenderViews(ProtocolViews):
             yield ViewCall(str(market), (str(pool),), call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        """The fields of the reserve's state, or the one number of another view."""
         function = asked.call.function
         if function == "get_reserve":
             reserve = Fields.of(value, function)

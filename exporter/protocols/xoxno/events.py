@@ -33,10 +33,7 @@ def event_filters(deployments: Sequence[Deployment]) -> tuple[EventFilter, ...]:
 
 
 def candidates_in(event: ContractEvent) -> list[Candidate]:
-    """The hub markets that an event names and no list of the package has, each once, in its order.
-
-    Raises `DecodeError` where it does not have the form of its topics, or is of a contract that is in no list.
-    """
+    """The hub markets that an event names and no list has, each once. Raises `DecodeError`."""
     topics = tuple(str(payload) for kind, payload in event.topics[:2] if kind == scval.SYMBOL)
     if topics == CREATED:
         named = [_named_in(event.value, topics[1], "base_asset")]

@@ -80,7 +80,6 @@ class HubAsset(NamedTuple):
 
     @property
     def pool(self) -> str:
-        """The pool id: ``<hub>-<token>``."""
         return f"{self.hub}-{self.token}"
 
     def value(self) -> ScVal:
@@ -103,10 +102,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Spoke:
-    """A spoke's terms for a hub market, as `exporter.tree.pools.AssetSpoke` has them, and what its accounts have there.
-
-    Caps are base units (0 is closed), ``supplied`` and ``borrowed`` scaled amounts in RAY.
-    """
+    """A spoke's terms for a hub market: caps in base units (0 is closed), ``supplied`` and ``borrowed`` scaled, RAY."""
 
     spoke: int
     deprecated: bool

@@ -144,14 +144,9 @@ def borrow_rate(
     optimal: pl.Series,
     highest: pl.Series,
 ) -> pl.Series:
-    """The rate a year that borrowers pay, RAY: three segments over the utilization U, which counts as RAY above it.
+    """The rate a year that borrowers pay, RAY: three segments over the utilization; both knots belong to the upper one.
 
-    U < mid:              base + hu(hu(U, slope1, RAY), RAY, mid)
-    mid <= U < optimal:   base + slope1 + hu(hu(U - mid, slope2, RAY), RAY, optimal - mid)
-    optimal <= U:         base + slope1 + slope2 + hu(hu(U - optimal, slope3, RAY), RAY, RAY - optimal)
-
-    with hu(x, y, d) the half up of x × y / d, and never above the highest rate. Both knots belong to the upper segment.
-    With optimal = RAY = U the last divides by zero.
+    Where optimal and the utilization are RAY the last segment divides by zero.
     """
     used = exact.clamp(utilization, 0, RAY)
     first = used < mid
@@ -171,7 +166,6 @@ def borrow_rate(
 
 
 def _knots(own: Mapping[str, int]) -> Iterator[int]:
-    """Both knots, and where the highest rate is reached on the way to one."""
     start, rate, highest = 0, own["base_borrow_rate"], own["max_borrow_rate"]
     for end, slope in (
         (own["mid_utilization"], own["slope1"]),
@@ -201,10 +195,7 @@ def rate_of_a_millisecond(rate: pl.Series) -> pl.Series:
 
 @exact.naming("growth")
 def growth(per_millisecond: pl.Series, milliseconds: exact.Operand) -> pl.Series:
-    """The factor by which a debt grows, RAY: eight terms of the series of e^x with x = rate × time.
-
-    Each power is the half up of the one before × x / RAY, and each division by k! rounds half up.
-    """
+    """The factor by which a debt grows, RAY: eight terms of e^(rate × time), each step rounded half up."""
     x = exact.multiply(per_millisecond, milliseconds)
     power, result = x, exact.add(x, RAY)
     for k in range(2, _SERIES_TERMS + 1):
@@ -214,10 +205,7 @@ def growth(per_millisecond: pl.Series, milliseconds: exact.Operand) -> pl.Series
 
 
 def accrue(state: pl.DataFrame, now: exact.Operand) -> Accrued:
-    """Bring hub markets to ``now`` (milliseconds) as the contract does, in chunks of at most a year.
-
-    The curve is read in each. Of a last accrual after ``now`` no time has passed. Raises `ExactError`.
-    """
+    """Bring hub markets to ``now`` (milliseconds), in chunks of at most a year; never back. Raises `ExactError`."""
     remaining = exact.clamp(exact.subtract(now, state["last_timestamp"]), 0, exact.INT128_MAX)
     accrued = Accrued(state["borrow_index"], state["supply_index"], state["supplied"], state["revenue"])
     while (remaining > 0).any():
@@ -230,9 +218,8 @@ def accrue(state: pl.DataFrame, now: exact.Operand) -> Accrued:
 def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Accrued:
     """One chunk of this many milliseconds; a row of 0 stays as it is.
 
-    The debt grows by its index. Of the interest the reserve factor is the fee; the rest, the rewards, raises the supply
-    index, rounded down. Without rewards, or where what is supplied is worth nothing, that index stays as it is. The fee
-    and what the rounding leaves become new shares of the protocol, in `supplied` and `revenue` alike.
+    Without rewards, or where what is supplied is worth nothing, the supply index stays. The fee and what the rounding
+    leaves become new shares of the protocol, in `supplied` and `revenue` alike.
     """
     moves = chunk > 0
     borrowed, reserve_factor = state["borrowed"], state["reserve_factor"]
@@ -269,8 +256,5 @@ def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Acc
 
 @exact.basis_points
 def apy_bps(rate: pl.Series) -> pl.Series:
-    """The yield of a rate a year in whole basis points, Int64, in the form of XOXNO's own API.
-
-    floor(((1 + rate × 86,400,000 / 31,556,926,000)^365 - 1) × 10000), exactly.
-    """
+    """The yield of a rate a year in whole basis points, Int64, compounded by the day as in XOXNO's own API."""
     return exact.annual_yield_bps_floor(exact.multiply(rate, _DAYS_NUMERATOR), _DAYS, RAY * _DAYS_DENOMINATOR)

@@ -98,7 +98,6 @@ def _is_aggregator(contract: Contract) -> bool:
 
 
 def _order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
-    """The host's order of the keys of a map: by their kind, then by the address or symbol."""
     kind, content = _variant(pair[0])
     return kind, content[1].encode() if content[0] == scval.SYMBOL else encode_scval(content)
 
@@ -112,7 +111,6 @@ class _Session:
         self.usable_before: dict[ScVal, bool] = {}
 
     def nested(self, key: ScVal, depth: int) -> PriceStatus:
-        """The usable price of a key that another one's price is a multiple of."""
         if not self.usable_before.get(key, True):
             raise _SourceError
         status = self.status(key, depth)  # from here it may be too deep, or lead back
@@ -123,7 +121,6 @@ class _Session:
 
     @contextmanager
     def resolved(self, key: ScVal, depth: int) -> Iterator[Fields]:
-        """A key's settings, while the sources that they name are looked at."""
         if depth > MAX_DEPTH or key in self.resolving:
             raise _SourceError
         stored = self.host.data(self.contract.address, vec(symbol("Oracle"), key))
@@ -146,7 +143,6 @@ class _Session:
             return PriceStatus()
 
     def read(self, source: ScVal, oracle: Fields, depth: int) -> Reading | None:
-        """The quote of one source, or None where it cannot be read."""
         kind, content = _variant(source)
         if kind not in ("Feed", "Scaled"):
             raise _no_rule(kind)
@@ -170,7 +166,6 @@ class _Session:
         return self.host.now - time > most
 
     def observation(self, feed: Fields) -> tuple[int, int] | None:
-        """Price and time of a feed, or None where it gives none that is usable."""
         provider, content = _variant(present(feed.get("provider")))
         fields, decimals = Fields.of(content, provider), feed.u32("decimals")
         contract = fields.address("contract")
@@ -193,7 +188,7 @@ class _Session:
         return self.average(contract, asset, expect(records, scval.U32, "Twap"), decimals)
 
     def average(self, contract: str, asset: ScVal, records: int, decimals: int) -> tuple[int, int] | None:
-        """The mean of an oracle's last records, none of which may be missing, with the time of the oldest."""
+        """None where a record is missing; the time is that of the oldest."""
         if not 0 < records <= MAX_TWAP_RECORDS:
             raise TrapError(f"Error(Contract, #{NO_RECORDS if records == 0 else MANY_RECORDS})")
         answered = self.host.try_call(contract, "prices", asset, u32(records))
@@ -226,7 +221,7 @@ class _Session:
 
 
 def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
-    """One price of one or two sources; if one of two is missing there is none, but a deviation."""
+    """If one of two is missing there is no price, but a deviation."""
     first, second = readings[0], readings[-1]
     if first is None or second is None:
         found = first or second
@@ -274,7 +269,6 @@ def _reflector_asset(asset: ScVal) -> ScVal:
 
 
 def _variant(value: ScVal) -> tuple[str, ScVal]:
-    """An enum's variant with its one value, void where it has none."""
     parts = items(value, "a variant")
     name: str = expect(parts[0], scval.SYMBOL, "a variant") if parts else ""
     return name, parts[1] if len(parts) > 1 else VOID
@@ -304,7 +298,6 @@ def _oracle_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
 
 
 def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
-    """A feed's aggregate, unless it was written longer ago than the contract allows."""
     stored = host.data(contract.address, vec(symbol("CurrentAggregate"), feed))
     if stored is None:
         raise TrapError(NO_DATA)

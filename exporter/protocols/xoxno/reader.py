@@ -57,17 +57,15 @@ class _Reader(Collector):
                 self.take_pool_id(candidate.address, candidate.pool, expected=expected)
 
     def take_pool_id(self, market: str, pool: str, *, expected: bool) -> None:
-        """Note a hub market that is listed, was found, or is named."""
         with self.noting(market, pool):
             asset = layout.hub_asset(pool)
             self.named[market][asset] = expected or self.named[market].get(asset, False)
 
     def pools(self, market: str) -> list[layout.HubAsset]:
-        """The hub markets that are asked for."""
         return sorted(self.named[market])
 
     def keys(self, market: str) -> Iterator[bytes]:
-        """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
+        """The busiest first."""
         controller, pools = self.controllers[market], self.pools(market)
         yield from (layout.state_key(controller.pool, pool) for pool in pools)
         yield from (layout.parameters_key(controller.pool, pool) for pool in pools)
@@ -78,7 +76,6 @@ class _Reader(Collector):
         yield from oracle_keys([controller.aggregator])
 
     def take_controller(self, market: str, entries: Entries) -> None:
-        """Decode a controller, or say why it is not read."""
         entry = entries[instance_key(market)]
         if not self.market_is_usable(market, entry, None, "list of pools"):
             return
@@ -98,24 +95,19 @@ class _Reader(Collector):
                     self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
 
     def spoke_numbers(self, market: str) -> range:
-        """The numbers of a controller's spokes; none where it does not say them, or has more than can be read."""
         last = self.controllers[market].last_spoke
         if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
             return range(0)
         return range(1, last + 1)
 
     def spoke_keys(self, market: str) -> list[bytes]:
-        """The keys of what a controller's hubs and spokes allow."""
         spokes, pools = self.spoke_numbers(market), self.pools(market)
         keys = [layout.hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools)]
         keys += [layout.spoke_key(market, spoke) for spoke in spokes]
         return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
-        """Each spoke's terms for a hub market, None where that cannot be determined.
-
-        An archived entry says what it said: it cannot change, and comes back with whoever needs it.
-        """
+        """None where terms cannot be determined. An archived entry says what it said: it cannot change."""
         if not self.spoke_numbers(market) and self.controllers[market].last_spoke != 0:
             return None
         try:
@@ -134,7 +126,6 @@ class _Reader(Collector):
             return None
 
     def hub_active(self, market: str, pool: layout.HubAsset, entries: Entries) -> bool | None:
-        """Whether a pool's hub is active, None where not known."""
         try:
             return layout.decode_hub(entries[layout.hub_key(market, pool.hub)])
         except DecodeError as error:
@@ -142,7 +133,6 @@ class _Reader(Collector):
             return None
 
     def take_pools(self, market: str, entries: Entries) -> None:
-        """Decode a controller's hub markets; one that cannot be read does not cost the others."""
         controller = self.controllers[market]
         self.take_code(market, f"pool contract {controller.pool}", entries[instance_key(controller.pool)])
         proposed = entries[layout.proposed_owner_key(market)]
@@ -185,7 +175,7 @@ class _Reader(Collector):
     def take_pool(
         self, market: Market, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
     ) -> None:
-        """Append one hub market to the columns. Raises `DecodeError` and `UnreadError`."""
+        """Raises `DecodeError` and `UnreadError`."""
         present = [
             live(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
             for what, entry in (("State", state), ("Params", parameters))
@@ -210,10 +200,9 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all controllers with their hub markets: three waves of entries, and one of prices.
+    """Read all controllers with the hub markets that deployments and candidates name: nothing on the chain lists them.
 
-    Nothing on the chain lists the hub markets, so those of deployments and candidates are all there are. Raises
-    `SourceError` when the source fails; anything wrong with one controller or hub market is in the reading.
+    Raises `SourceError` alone; anything wrong with one controller or hub market is in the reading.
     """
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.named)

@@ -76,10 +76,7 @@ def _terms(pool: AccruedPool, paused: object, hub_active: object, spokes: object
 
 
 def _terms_of_spokes(spokes: Sequence[Spoke], pool: AccruedPool, borrowable: int, *, enters: bool) -> dict[str, object]:
-    """The terms of a pool that these spokes list, and the document's list of them (docs/protocols/xoxno.md, "Spokes").
-
-    ``enters``: the controller and the hub let somebody in; each spoke says that, too.
-    """
+    """The terms of a pool and its list of spokes; ``enters``: the controller and the hub let somebody in."""
     shown: list[dict[str, Any]] = []
     for spoke in spokes:
         open_ = enters and not (spoke.deprecated or spoke.paused or spoke.frozen)
@@ -141,10 +138,7 @@ def _scaled(cap: int, unit: int, index: int) -> int:
 
 
 def most_withdrawn(pool: AccruedPool) -> int:
-    """The most that can be withdrawn, whatever gates say (contracts/pool/src/guards.rs, ops/withdraw.rs).
-
-    The protocol's revenue is not for suppliers.
-    """
+    """The most that can be withdrawn, whatever gates say; the revenue is not for suppliers (guards.rs, withdraw.rs)."""
     burnt = min(pool.supplied - shares_to_keep(pool), pool.supplied - pool.revenue)
     return max(min(pool.cash, burnt * pool.supply_index // RAY // pool.unit), 0)
 
@@ -166,11 +160,7 @@ def _fewest(value: int, index: int) -> int:
 
 
 def shares_to_keep(pool: AccruedPool) -> int:
-    """The fewest scaled amounts of supply with which a withdrawal passes.
-
-    hu(debt, RAY, value) <= most where 2 × debt × RAY < (2 × most + 1) × value. A highest utilization of RAY or more is
-    none, and debt needs a share.
-    """
+    """The fewest scaled amounts of supply with which a withdrawal passes: hu(debt, RAY, value) <= most."""
     if pool.borrowed == 0:
         return 0
     debt = _value(pool.borrowed, pool.borrow_index)

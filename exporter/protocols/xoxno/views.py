@@ -43,7 +43,6 @@ class XoxnoViews(ProtocolViews):
     """The view functions of XOXNO Lending."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """The indexes of all pools in few calls, and every view of each single pool."""
         found: dict[str, dict[str, list[str]]] = {market.address: {} for market in reading.markets}
         columns = (reading.columns[name] for name in ("market", "pool_contract", "pool"))
         for market, contract, pool in zip(*columns, strict=True):
@@ -62,12 +61,10 @@ class XoxnoViews(ProtocolViews):
                         yield ViewCall(market, (pool,), call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        """The one number of a single pool's view."""
         name, ours = _SINGLE[asked.call.function]
         return {name: (ours(row), expect(value, scval.I128, asked.call.function))}
 
     def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
-        """Those, or the projected indexes of many pools."""
         if asked.call.function != _BULK:
             yield from super().compare(asked, value, rows, time)
             return
