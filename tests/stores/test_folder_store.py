@@ -311,18 +311,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
             FolderStore(path).try_writing()
 
 
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_a_folder_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """No leave to write, a disk that is read-only and one that is full are said before anything is read."""
-
-    def refuse(*_: object, **__: object) -> int:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr("exporter.stores.folder.os.open", refuse)
-    with pytest.raises(StoreError, match=f"cannot write into {tmp_path}: {os.strerror(code)}; "):
-        FolderStore(tmp_path).try_writing()
-
-
 HOLDER = """
 import sys, time
 from exporter.stores.folder import FolderStore

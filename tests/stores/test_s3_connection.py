@@ -144,19 +144,3 @@ def test_environment(
     assert style == (config.s3 or {}).get("addressing_style")
     assert (10, 30, 9) == (config.connect_timeout, config.read_timeout, config.max_pool_connections)
     connection.close()
-
-
-def test_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A profile brings its keys, region and endpoint."""
-    monkeypatch.setenv("AWS_PROFILE", "lending")
-    (tmp_path / "credentials").write_text("[lending]\naws_access_key_id=AKIDPROFILE\naws_secret_access_key=hush\n")
-    (tmp_path / "config").write_text(
-        "[profile lending]\nregion=eu-north-1\nendpoint_url=https://ceph.example.org:8080\n"
-    )
-    connection = S3Client("bucket", "", S3Options())
-    client: Any = connection.boto
-    key = client._request_signer._credentials.access_key
-
-    assert ("AKIDPROFILE", "eu-north-1") == (key, client.meta.region_name)
-    assert "https://ceph.example.org:8080" == client.meta.endpoint_url
-    connection.close()

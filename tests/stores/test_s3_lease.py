@@ -79,26 +79,6 @@ def acquire(bucket: WireBucket, clocks: Clocks, name: str) -> Lease:
     return Lease.acquire(client_of(bucket, name), clock=lambda: clocks.own, renewing=False)
 
 
-def test_another_publisher_is_refused_at_once(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
-    """While one publisher works another is refused, and learns until when; afterwards it need not wait."""
-    alice, bob = publisher("alice"), publisher("bob")
-    with alice.exclusive():
-        began = time.monotonic()
-        with (
-            pytest.raises(LostRaceError, match=r"holds s3://bucket/p until 10:01:02 UTC") as refused,
-            bob.exclusive(),
-        ):
-            pass
-        assert 5 > time.monotonic() - began
-        alice.put("a", b"1")
-    with bob.exclusive():
-        bob.put("a", b"2")
-
-    assert 5 == refused.value.exit_code
-    assert b"2" == bucket.objects["p/a"].data
-    assert None is lease_of(bucket)["holder"]
-
-
 def test_the_hold_is_hidden_and_private(bucket: WireBucket, publisher: Callable[[str], S3Store]) -> None:
     """No listing shows the lease, no key of a store names it, and no cache keeps it."""
     alice = publisher("alice")
