@@ -44,3 +44,15 @@ class Stall:
 
 
 Fault = Answer | Reset | Hang | Cut | Stall
+
+PASSING: dict[str, Fault] = {
+    "refused with 503": Answer(503),
+    "refused with 500": Answer(500),
+    "refused with 409": Answer(409, "ConditionalRequestConflict", writes=True),
+    "reset": Reset(),
+    "answer lost": Reset(after=True),
+    "answer cut off": Cut(),
+    "no answer": Hang(),
+    "no answer, done": Hang(after=True),
+}
+"""What a publisher does not notice where it happens once."""

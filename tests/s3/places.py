@@ -1,26 +1,29 @@
-"""Where the scenarios run: a place in a simulated bucket or on a real server, and what can be seen of it there."""
+"""Places in a simulated bucket or on a real server, and who is at work there: publishers, sweeps and readers."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from exporter.errors import ExporterError
-from exporter.publishing.publish import PublishResult
-from exporter.publishing.published_state import read_current_listing, read_published
+from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, ExporterError
+from exporter.publishing.published_state import Pointer, read_current_listing, read_published
+from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Clock, Store, utc_now
+from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish_run
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import Variables, boto_at, session_of, store_at
+from tests.s3.faults import Stall
 from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import WireBucket
 
@@ -28,6 +31,18 @@ FAST = S3Options(
     connect_seconds=0.5, read_seconds=0.5, tries=4, pause_seconds=0.01, longest_pause_seconds=0.02, deadline_seconds=20
 )
 """Bounds for a bucket on the same machine that is made to fail."""
+
+PATIENT = replace(FAST, connect_seconds=20.0, read_seconds=20.0)
+"""For those to whom nothing happens, however busy the machine is."""
+
+ONE_BY_ONE = replace(PATIENT, concurrency=1)
+"""One call after the other, so that a position means the same call each time."""
+
+AFTER_ITS_LEASE = 600.0
+"""Seconds after which nobody holds the bucket who did not renew."""
+
+RETENTION = 60.0
+"""Seconds for which the pages of a superseded run stay; no walk in these tests takes nearly so long."""
 
 
 class JumpingClock:
@@ -50,10 +65,6 @@ class WirePlace:
     def __init__(self, bucket: WireBucket, prefix: str = "api") -> None:
         self.bucket = bucket
         self.prefix = prefix
-
-    @property
-    def uri(self) -> str:
-        return f"s3://{BUCKET}/{self.prefix}"
 
     def environment(self, client: str) -> Mapping[str, str]:
         return self.bucket.environment(client)
@@ -80,10 +91,6 @@ class RealPlace:
         self._variables = {name: value for name, value in variables.items() if name.startswith("AWS_")}
         self.prefix = prefix
         self.client = boto_at(variables["AWS_ENDPOINT_URL_S3"], session_of(variables))
-
-    @property
-    def uri(self) -> str:
-        return f"s3://{BUCKET}/{self.prefix}"
 
     def environment(self, client: str) -> Mapping[str, str]:
         return self._variables
@@ -116,9 +123,9 @@ def open_place(
     return store_at(place.environment(client), place.prefix, options=options, clock=clock)
 
 
-def publish_ledger(store: Store, ledger: int, now: Clock = utc_now) -> PublishResult:
+def publish_ledger(store: Store, ledger: int, now: Clock = utc_now) -> None:
     """Publish the run of a ledger as the pipeline would."""
-    return publish_run(store, run_at(ledger), now)
+    publish_run(store, run_at(ledger), now)
 
 
 def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
@@ -154,21 +161,82 @@ def assert_settled(place: Place, ledger: int) -> None:
     assert_readable(place, ledger, settled=True)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How an attempt to publish ended: with a result, or an error of the exporter."""
-
-    result: PublishResult | None
-    error: ExporterError | None
-
-    @property
-    def code(self) -> int:
-        return 0 if self.error is None else self.error.exit_code
-
-
-def attempt(store: Store, ledger: int, now: Clock = utc_now) -> Outcome:
-    """Try to publish."""
+def attempt(store: Store, ledger: int, now: Clock = utc_now) -> ExporterError | None:
+    """Try to publish; gives the exporter's error where that ends with one."""
     try:
-        return Outcome(publish_ledger(store, ledger, now), None)
+        publish_ledger(store, ledger, now)
     except ExporterError as error:
-        return Outcome(None, error)
+        return error
+    return None
+
+
+def code_of(error: ExporterError | None) -> int:
+    """The exit code with which an attempt to publish ends."""
+    return 0 if error is None else error.exit_code
+
+
+def published_ledger_of(place: Place) -> int:
+    """The ledger that is published; 0 for none."""
+    data = place.fetch(POINTER_KEY)
+    return 0 if data is None else decode_json(data, Pointer).observed_ledger
+
+
+@contextmanager
+def readers(place: Place, count: int) -> Iterator[list[Reader]]:
+    """Let readers walk everything while a block runs; after it they are done."""
+    until = threading.Event()
+    made = [Reader(place.fetch, grace=RETENTION / 2) for _ in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        reading = [pool.submit(reader.keep_looking, until) for reader in made]
+        try:
+            yield made
+        finally:
+            until.set()
+    for done in reading:
+        done.result()
+
+
+def publish_in(place: Place, client: str, ledger: int) -> None:
+    """Publish and close the store."""
+    with closing(open_place(place, client, PATIENT)) as store:
+        publish_ledger(store, ledger)
+
+
+def sweep_in(place: Place, retention: float = RETENTION, now: Clock = utc_now) -> None:
+    """Sweep and close the store."""
+    with closing(open_place(place, "sweeper", PATIENT)) as store:
+        assert sweep(store, timedelta(seconds=retention) - CACHE_MARGIN, now=now).refused is None
+
+
+def at_once(place: Place, *ledgers: int) -> list[int]:
+    """Publish ledgers from as many threads at once; gives the exit codes."""
+    stores = [open_place(place, f"publisher-{number}", PATIENT) for number in range(len(ledgers))]
+    with ThreadPoolExecutor(len(stores)) as pool:
+        codes = [code_of(error) for error in pool.map(attempt, stores, ledgers)]
+    for store in stores:
+        store.close()
+    return codes
+
+
+def assert_one_wins(place: Place, ledger: int, publishers: int) -> None:
+    """Of publishers of the same ledger exactly one wins; the others end with code 5 or 3."""
+    codes = at_once(place, *[ledger] * publishers)
+
+    assert 1 == codes.count(0)
+    assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
+    assert_settled(place, ledger)
+
+
+def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = False) -> Stall:
+    """Let a client pause at a call: this one and all that follow it wait, those of its other threads, too."""
+    until = threading.Event()
+    stall = Stall(until, after=after)
+    bucket.disturb(client, position + 1, Stall(until), more=10_000)
+    bucket.disturb(client, position, stall)
+    return stall
+
+
+def begins_to_pause(stall: Stall) -> None:
+    """Wait until a client pauses."""
+    assert stall.reached.wait(20)
+    time.sleep(0.05)  # a call of another thread may just have begun

@@ -15,41 +15,27 @@ from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, LostRaceError, StoreErr
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.s3_writer import LEASE_KEY
-from tests.s3 import scenarios
 from tests.s3.bucket_objects import Stored
-from tests.s3.faults import Answer, Cut, Fault, Hang, Reset
+from tests.s3.faults import PASSING, Answer
 from tests.s3.places import (
+    AFTER_ITS_LEASE,
     FAST,
+    ONE_BY_ONE,
     JumpingClock,
     WirePlace,
     assert_readable,
     assert_settled,
     attempt,
+    begins_to_pause,
+    code_of,
+    hold_up,
     open_place,
     publish_ledger,
 )
-from tests.s3.scenarios import begins_to_pause, hold_up
 from tests.s3.wire_bucket import WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
-ONE_BY_ONE = replace(FAST, concurrency=1)
-"""One call after the other, so that a position means the same call each time."""
-
-PATIENT = replace(scenarios.PATIENT, concurrency=1)
-
-AFTER_ITS_LEASE = 600.0
-
-PASSING: dict[str, Fault] = {
-    "refused with 503": Answer(503),
-    "refused with 500": Answer(500),
-    "refused with 409": Answer(409, "ConditionalRequestConflict", writes=True),
-    "reset": Reset(),
-    "answer lost": Reset(after=True),
-    "answer cut off": Cut(),
-    "no answer": Hang(),
-    "no answer, done": Hang(after=True),
-}
-
+HASTY = replace(FAST, concurrency=1)
 
 DEATHS = {"dies": False, "dies after": True}
 """Whether the last call of a publisher that dies takes effect."""
@@ -79,7 +65,7 @@ class Scene:
         self._close_stores()
         self.bucket.__exit__(None, None, None)
 
-    def store(self, client: str, options: S3Options = PATIENT) -> S3Store:
+    def store(self, client: str, options: S3Options = ONE_BY_ONE) -> S3Store:
         """A store of a client of this name, until the scene is set again."""
         made = open_place(self.place, client, options)
         self._stores.append(made)
@@ -132,7 +118,7 @@ def passing(scene: Scene, name: str, position: int) -> bool:
     """Something passes by: the run does not even notice."""
     scene.set()
     scene.bucket.disturb("disturbed", position, PASSING[name])
-    publish_ledger(scene.store("disturbed", ONE_BY_ONE), NEW)
+    publish_ledger(scene.store("disturbed", HASTY), NEW)
 
     assert_settled(scene.place, NEW)
     return True
@@ -150,14 +136,14 @@ def lasting(scene: Scene, name: str, position: int) -> bool:
     else:
         fault = Answer(403, "AccessDenied") if name == "access denied" else PASSING[name]
         scene.bucket.disturb(client, position, fault, more=10_000)
-    outcome = attempt(scene.store(client, ONE_BY_ONE), NEW)
+    error = attempt(scene.store(client, HASTY), NEW)
     scene.bucket.calm()
-    if outcome.error is not None:
-        assert isinstance(outcome.error, StoreError | LostRaceError)
-        assert outcome.error.__cause__ is not None or isinstance(outcome.error, LostRaceError)
+    if error is not None:
+        assert isinstance(error, StoreError | LostRaceError)
+        assert error.__cause__ is not None or isinstance(error, LostRaceError)
 
     published = assert_readable(scene.place, OLD, NEW)
-    assert outcome.error is not None or published == NEW
+    assert error is not None or published == NEW
     if b'"holder":"' in scene.place.objects()[LEASE_KEY]:
         with pytest.raises(LostRaceError):  # it may still be at work, for all the others can know
             publish_ledger(scene.store("hasty"), LATER)
@@ -187,13 +173,13 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
             assert_settled(scene.place, LATER)
         finally:
             stall.until.set()
-        outcome = running.result(30)
-    assert outcome.code in (0, EXIT_LOST_RACE, EXIT_SOURCE)
+        error = running.result(30)
+    assert code_of(error) in (0, EXIT_LOST_RACE, EXIT_SOURCE)
     assert_settled(scene.place, LATER)
     scene.clock.advance(AFTER_ITS_LEASE)
     publish_ledger(scene.store("last"), LAST)
     assert_settled(scene.place, LAST)
-    return outcome.code == 0
+    return error is None
 
 
 STRIDES = pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])

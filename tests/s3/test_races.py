@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
+from random import Random
 
 import pytest
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
 from exporter.publishing.retention import sweep
-from tests.s3 import scenarios
-from tests.s3.faults import Stall
+from tests.s3.faults import PASSING
 from tests.s3.places import (
+    AFTER_ITS_LEASE,
     FAST,
+    ONE_BY_ONE,
     JumpingClock,
     WirePlace,
+    assert_one_wins,
     assert_settled,
+    at_once,
     attempt,
+    begins_to_pause,
+    code_of,
+    hold_up,
     open_place,
-    publish_ledger,
+    publish_in,
+    published_ledger_of,
+    readers,
+    sweep_in,
 )
-from tests.s3.scenarios import assert_one_wins, at_once, begins_to_pause, hold_up, publish_in
 from tests.s3.wire_bucket import WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
-AFTER_ITS_LEASE = 600.0
-
-PATIENT = replace(scenarios.PATIENT, concurrency=1)
-"""Waits for an answer for as long as a test needs, so that a call that is held up goes on."""
 
 
 @pytest.fixture
@@ -69,35 +73,15 @@ def test_many_at_once(place: WirePlace) -> None:
 # -- one that is late ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_call_arrives_after_its_client_is_gone(place: WirePlace, clock: JumpingClock) -> None:
-    """A write that its client gave up on, and that arrives when a newer run is published, is refused."""
-    publish_in(place, "old", OLD)
-    bucket = place.bucket
-    with closing(open_place(place, "counted", replace(FAST, concurrency=1))) as store:
-        publish_ledger(store, NEW)
-    writes = [number for number, call in enumerate(bucket.calls_of("counted")) if call.operation == "PUT"]
-    for position in writes[3:-18:9]:  # the last ones are too late in a run of fewer files
-        ledger = 1_000 + 10 * position
-        publish_in(place, f"before-{position}", ledger)
-        stall = Stall(threading.Event())
-        bucket.disturb(f"gone-{position}", position, stall, more=1_000)
-        with closing(open_place(place, f"gone-{position}", replace(FAST, concurrency=1, tries=1))) as gone:
-            assert attempt(gone, ledger + 2).error is not None
-        clock.advance(AFTER_ITS_LEASE)
-        publish_in(place, f"newer-{position}", ledger + 3)
-        stall.until.set()
-        bucket.quiesce()
-
-        assert_settled(place, ledger + 3)
-
-
-def sweep_late(place: WirePlace, clock: JumpingClock, position: int, ahead: list[float]) -> str | None:
+def sweep_late(place: WirePlace, clock: JumpingClock, position: int) -> str | None:
     """Let a sweep pause at a call until a newer run is published; gives why it refused."""
     for ledger in (OLD, NEW, LATER):  # the third market comes with the second and vanishes with the last
         publish_in(place, str(ledger), ledger)
-    stall = hold_up(place.bucket, "sweeper", position)
-    with ThreadPoolExecutor(1) as pool, closing(open_place(place, "sweeper", PATIENT, clock=lambda: ahead[-1])) as late:
+    stall, ahead = hold_up(place.bucket, "sweeper", position), [0.0]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        closing(open_place(place, "sweeper", ONE_BY_ONE, clock=lambda: ahead[-1])) as late,
+    ):
         running = pool.submit(sweep, late, timedelta(0))
         begins_to_pause(stall)
         clock.advance(AFTER_ITS_LEASE)
@@ -115,7 +99,7 @@ def test_sweep_that_paused_removes_nothing() -> None:
         clock = JumpingClock()
         with WireBucket(clock) as bucket:
             place = WirePlace(bucket)
-            refused = sweep_late(place, clock, position, [0.0])
+            refused = sweep_late(place, clock, position)
             calls = bucket.calls_of("sweeper")
             deletes = sum(call.operation.startswith("DELETE") for call in calls)
             if not deletes:
@@ -132,13 +116,64 @@ def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: Jump
         counted = WirePlace(other)
         for ledger in (OLD, NEW, LATER):
             publish_in(counted, str(ledger), ledger)
-        with closing(open_place(counted, "sweeper", PATIENT)) as store:
+        with closing(open_place(counted, "sweeper", ONE_BY_ONE)) as store:
             sweep(store, timedelta(0))
         operations = [call.operation for call in other.calls_of("sweeper")]
-    sweep_late(place, clock, operations.index("DELETE MANY"), [0.0])
+    sweep_late(place, clock, operations.index("DELETE MANY"))
     with pytest.raises(AssertionError):
         assert_settled(place, LAST)
     clock.advance(AFTER_ITS_LEASE)
     publish_in(place, "repairing", LAST + 3)
 
     assert_settled(place, LAST + 3)
+
+
+# -- all of it, at random: the numbers are seeded, what the machine's threads make of them is not -------------------
+
+
+def disturb(bucket: WireBucket, name: str, random: Random) -> None:
+    """Let something happen to most publishers at random calls."""
+    chance, faults = random.random(), [*PASSING.values()]
+    if chance < 0.4:
+        return
+    if chance < 0.55:
+        bucket.kill(name, random.randrange(50), after=random.random() < 0.5)
+    elif chance < 0.65:
+        bucket.disturb(name, random.randrange(50), random.choice(faults[:5]), more=1_000)
+    else:
+        for _ in range(random.randrange(1, 4)):
+            bucket.disturb(name, random.randrange(50), random.choice(faults))
+
+
+@pytest.mark.slow
+def test_no_promise_is_broken(place: WirePlace, clock: JumpingClock) -> None:
+    """Whatever fails, dies or races, readers see whole runs that only go forward, and the last publish settles it."""
+    random, codes = Random(1), Counter[int]()
+    done, ledger = 0, 100
+    publish_in(place, "first", 99)
+    with readers(place, 3) as made, ThreadPoolExecutor(2) as pool:
+        while done < 30:
+            before = published_ledger_of(place)
+            ledgers = [ledger, ledger - random.choice((0, 0, 1, 4))][: random.choice((1, 1, 1, 2))]
+            names = [f"publisher-{done + number}" for number in range(len(ledgers))]
+            stores = [open_place(place, name, FAST) for name in names]
+            for name in names:
+                disturb(place.bucket, name, random)
+            found = [code_of(error) for error in pool.map(attempt, stores, ledgers, [clock] * len(ledgers))]
+            for store in stores:
+                store.close()
+            codes.update(found)
+            done += len(found)
+            assert before <= published_ledger_of(place)
+            if not {0, EXIT_SOURCE, EXIT_LOST_RACE}.issuperset(found):
+                clock.advance(FAST.lease_seconds + 3)  # the hold of one that died lapses
+            if done // 10 != (done - len(found)) // 10:
+                sweep_in(place, now=clock)
+            ledger += random.choice((1, 1, 2, 3))
+        clock.advance(FAST.lease_seconds + 3)
+        publish_in(place, "last", ledger + 1)
+    assert_settled(place, ledger + 1)
+
+    assert [] == [text for reader in made for text in reader.broken]
+    assert sum(reader.walks for reader in made) > 0
+    assert len(codes) > 2  # some were published, some were not

@@ -14,9 +14,18 @@ import pytest
 
 from exporter.errors import EXIT_LOST_RACE
 from tests.s3.bucket_objects import BUCKET
-from tests.s3.places import RealPlace, assert_readable, assert_settled, open_place
+from tests.s3.places import (
+    RealPlace,
+    assert_one_wins,
+    assert_readable,
+    assert_settled,
+    at_once,
+    open_place,
+    publish_in,
+    readers,
+    sweep_in,
+)
 from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
-from tests.s3.scenarios import assert_one_wins, at_once, publish_in, readers, sweep_in
 
 pytestmark = pytest.mark.skipif(
     given_gateway() is None, reason=f"{ENDPOINT_VARIABLE} names no S3 server; run scripts/test-s3"

@@ -71,7 +71,6 @@ class WireBucket:
         self._clock = clock
         self._counts: dict[str, int] = {}
         self._faults: dict[tuple[str, int], Fault] = {}
-        self._under_way = 0
         self._closing = threading.Event()
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="bucket", daemon=True)
@@ -138,17 +137,6 @@ class WireBucket:
             self._counts.clear()
             self._faults.clear()
 
-    def quiesce(self, seconds: float = 10.0) -> None:
-        """Wait until every call that was begun has ended, also those whose clients are gone.
-
-        Raises TimeoutError when one does not end.
-        """
-        deadline = time.monotonic() + seconds
-        while self._under_way:
-            if time.monotonic() > deadline:
-                raise TimeoutError("a call to the bucket does not end")
-            time.sleep(0.005)
-
     def calls_of(self, client: str) -> list[Call]:
         """What one client asked, in order."""
         with self.lock:
@@ -184,23 +172,18 @@ class WireBucket:
             self._counts[call.client] = position + 1
             self.calls.append(call)
             fault = self._faults.pop((call.client, position), None)
-            self._under_way += 1
-        try:
-            time.sleep(self._latency)
-            if isinstance(fault, Answer) and not (fault.writes and operation in READS):
-                call.status = fault.status
-                return error(fault.status, fault.code or CODES.get(fault.status, "InternalError"), key), False
-            if isinstance(fault, Reset | Hang | Stall) and not fault.after:
-                self._suffer(fault)
-            with self.lock:
-                reply = self._objects.answer(operation, bucket, key, query, headers, body)
-            call.status = reply.status
-            if isinstance(fault, Reset | Hang | Stall) and fault.after:
-                self._suffer(fault)
-            return reply, isinstance(fault, Cut)
-        finally:
-            with self.lock:
-                self._under_way -= 1
+        time.sleep(self._latency)
+        if isinstance(fault, Answer) and not (fault.writes and operation in READS):
+            call.status = fault.status
+            return error(fault.status, fault.code or CODES.get(fault.status, "InternalError"), key), False
+        if isinstance(fault, Reset | Hang | Stall) and not fault.after:
+            self._suffer(fault)
+        with self.lock:
+            reply = self._objects.answer(operation, bucket, key, query, headers, body)
+        call.status = reply.status
+        if isinstance(fault, Reset | Hang | Stall) and fault.after:
+            self._suffer(fault)
+        return reply, isinstance(fault, Cut)
 
     def _suffer(self, fault: Reset | Hang | Stall) -> None:
         match fault:
