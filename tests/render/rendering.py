@@ -54,6 +54,23 @@ def pool(market: str, token: str, **changes: object) -> dict[str, object]:
     return row | changes
 
 
+def market_row(address: str, **changes: object) -> dict[str, object]:
+    """One row of a markets frame."""
+    row: dict[str, object] = {
+        "market": address,
+        "protocol": "blend",
+        "version": "v2",
+        "name": "Fixed",
+        "status": "active",
+        "config_hash": "00112233aabbccdd",
+        "pool_count": 1,
+        "unread_count": 0,
+        "tvl_usd_cents": 5,
+        "observed_ledger": LEDGER,
+    }
+    return row | changes
+
+
 def pools_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
     """A pools frame of the rows, sorted as the tables are."""
     ordered = sorted(rows, key=lambda row: (str(row["market"]), str(row["pool"])))
@@ -67,20 +84,10 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
     for market in sorted({*pools["market"], *unread}):
         members = pools.filter(pl.col("market") == market)
         values = [value for value in members["tvl_usd_cents"] if value is not None]
-        rows.append(
-            {
-                "market": market,
-                "protocol": "blend",
-                "version": "v2",
-                "name": "Fixed",
-                "status": "active",
-                "config_hash": "00112233aabbccdd",
-                "pool_count": members.height + unread.get(market, 0),
-                "unread_count": unread.get(market, 0),
-                "tvl_usd_cents": sum(values) if values else None,
-                "observed_ledger": LEDGER,
-            }
-        )
+        worth = sum(values) if values else None
+        missing = unread.get(market, 0)
+        count = members.height + missing
+        rows.append(market_row(market, pool_count=count, unread_count=missing, tvl_usd_cents=worth))
     return pl.DataFrame(rows, schema=MARKETS)
 
 

@@ -31,7 +31,7 @@ from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
-from tests.render.rendering import contract
+from tests.render.rendering import contract, market_row
 
 A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -47,23 +47,13 @@ def tables(
     pending: list[Pending] | None = None,
 ) -> Tables:
     """A run with these pools; markets are theirs, with what differs in them."""
-    usual = {
-        "protocol": "blend",
-        "version": "v2",
-        "status": "active",
-        "config_hash": "0" * 16,
-        "pool_count": 1,
-        "unread_count": 0,
-        "tvl_usd_cents": 5,
-        "observed_ledger": ledger,
-    }
     named: dict[str, Row] = {str(row["market"]): {} for row in pools} | dict(markets or {})
-    rows = [{"market": name, "name": f"M{name[-1]}", **usual, **other} for name, other in sorted(named.items())]
+    usual = {"config_hash": "0" * 16, "observed_ledger": ledger}
+    rows = [market_row(name, **{"name": f"M{name[-1]}"} | usual | dict(other)) for name, other in sorted(named.items())]
     usual_pool = {"symbol": "USDC", "utilization_bps": 100, "tvl_usd_cents": 100_000, "oracle_price_usd": "1.5"}
-    frame = pools_frame([usual_pool | dict(row) for row in pools], ledger, TIME + ledger)
-    times = TIME + ledger
-    frames = frame, pl.DataFrame(rows, schema=MARKETS)
-    return Tables(ledger, times, *frames, unread=unread or [], pending=pending or [])
+    time = TIME + ledger
+    frames = pools_frame([usual_pool | dict(row) for row in pools], ledger, time), pl.DataFrame(rows, schema=MARKETS)
+    return Tables(ledger, time, *frames, unread=unread or [], pending=pending or [])
 
 
 def pool(market: str = A, name: str = X, **other: object) -> Row:

@@ -15,14 +15,11 @@ import pytest
 
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
-from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.protocols import PROTOCOLS
 from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
-from tests.jobs import run, settings_for
-from tests.localnet.recorded import BLEND_V1, with_status, without_oracle
 from tests.render.rendering import contract, pool, pools_frame
 
 
@@ -30,27 +27,11 @@ def read(folder: Path, key: str) -> Any:
     return json.loads((folder / key).read_bytes())
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree of all protocols whose listing of all pools has two pages."""
-    folder = tmp_path_factory.mktemp("lists") / "out"
-    network = RecordedNetwork()
-    network.close(without_oracle(network, BLEND_V1))
-    network.close(with_status(network, BLEND_V1, 4))  # frozen
-    with pytest.MonkeyPatch.context() as patch, running(create_app(network)) as url:
-        patch.setattr(lists, "PAGE_ROWS", 20)
-        assert 0 == run(settings_for(folder, url, output__page_sizes=[1, 50]))[0]
-    return folder
-
-
 def rows_of(tree: Path, key: str) -> list[dict[str, Any]]:
-    """All rows behind a listing."""
+    """The rows of a listing, which is one page."""
     page = read(tree, key)
+    assert page["next_cursor"] is None
     rows: list[dict[str, Any]] = page["data"]
-    while page["next_cursor"] is not None:
-        assert 20 == len(page["data"])
-        page = read(tree, f"v1/pool-pages/{page['next_cursor']}.json")
-        rows = rows + page["data"]
     return rows
 
 
@@ -59,7 +40,8 @@ def test_every_pool_is_in_it_once_as_its_own_document_has_it(tree: Path) -> None
     rows = rows_of(tree, "v1/pools/index.json")
     listed = rows_of(tree, "v1/assets/index.json") if len(rows) <= 50 else []
 
-    assert len(rows) == read(tree, "v1/system/status.json")["pool_count"] > 20
+    status = read(tree, "v1/system/status.json")
+    assert len(rows) == status["pool_count"] - len(status["unread"]) > 20
     assert [(row["market"], row["pool"]) for row in listed] == [(row["market"], row["pool"]) for row in rows]
     for row in rows:
         detail = read(tree, f"v1/assets/{row['market']}/{row['pool']}.json")
@@ -71,38 +53,48 @@ def test_every_pool_is_in_it_once_as_its_own_document_has_it(tree: Path) -> None
         assert {name: flat[name] for name in row} == row
 
 
-def test_the_filters_leave_what_they_say(tree: Path) -> None:
-    """Open pools are those that let somebody supply; a protocol without pools has an empty listing."""
+@pytest.mark.parametrize("column", ["market", "token_address", "protocol"])
+def test_each_market_token_and_protocol_has_its_rows(tree: Path, column: str) -> None:
+    """A listing has the rows of its pools; that of a protocol has the open ones apart, and may be empty."""
     rows = rows_of(tree, "v1/pools/index.json")
+    folder = f"v1/pools/{column.removesuffix('_address')}"
+    names = {path.name for path in (tree / folder).iterdir()}
+
+    assert {*PROTOCOLS} if column == "protocol" else {row[column] for row in rows} == names
+    for name in names:
+        own = [row for row in rows if row[column] == name]
+        assert own == rows_of(tree, f"{folder}/{name}/index.json")
+        if column == "protocol":
+            assert [row for row in own if row["can_supply"]] == rows_of(tree, f"{folder}/{name}/open/index.json")
+
+
+def test_open_pools_let_somebody_supply(tree: Path) -> None:
+    """Pools that are closed, or of which that is not known, are not among the open ones."""
+    rows = rows_of(tree, "v1/pools/index.json")
+
     assert 0 < sum(row["can_supply"] is not True for row in rows) < len(rows)
-    for protocol in ("blend", "alula", "k2", "peridot", "slender", "xoxno"):
-        own = [row for row in rows if row["protocol"] == protocol]
-        assert own == rows_of(tree, f"v1/pools/protocol/{protocol}/index.json")
-        assert [row for row in own if row["can_supply"]] == rows_of(
-            tree, f"v1/pools/protocol/{protocol}/open/index.json"
-        )
     assert [row for row in rows if row["can_supply"]] == rows_of(tree, "v1/pools/open/index.json")
 
 
 def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that several lists have is rendered once."""
+    """A list goes on over full pages to its last row; a page that several lists have is rendered once."""
     monkeypatch.setattr(lists, "PAGE_ROWS", 2)
-    pools = pools_frame([pool(contract(1), contract(number)) for number in range(10, 14)])
+    names = [contract(number) for number in range(10, 15)]
+    pools = pools_frame([pool(contract(1), name) for name in names])
     listed = lists.listed_pools(pools, list(periods_of(Series().pools, 0, pools)), "mainnet")
-    keys = [file.key for file in lists.render_pool_lists(listed, ["blend"])]
+    rendered = list(lists.render_pool_lists(listed, ["blend"]))
+    files = {file.key: json.loads(file.data) for file in rendered}
 
-    assert 4 + 1 + 4 + 1 == len(keys) == len(set(keys))
-
-
-def test_each_market_and_token_has_its_rows(tree: Path) -> None:
-    """A market's listing has the rows of its pools, a token's those of its pools in all markets."""
-    rows = rows_of(tree, "v1/pools/index.json")
-    for folder, name in (("market", "market"), ("token", "token_address")):
-        names = {row[name] for row in rows}
-        assert names == {path.name for path in (tree / "v1/pools" / folder).iterdir()}
-        for value in names:
-            own = [row for row in rows if row[name] == value]
-            assert own == rows_of(tree, f"v1/pools/{folder}/{value}/index.json")
+    assert 4 + 1 + 5 + 2 == len(rendered) == len(files)
+    for key in (
+        "v1/pools/index.json",
+        "v1/pools/protocol/blend/index.json",
+        f"v1/pools/market/{contract(1)}/index.json",
+    ):
+        pages = [files[key]]
+        while (cursor := pages[-1]["next_cursor"]) is not None:
+            pages.append(files[f"v1/pool-pages/{cursor}.json"])
+        assert [names[:2], names[2:4], names[4:]] == [[row["pool"] for row in page["data"]] for page in pages]
 
 
 def test_best_rates_are_of_open_pools(tree: Path) -> None:

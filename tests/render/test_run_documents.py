@@ -36,27 +36,9 @@ from exporter.tree.pools import AssetDetail
 from exporter.tree.read_back import read_back, render_document
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
-from tests.render.rendering import contract, markets_frame
+from tests.render.rendering import contract, market_row, markets_frame
 
 A, B, C, D, X, Y = (contract(number) for number in (1, 2, 3, 4, 11, 12))
-
-
-def market(address: str, protocol: str = "blend", tvl: int | None = 5, pools: int = 1) -> dict[str, object]:
-    """A row of the markets frame."""
-    return {
-        "market": address,
-        "protocol": protocol,
-        "version": "v2",
-        "name": "Fixed",
-        "status": "active",
-        "oracle": None,
-        "config_hash": "0" * 16,
-        "wasm_hash": None,
-        "pool_count": pools,
-        "unread_count": 0,
-        "tvl_usd_cents": tvl,
-        "observed_ledger": LEDGER,
-    }
 
 
 def overview(
@@ -81,7 +63,11 @@ def overview(
 def test_the_summary_adds_up() -> None:
     """Values are summed by protocol and over all, also beyond 38 digits; null where nothing is priced."""
     huge = 10**38 - 1
-    markets = [market(A, "blend", huge, 2), market(B, "alula", None, 3), market(C, "blend", huge, 1)]
+    markets = [
+        market_row(A, tvl_usd_cents=huge, pool_count=2),
+        market_row(B, protocol="alula", tvl_usd_cents=None, pool_count=3),
+        market_row(C, tvl_usd_cents=huge),
+    ]
     document = overview(markets)["v1/protocol/summary.json"]
 
     assert (3, 6, str(2 * huge)) == tuple(document[name] for name in ("market_count", "pool_count", "tvl_usd_cents"))
@@ -97,7 +83,7 @@ ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
 def test_tokens() -> None:
     """A token has what its contract says, the pools that lend it, and the ledger it was first seen at."""
     documents = overview(
-        [market(A), market(B)],
+        [market_row(A), market_row(B)],
         pools=[(A, X), (A, Y), (B, X)],
         first_seen={X: 7, Y: LEDGER, contract(99): 1},
         tokens={X: Token(X, "native", 7), Y: Token(Y, "EURC", None, issuer=ISSUER, name=f"EURC:{ISSUER}")},
@@ -284,8 +270,8 @@ def test_counts_of_what_was_found() -> None:
     """Markets, pools, and what is missing are counted for each protocol apart, also where nothing was found."""
     document = coverage(
         tables_of(
-            market(A, pools=3),
-            market(B, "alula", pools=2),
+            market_row(A, pool_count=3),
+            market_row(B, protocol="alula", pool_count=2),
             unread=[Unread(A, C, "blend", "archived", "x"), Unread(D, None, "blend", "undecodable", "x")],
             absent=[Absent(C, "alula", "x")],
             unpriced=[Unpriced(A, C, "x"), Unpriced(B, C, "x"), Unpriced(B, D, "x")],
@@ -301,7 +287,7 @@ def test_counts_of_what_was_found() -> None:
 
 def test_versions_of_the_contracts() -> None:
     """Markets are counted by the code they run, the unknown among them."""
-    rows = [market(A), *(market(address) | {"wasm_hash": "ab" * 32} for address in (B, C))]
+    rows = [market_row(A), *(market_row(address, wasm_hash="ab" * 32) for address in (B, C))]
     versions = coverage(tables_of(*rows))["data"]["blend"]["contract_versions"]
 
     assert [(None, 1), ("ab" * 32, 2)] == [(version["wasm_hash"], version["market_count"]) for version in versions]

@@ -13,7 +13,7 @@ from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
 from exporter.tree.families import family_of
 from tests.jobs import run, settings_for
-from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, without_oracle
+from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, with_status, without_oracle
 from tests.once import once
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ HOURS = 5
 def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
     """Publish some runs over the markets of protocols (all), one a ledger, into a folder.
 
-    Of Blend's v2 pools two are unread, and the v1 pools have no price.
+    Of Blend's v2 pools two are unread; the v1 market is frozen, and its pools have no price.
     """
     for key, data in once(f"tree of {runs} {' '.join(protocols)}", lambda: _published(protocols, runs)).items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
@@ -34,15 +34,15 @@ def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
 def _published(protocols: Sequence[str], runs: int) -> dict[str, bytes]:
     archived, missing, *_ = (pool.key for pool in pools_of(RecordedNetwork(), BLEND_V2))
     step = HOURS * 3600
-    start = DEFAULT_START_TIME - step
     network = RecordedNetwork(
-        start_ledger=DEFAULT_START_LEDGER - 1,
-        start_time=start,
+        start_ledger=DEFAULT_START_LEDGER - 2,
+        start_time=DEFAULT_START_TIME - 2 * step,
         close_seconds=step,
         archived=[archived],
         without=[missing],
     )
-    network.close(without_oracle(network, BLEND_V1))
+    network.close(without_oracle(network, BLEND_V1) | with_rewards(network, BLEND_V1))
+    network.close(with_status(network, BLEND_V1, 4))
     with running(create_app(network)) as url:
         flags: dict[str, Any] = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
         flags |= only(*protocols) if protocols else {}

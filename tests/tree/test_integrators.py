@@ -10,13 +10,8 @@ from typing import Any
 
 import pytest
 
-from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
-from exporter.stores.memory import MemoryStore
-from tests.check.trees import keys, summaries
-from tests.jobs import run, settings_for
-from tests.localnet.recorded import BLEND_V1, with_rewards
+from tests.check.trees import keys, read, summaries
+from tests.render.whole_tree import publish_tree
 
 _ROW = re.compile(r"^(?P<theirs>[^|\n]+) \| (?P<ours>[^|\n]+) \|(?P<why>[^|\n]*)$", re.MULTILINE)
 _SPAN = re.compile(r"`([a-z_.]+)`")
@@ -37,14 +32,10 @@ def _values(document: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from _values(value, f"{before}{name}.")
 
 
-def test_every_field_of_ours_is_in_real_documents(rows: list[re.Match[str]]) -> None:
+def test_every_field_of_ours_is_in_real_documents(rows: list[re.Match[str]], tmp_path: Path) -> None:
     """What the page names is in the documents of pools and markets, by its path, and null in some of them at most."""
-    network = RecordedNetwork()
-    network.close(with_rewards(network, BLEND_V1))
-    store = MemoryStore()
-    with running(create_app(network)) as url:
-        run(settings_for(None, url), store)
-    files = {info.key: content.data for info in store.list("v1/") if (content := store.get(info.key)) is not None}
+    publish_tree(tmp_path)
+    files = read(tmp_path)
     pools = [json.loads(files[key]) for key in keys(files, "v1/assets/C") if key.count("/") == 3]
     markets = json.loads(files["v1/markets.json"])["data"]
     insured = [json.loads(files[key])["backstop"] for key in summaries(files)]

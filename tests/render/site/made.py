@@ -22,7 +22,7 @@ from exporter.render.site.templates import MISSING_KEY
 from exporter.tables import MARKETS, POOLS, TERMS
 from exporter.tree.documents import HistoryManifest, Unpriced, Unread
 from exporter.tree.files import RenderedFile
-from tests.render.rendering import contract
+from tests.render.rendering import contract, market_row
 
 LEDGER = 65_000_000
 CLOSE_TIME = 1_794_996_000  # 2026-11-18 10:00:00 UTC
@@ -95,23 +95,17 @@ def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **
     for (address, name), own in pools.group_by("market", "market_name", maintain_order=True):
         values = [value for value in own["tvl_usd_cents"].to_list() if value is not None]
         missing = sum(item.market == address for item in unread or ())
-        markets.append(
-            {
-                "market": address,
-                "protocol": "blend",
-                "version": "v2",
-                "name": name,
-                "status": own["market_status"][0],
-                "oracle": contract(1),
-                "config_hash": "0f1e2d3c4b5a6978",
-                "wasm_hash": "ab" * 32,
-                "pool_count": own.height + missing,
-                "unread_count": missing,
-                "tvl_usd_cents": sum(values) if values else None,
-                "observed_ledger": LEDGER,
-            }
-            | market
-        )
+        usual = {
+            "name": name,
+            "status": own["market_status"][0],
+            "oracle": contract(1),
+            "wasm_hash": "ab" * 32,
+            "pool_count": own.height + missing,
+            "unread_count": missing,
+            "tvl_usd_cents": sum(values) if values else None,
+            "observed_ledger": LEDGER,
+        }
+        markets.append(market_row(str(address), **usual | market))
     return Tables(
         LEDGER,
         CLOSE_TIME,
