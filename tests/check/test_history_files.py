@@ -44,102 +44,95 @@ def rewrite(files: Files, position: int, how: Callable[[pa.Table], pa.Table]) ->
     return key
 
 
-class TestTables:
-    """The files next to the manifest for analysts."""
+def test_the_newest_run_and_the_package(files: Files) -> None:
+    """The lasting name has the newest run's bytes; the package has every file once, and the file's own columns."""
+    package = json.loads(files[PACKAGE])
+    latest, history = package["resources"]
+    columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
+    kinds = {
+        "string": pa.types.is_large_string,
+        "integer": pa.types.is_int64,
+        "number": _is_whole,  # decimals, and what may be null: pandas makes floats of both
+        "datetime": pa.types.is_timestamp,
+        "boolean": pa.types.is_boolean,
+    }
 
-    def test_the_newest_run_and_the_package(self, files: Files) -> None:
-        """The lasting name has the newest run's bytes; the package has every file once, and the file's own columns."""
-        package = json.loads(files[PACKAGE])
-        latest, history = package["resources"]
-        columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
-        kinds = {
-            "string": pa.types.is_large_string,
-            "integer": pa.types.is_int64,
-            "number": _is_whole,  # decimals, and what may be null: pandas makes floats of both
-            "datetime": pa.types.is_timestamp,
-            "boolean": pa.types.is_boolean,
-        }
+    assert files[parquet(files, -1)] == files[LATEST]
+    assert [LATEST] == latest["path"]
+    assert [file["key"] for file in json.loads(files[MANIFEST])["files"]] == history["path"]
+    for resource in (latest, history):
+        fields = resource["schema"]["fields"]
+        assert columns.names == [field["name"] for field in fields]
+        assert all(kinds[field["type"]](columns.field(field["name"]).type) for field in fields)
+        rows = pa.concat_tables(
+            [pq.read_table(io.BytesIO(files[path]), partitioning=None) for path in resource["path"]],
+            promote_options="default",
+        )
+        primary = rows.select(resource["schema"]["primaryKey"])
+        assert len({tuple(row.values()) for row in primary.to_pylist()}) == rows.num_rows
+        required = [field["name"] for field in fields if field["constraints"]["required"]]
+        assert {field["name"] for field in fields if field["type"] == "integer"} <= {*required}
+        assert 0 == sum(rows.column(name).null_count for name in required)
 
-        assert files[parquet(files, -1)] == files[LATEST]
-        assert [LATEST] == latest["path"]
-        assert [file["key"] for file in json.loads(files[MANIFEST])["files"]] == history["path"]
-        for resource in (latest, history):
-            fields = resource["schema"]["fields"]
-            assert columns.names == [field["name"] for field in fields]
-            assert all(kinds[field["type"]](columns.field(field["name"]).type) for field in fields)
-            rows = pa.concat_tables(
-                [pq.read_table(io.BytesIO(files[path]), partitioning=None) for path in resource["path"]],
-                promote_options="default",
-            )
-            primary = rows.select(resource["schema"]["primaryKey"])
-            assert len({tuple(row.values()) for row in primary.to_pylist()}) == rows.num_rows
-            required = [field["name"] for field in fields if field["constraints"]["required"]]
-            assert {field["name"] for field in fields if field["type"] == "integer"} <= {*required}
-            assert 0 == sum(rows.column(name).null_count for name in required)
 
-    def test_lies(self, files: Files) -> None:
-        """Another run under the lasting name is a fault, and a package that leads to nothing."""
-        files[LATEST] = files[parquet(files, 0)]
-        lie(files, PACKAGE, lambda package: package["resources"][0]["path"].append("v1/nothing.parquet"))
+def test_lies(files: Files) -> None:
+    """Another run under the lasting name is a fault, and a package that leads to nothing."""
+    files[LATEST] = files[parquet(files, 0)]
+    lie(files, PACKAGE, lambda package: package["resources"][0]["path"].append("v1/nothing.parquet"))
 
-        assert_named(files, LATEST, "is not the newest file of the history")
-        assert_named(files, PACKAGE, "leads to v1/nothing.parquet, which is not there")
+    assert_named(files, LATEST, "is not the newest file of the history")
+    assert_named(files, PACKAGE, "leads to v1/nothing.parquet, which is not there")
 
 
 def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_int64(kind) or pa.types.is_decimal128(kind))
 
 
-class TestManifest:
-    """What the manifest says of its files."""
-
-    @pytest.mark.parametrize("position", [0, -1])
-    def test_dropped_file(self, files: Files, position: int) -> None:
-        """A Parquet file that the manifest names must be there, also one of an earlier run."""
-        key = parquet(files, position)
+def test_missing_files(files: Files) -> None:
+    """The Parquet files that the manifest names must be there, also those of earlier runs, and so must the manifest."""
+    lost = [parquet(files, position) for position in (0, -1)]
+    for key in lost:
         del files[key]
-
         assert_named(files, key, "is missing, though the history's manifest lists it")
 
-    def test_no_manifest(self, files: Files) -> None:
-        """History files without a manifest are lost to readers."""
-        del files[MANIFEST]
+    del files[MANIFEST]
+    assert_named(files, MANIFEST, "is missing")
 
-        assert_named(files, MANIFEST, "is missing")
 
-    def test_entries(self, files: Files) -> None:
-        """Every field of an entry is compared with the file; each case has an entry of its own."""
-        cases = (
-            ("rows", 1, "rows, but 1 in the history's manifest"),
-            ("bytes", 17, "does not have the bytes"),
-            ("sha256", "0" * 64, "does not have the bytes"),
-            ("first_ledger", 1, "but 1 to"),
-            ("last_ledger", 65_000_000, "ends at 65000000|but 65000005 to 65000000"),
-        )
-        for position, (name, value, _) in enumerate(cases, 1):
-            change(files, MANIFEST, lambda manifest: manifest["files"][position].update({name: value}))  # noqa: B023
+def test_entries(files: Files) -> None:
+    """Every field of an entry is compared with the file; each case has an entry of its own."""
+    cases = (
+        ("rows", 1, "rows, but 1 in the history's manifest"),
+        ("bytes", 17, "does not have the bytes"),
+        ("sha256", "0" * 64, "does not have the bytes"),
+        ("first_ledger", 1, "but 1 to"),
+        ("last_ledger", 65_000_000, "ends at 65000000|but 65000005 to 65000000"),
+    )
+    for position, (name, value, _) in enumerate(cases, 1):
+        change(files, MANIFEST, lambda manifest: manifest["files"][position].update({name: value}))  # noqa: B023
 
-        for position, (_, _, said) in enumerate(cases, 1):
-            assert_named(files, parquet(files, position), said)
+    for position, (_, _, said) in enumerate(cases, 1):
+        assert_named(files, parquet(files, position), said)
 
-    def test_manifest(self, files: Files) -> None:
-        """No ledger is in two files, and the history reaches to the published run and no further."""
 
-        def twice(manifest: Any) -> None:
-            manifest["files"].insert(1, manifest["files"][0])
-            manifest["files"].pop()
-            manifest.update(observed_ledger=65_000_002)
+def test_manifest(files: Files) -> None:
+    """No ledger is in two files, and the history reaches to the published run and no further."""
 
-        change(files, MANIFEST, twice)
-        for said in (
-            "begins at or before it",
-            "has a key twice",
-            "reaches to ledger 65000008, but the run is of ledger 65000009",
-            "observed_ledger reaches to ledger 65000002",
-        ):
-            assert_named(files, MANIFEST, said)
-        change(files, MANIFEST, lambda manifest: manifest["files"].clear())
-        assert_named(files, MANIFEST, "files is empty")
+    def twice(manifest: Any) -> None:
+        manifest["files"].insert(1, manifest["files"][0])
+        manifest["files"].pop()
+        manifest.update(observed_ledger=65_000_002)
+
+    change(files, MANIFEST, twice)
+    for said in (
+        "begins at or before it",
+        "has a key twice",
+        "reaches to ledger 65000008, but the run is of ledger 65000009",
+        "observed_ledger reaches to ledger 65000002",
+    ):
+        assert_named(files, MANIFEST, said)
+    change(files, MANIFEST, lambda manifest: manifest["files"].clear())
+    assert_named(files, MANIFEST, "files is empty")
 
 
 def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
@@ -153,50 +146,44 @@ def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
-class TestParquet:
-    """The content of the files themselves."""
-
-    def test_rows(self, files: Files) -> None:
-        """Rows that are not those of the manifest are named."""
-        wrong: list[tuple[int, Callable[[pa.Table], pa.Table], str]] = [
-            (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
-            (1, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
-            (-1, lambda table: table.slice(1), "rows, but"),
-        ]
-        named = [(rewrite(files, position, how), said) for position, how, said in wrong]
-        for key, said in named:
-            assert_named(files, key, said)
+def test_rows(files: Files) -> None:
+    """Rows that are not those of the manifest are named."""
+    wrong: list[tuple[int, Callable[[pa.Table], pa.Table], str]] = [
+        (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
+        (1, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
+        (-1, lambda table: table.slice(1), "rows, but"),
+    ]
+    named = [(rewrite(files, position, how), said) for position, how, said in wrong]
+    for key, said in named:
+        assert_named(files, key, said)
 
 
-class TestBuckets:
-    """The histories of single pools."""
+def head(files: Files) -> str:
+    """A newest page that has older ones before it."""
+    return next(key for key in keys(files, "v1/assets/C", "/history/1h.json") if json.loads(files[key])["next_cursor"])
 
-    def head(self, files: Files) -> str:
-        """A newest page that has older ones before it."""
-        return next(
-            key for key in keys(files, "v1/assets/C", "/history/1h.json") if json.loads(files[key])["next_cursor"]
-        )
 
-    def test_older_pages_are_followed(self, files: Files) -> None:
-        """Older pages, which no manifest lists, are read as far back as they go; one that is missing is named."""
-        older = f"v1/buckets/{json.loads(files[self.head(files)])['next_cursor']}.json"
-        oldest = f"v1/buckets/{json.loads(files[older])['next_cursor']}.json"
-        assert oldest in files
-        del files[oldest]
+def test_older_pages_are_followed(files: Files) -> None:
+    """Older pages, which no manifest lists, are read as far back as they go; one that is missing is named."""
+    older = f"v1/buckets/{json.loads(files[head(files)])['next_cursor']}.json"
+    oldest = f"v1/buckets/{json.loads(files[older])['next_cursor']}.json"
+    assert oldest in files
+    del files[oldest]
 
-        assert_named(files, oldest, "is missing")
-        assert_named(files, older, "next_cursor leads to .*, which is not there")
+    assert_named(files, oldest, "is missing")
+    assert_named(files, older, "next_cursor leads to .*, which is not there")
 
-    def test_pages_of_five_minutes_expire(self, files: Files) -> None:
-        """A page of five minutes may be gone, because the sweep removes it after a day; another page may not."""
-        five, hour = (keys(files, "v1/assets/C", f"/history/{bucket}.json")[0] for bucket in ("5m", "1h"))
-        lie(files, five, lambda history: history.update(next_cursor=f"5m-{22 * 'a'}"))
-        lie(files, hour, lambda history: history.update(next_cursor=22 * "a"))
 
-        assert_named(files, hour, "next_cursor leads to .*, which is not there")
-        with pytest.raises(TreeFaultsError) as caught:
-            check(files)
-        assert not any("5m-" in fault.text for fault in caught.value.faults)
+def test_pages_of_five_minutes_expire(files: Files) -> None:
+    """A page of five minutes may be gone, because the sweep removes it after a day; another page may not."""
+    five, hour = (keys(files, "v1/assets/C", f"/history/{bucket}.json")[0] for bucket in ("5m", "1h"))
+    lie(files, five, lambda history: history.update(next_cursor=f"5m-{22 * 'a'}"))
+    lie(files, hour, lambda history: history.update(next_cursor=22 * "a"))
+
+    assert_named(files, hour, "next_cursor leads to .*, which is not there")
+    with pytest.raises(TreeFaultsError) as caught:
+        check(files)
+    assert not any("5m-" in fault.text for fault in caught.value.faults)
 
 
 def test_a_compacted_history(tmp_path: Path) -> None:
