@@ -63,7 +63,6 @@ class RunRead:
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def why_unread(self, found: Found, checkpoint: int) -> tuple[str, str] | None:
-        """The reason, as a word and in words, why the run did not read a contract; None if it did."""
         if found.address in self.markets or (found.protocol is None and found.address in self.touched):
             return None
         known = self.reasons.get(found.address)
@@ -103,9 +102,9 @@ def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], 
 
 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
-    """Take the census of a checkpoint; with a store it is compared with the run there, and added to its tree.
+    """Take the census of a checkpoint; with a store, compare it with the run there and add it to its tree.
 
-    Raises as `open_archive_state` does; `CheckError` or `StoreError` where the store has no run of this network.
+    Raises as `open_archive_state` does, and `CheckError` or `StoreError` for a store without a run of this network.
     """
     run = None if store is None else run_read(store)
     if run is not None and run.status.network != settings.passphrase:
@@ -126,9 +125,9 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
 def _memory(
     passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], vouching: frozenset[str], ledger: int
 ) -> Memory:
-    """Contracts that the next run tries: markets of known code, and where a protocol has factories those with a record.
+    """Contracts that the next run tries: markets of known code, with a record where a factory keeps records.
 
-    Contracts that only have a market's storage are not tried: anybody can write such, with any numbers.
+    Of unknown code anybody can write a market's storage, with any numbers.
     """
     memory = Memory(network_id(passphrase))
     for found in taken.lending:
@@ -150,10 +149,9 @@ def _memory(
 def recorded_markets(
     source: SnapshotSource, index: StateIndex, passphrase: str
 ) -> tuple[dict[str, tuple[str, int]], frozenset[str]]:
-    """Each market of a state that a known factory has a record of, with its protocol and the record's last change.
+    """Each market that a known factory has a record of, with its protocol and the record's last change.
 
-    Gives also the protocols without whose record a contract is not a market: those that need one, if any known factory
-    of theirs is in the state.
+    Gives also the protocols without whose record a contract is not a market.
     """
     deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
     factories = [(item.protocol, address) for item in deployments for address in item.addresses(FACTORY)]
@@ -177,7 +175,6 @@ def recorded_markets(
 
 
 async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
-    """The deployments with the factories that only the chain names."""
     view, completed = LedgerView(source), list[Deployment]()
     for name, module in PROTOCOLS.items():
         completed += await module.complete(view, [item for item in listed if item.protocol == name])
@@ -215,10 +212,7 @@ def _unread(lending: Iterable[Found], run: RunRead | None, checkpoint: int) -> I
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """``markets`` are in the run, read or named; ``excluded`` have a market's code, and no factory has their record.
-
-    ``census`` is the document that a census of the checkpoint gives.
-    """
+    """``excluded`` have a market's code, and no factory has their record; ``census`` is the document of it."""
 
     contracts: int
     markets: int
@@ -236,13 +230,9 @@ class Complete:
 def check_complete(
     archives: Archives, proven: Proven, folder: Path, network: str, run: RunRead, unproven: Unproven
 ) -> Complete:
-    """Compare a run on a network (a passphrase) with all contracts of its checkpoint.
+    """Compare a run with all contracts of its checkpoint. Raises `RefutedError`, `ArchiveError`.
 
     ``unproven`` gets markets that are newer than the run, and contracts of unknown code with a market's storage.
-
-    Raises:
-        RefutedError: a market is not in the run.
-        ArchiveError: the buckets cannot be had.
     """
     checkpoint = archives.first(lambda archive: archive.checkpoint(proven.ledger))
     if checkpoint.header.hash != proven.hash:
@@ -269,7 +259,6 @@ def check_complete(
 def _left_out(
     found: Found, recorded: Mapping[str, tuple[str, int]], index: StateIndex, run: RunRead, unproven: Unproven
 ) -> None:
-    """Judge a contract that the run neither read nor named."""
     ledger = run.status.observed_ledger
     what = f"{found.address} of {found.protocol}"
     if found.address in recorded:

@@ -34,9 +34,9 @@ _PLACE = ("market", "pool")
 def repeat_earlier(
     tree: FetchedTree, settings: Settings, unproven: Unproven
 ) -> tuple[dict[int, str], ChangeList | None]:
-    """Repeat earlier runs; gives those whose rows the history has, by ledger, and the changes to go on with, if any.
+    """Repeat earlier runs; gives those whose rows the history has, by ledger, and the changes to go on with.
 
-    Raises `RefutedError` where the history has other rows than a run's evidence gives.
+    Raises `RefutedError` where the history has other rows.
     """
     covered, seed = dict[int, str](), None
     against = compared_with(tree)
@@ -64,10 +64,7 @@ def repeat_earlier(
 
 
 def compared_with(tree: FetchedTree) -> int | None:
-    """The ledger of the run that the published changes were found against; None where that cannot be derived.
-
-    That is the run before, or one after it that died while it replaced documents: its changes are in the list.
-    """
+    """The ledger that the published changes were found against: of the run before, or of a later one that died."""
     ledger, changes = tree.status.observed_ledger, tree.changes.data
     before = ledger if tree.status.previous_run_id is None else ledger_of(tree.status.previous_run_id)
     if before >= ledger:
@@ -83,10 +80,7 @@ def repeat(evidence: Evidence, settings: Settings) -> MarketsRead:
 
 
 def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:
-    """The tables of an earlier run, and its rows as the history has them.
-
-    Raises `ExporterError` where its evidence is not that of a run of this version at that ledger.
-    """
+    """The tables of an earlier run, and its rows as the history has them. Raises `ExporterError`."""
     evidence = Evidence.decode(run.evidence, run.evidence_key)
     if evidence.ledger != run.ledger:
         raise SourceError(f"its evidence is of ledger {evidence.ledger}")
@@ -101,10 +95,7 @@ def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFr
 
 
 def _compare_rows(tree: FetchedTree, run: EarlierRun, made: pl.DataFrame) -> str | None:
-    """Compare the rows of a repeated run with the history's; gives why they cover nothing, None when they are equal.
-
-    Raises `RefutedError` where the history has other rows of this ledger.
-    """
+    """Compare rows with the history's; gives why they cover nothing, None if equal. Raises `RefutedError`."""
     missing = "the history has no rows of its ledger"
     file = next((file for file in tree.before if file.first_ledger <= run.ledger <= file.last_ledger), None)
     if file is None:
@@ -124,7 +115,7 @@ def _compare_rows(tree: FetchedTree, run: EarlierRun, made: pl.DataFrame) -> str
 
 
 def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
-    """The files of the history with rows of ledgers that are not covered, and how many such rows each has."""
+    """The files of the history with rows that are not covered, and how many."""
     for file in tree.before:
         ledgers = pl.scan_parquet(tree.folder / file.key).select("observed_ledger")
         left = ledgers.filter(~pl.col("observed_ledger").is_in(sorted(covered)))

@@ -1,8 +1,7 @@
 """The evidence of a run: everything that its numbers come from, as one file that the run leaves next to them.
 
-It is gzip of JSON lines (docs/proofs.md, "The entries file"): the ledger, the addresses searched, every entry that was
-used, also that there was none, and every contract call with its result. `exporter run --snapshot` renders the same
-files from it, byte for byte.
+It is gzip of JSON lines (docs/proofs.md, "The entries file"). `exporter run --snapshot` renders the same files from it,
+byte for byte.
 """
 
 from __future__ import annotations
@@ -104,10 +103,7 @@ class _Call(_Line, tag="call", frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """Where a run looks for markets: the candidates of each protocol, and the deployments, with what the chain taught.
-
-    ``listed`` are the deployments whose contracts are compared with the package's lists.
-    """
+    """The candidates of each protocol, the deployments with what the chain taught, and those compared with lists."""
 
     candidates: Mapping[str, Sequence[Candidate]]
     deployments: Sequence[Deployment]
@@ -117,8 +113,7 @@ class Tried:
 # No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
 @dataclass(frozen=True, slots=True, repr=False)
 class Evidence:
-    """The entries and calls of one ledger that a run used. A key without entry was absent; a call has a result (ScVal
-    XDR) or an error.
+    """The entries and calls that a run used. A key without entry was absent; a call has a result (ScVal XDR) or error.
 
     ``contracts`` are those of deployments that only the chain names. ``whole`` says whether the ledger that was read
     had every contract, ``listed`` whether the package's lists were compared with it. With ``stored`` nothing was run:
@@ -160,7 +155,6 @@ class Evidence:
         return content.getvalue()
 
     def file(self) -> RenderedFile:
-        """The file as a run publishes it."""
         content = self.encode()
         return RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
 
@@ -188,7 +182,7 @@ class Evidence:
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Evidence:
-        """Take a file's content apart. Raises `SnapshotFileError` that names the file and what is wrong with it."""
+        """Take a file's content apart. Raises `SnapshotFileError`."""
         try:
             return cls._decode(_lines_of(content))
         except (DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -272,7 +266,6 @@ class EvidenceSource(StoredSource):
         return self.evidence.entries[key]
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """Raises `SourceError` for a call that the run did not make."""
         if self.evidence.stored:
             return await super().simulate(call)
         answer = self.evidence.calls.get(call)

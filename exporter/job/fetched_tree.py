@@ -68,12 +68,11 @@ class EarlierRun:
 class FetchedTree:
     """A tree as far as verifying needs it.
 
-    ``folder`` has the history as it was before the run, an output for the run to be repeated into; of that history it
-    has the files ``before``, which are not ``as_published`` where one was replaced since, and is gone. ``files`` are
-    listed by the run, whose web pages are of ``site_published_at``, None where they are its own. ``earlier`` runs are
-    the newest that have their evidence, newest first; ``left_out`` says why others are not among them, by run id.
-    ``proof_files`` of all these are by run id, ``checker`` are the tree's verifier and list of organisations by key.
-    ``keys`` are all of the tree; None where the source cannot list them.
+    ``folder`` has the history as it was before the run, for the run to be repeated into: the files ``before``, which
+    are not ``as_published`` where one was replaced since, and is gone. The run's web pages are of
+    ``site_published_at``, None where they are its own. ``earlier`` runs are newest first; ``left_out`` says why others
+    are not among them, by run id, as ``proof_files`` are. ``checker`` are the tree's verifier and list of organisations
+    by key. ``keys`` are all of the tree; None where the source cannot list them.
     """
 
     folder: Path
@@ -95,12 +94,7 @@ class FetchedTree:
 
 
 async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
-    """Fetch what is needed of the tree at a URI (a folder, s3:// or http(s)) into an empty folder.
-
-    Raises:
-        RefutedError: a file is missing, or is not the one that the tree says it is.
-        SourceError: the tree cannot be read, or its run cannot be distinguished from earlier ones any more.
-    """
+    """Fetch what is needed of the tree at a URI into an empty folder. Raises `RefutedError`, `SourceError`."""
     async with open_tree(uri) as source:
         status = _decoded(POINTER_KEY, await _get(source, POINTER_KEY), SystemStatus)
         manifest_bytes = await _get(source, status.manifest_key, status.manifest_sha256)
@@ -177,7 +171,7 @@ def ledger_of(run_id: str) -> int:
 async def _find_earlier(
     source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], most: int
 ) -> tuple[list[EarlierRun], dict[str, str]]:
-    """The newest runs before the published one that left evidence, and why others are not among them.
+    """The newest earlier runs that left evidence, and why others are not among them.
 
     Over HTTP nothing can be listed: then these are the run before, and those that the list of proofs names.
     """
@@ -201,7 +195,6 @@ async def _find_earlier(
 
 
 async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
-    """Raises `CheckError` or `RefutedError` for a run that has no evidence in the tree any more."""
     key = RUN.key(run_id=run_id)
     manifest = _decoded(key, await _get(source, key), RunManifest)
     listing = RunListing.from_parquet(await _get(source, manifest.files_key))
@@ -217,10 +210,10 @@ async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
 async def _fetch_history(
     source: TreeSource, status: SystemStatus, history: HistoryManifest, paths: set[str], folder: Path
 ) -> tuple[list[HistoryFile], bool]:
-    """Put the history before the run into a folder; gives its files, and whether they are those that the run found.
+    """Put the history before the run into a folder; gives its files, and whether the run found just these.
 
-    ``paths`` are the files that the run found, and its own. Where some were joined into one since, and are still
-    there, they take its place.
+    ``paths`` are the files that the run found, and its own. Files that were joined since take the place of missing
+    ones.
     """
     store, files = open_store(str(folder)), dict[str, HistoryFile]()
     for file in history.files:

@@ -49,7 +49,7 @@ def load_memory(store: Store, network_id: str) -> Memory:
 
 
 def save_memory(store: Store, memory: Memory) -> bool:
-    """Keep a memory, merged with what other runs kept meanwhile; gives whether anything had to be written.
+    """Keep a memory, merged with what other runs kept meanwhile; gives whether anything changed.
 
     Raises `StoreError`, and `LostRaceError` where others wrote at every try.
     """
@@ -94,7 +94,6 @@ def _encode(memory: Memory, others: dict[str, _Kept]) -> bytes:
 
 
 def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[str, _Kept], bool]:
-    """The memory of a network, what is kept of the other ones, and whether all of it could be read."""
     memory = Memory(network_id)
     if stored is None:
         return memory, {}, True
@@ -127,7 +126,6 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[st
 
 
 def _learn(memory: Memory, record: _Record) -> None:
-    """Take in a record. Raises `ValueError` for an address that is not a contract's."""
     address = record.contract if isinstance(record, EventStream) else record.address
     for each in (address, record.voucher if isinstance(record, KnownMarket) else None):
         if each is not None and not strkey.is_contract(each):

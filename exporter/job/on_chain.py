@@ -1,7 +1,7 @@
 """The exporter's numbers against the contracts' own view functions, at one ledger, field by field.
 
-The calls are part of the same read transaction as everything else, so both are of one ledger. What depends on the clock
-is compared at the close time of the ledger at which a call was made.
+The calls are part of the same read transaction as everything else. What depends on the clock is compared at the close
+time of the ledger at which a call was made.
 
 The calls that readers make are answered twice: by the RPC's simulation, and from the entries of the same ledger. What
 has no rule is counted, not compared. A call that the RPC refused is compared where the contract itself failed.
@@ -155,11 +155,7 @@ class _Read(NamedTuple):
 
 
 async def check_chain(settings: Settings, source: Source) -> ChainCheck:
-    """Read the markets that a run into the configured output would find, and ask their contracts, at one ledger.
-
-    What events name is not kept: nothing is written. Raises `SourceError`, and `CheckError` where not one field could
-    be compared.
-    """
+    """Ask the contracts of the markets that a run would find, at one ledger. Raises `SourceError`, `CheckError`."""
     notices, around = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):
         if settings.discovery.enabled:
@@ -282,7 +278,6 @@ def _has_unknown_price(item: Compared, rows: Mapping[str, Row]) -> bool:
 
 
 def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:
-    """Say whether the only difference is the clock by which the RPC ran the call."""
     value = outcome.result.value
     clock = None if value is None else PROTOCOLS[outcome.protocol].views.time_of(value)
     if clock is None or (clock not in numbers.known and len(numbers.known) >= MAX_OTHER_TIMES):

@@ -1,7 +1,4 @@
-"""The plan of a run, printed without doing either: no request is made, no file is written.
-
-Only what is in the output is looked at: what is published there, and what earlier runs remembered.
-"""
+"""The plan of a run, printed without making a request or writing a file; only the output is looked at."""
 
 from __future__ import annotations
 

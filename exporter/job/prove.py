@@ -91,14 +91,9 @@ def prove(
 ) -> ProveResult:
     """Prove each published run that has evidence and no proof yet, and add what readers need to check it.
 
-    Everything is downloaded and checked before the output is locked, so that a run can publish meanwhile. Arguments
-    are those of `exporter.job.verify.verify_tree`.
-
-    Raises:
-        RefutedError: the evidence of a run is not the network's state. What could be proven before was published.
-        ArchiveError: no archive can be read, or not in time. What could be proven before was published.
-        LostRaceError: another process went on publishing while the proofs were to be added.
-        CheckError, StoreError, ConfigError: there is no tree, or nobody to trust.
+    All is downloaded and checked before the output is locked, so that a run can publish meanwhile. Arguments are those
+    of `exporter.job.verify.verify_tree`. After `RefutedError` and `ArchiveError` what could be proven is published.
+    Also raises `LostRaceError`, `CheckError`, `StoreError`, `ConfigError`.
     """
     published = read_published(store)
     if published is None or published.pointer.network is None:
@@ -142,10 +137,7 @@ def prove(
 
 
 def _add_when_free(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
-    """Add the proofs of those runs that are still there. A run that publishes meanwhile is waited for, within bounds.
-
-    Raises `LostRaceError` where it does not end.
-    """
+    """Add the proofs of runs that are still there, waiting for a publisher within bounds. Raises `LostRaceError`."""
     for left in reversed(range(LOCK_TRIES)):
         try:
             with store.exclusive():
@@ -200,7 +192,6 @@ def _proof(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, tru
 
 
 def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> None:
-    """First the files, then the list that names them."""
     for proof, content in added:
         store.put_new(proof.proof_key, content)
     store.put(VERIFIER.template, verifier_file())
@@ -213,9 +204,9 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
 
 
 def claims_of(evidence: bytes) -> Claims:
-    """The claims of evidence about the state, within the bounds of the verifier.
+    """The claims of evidence about the state.
 
-    Raises `RefutedError` for what is damaged or cannot be, `NotProvableError` beyond these bounds.
+    Raises `RefutedError`, and `NotProvableError` beyond the verifier's bounds.
     """
     try:
         return read_claims(evidence)
@@ -226,11 +217,9 @@ def claims_of(evidence: bytes) -> Claims:
 
 
 def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives, *, full: bool) -> Outcome:
-    """Hold evidence against the checkpoint that a proof file is of; at the run's own ledger in all buckets.
+    """Hold evidence against the checkpoint of a proof file; at the run's own ledger in all buckets.
 
-    Raises:
-        RefutedError: the proof does not hold, or the evidence is not the state; the message names what is not so.
-        ArchiveError: no archive gave the buckets, or the evidence is larger than what the verifier takes.
+    Raises `RefutedError`, and `ArchiveError` where no archive gave the buckets or the evidence is too large.
     """
     claims = claims_of(evidence)
     try:
@@ -251,7 +240,6 @@ def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives
 
 
 def _entry_name(key: bytes) -> str:
-    """An entry for people: its contract, and its key as the evidence spells it."""
     spelled = base64.b64encode(key).decode()
     return f"{strkey.encode_contract(key[8:40])} {spelled}" if key[:8] == _DATA_OF_CONTRACT else spelled
 

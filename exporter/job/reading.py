@@ -74,10 +74,10 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 # No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
 @dataclass(frozen=True, slots=True, repr=False)
 class MarketsRead:
-    """The state of all markets at the ledger of the certificate, and what the reading taught.
+    """The state of all markets at one ledger, and what the reading taught.
 
-    ``memory`` is what there is to remember for the next run, None where discovery is off. ``proof`` is the content of
-    the ledger's proof file, where it was read from an archive, and ``entry_count`` how many entries were used.
+    ``memory`` is for the next run, None where discovery is off. ``proof`` is the content of the ledger's proof file,
+    where it was read from an archive.
     """
 
     protocols: list[ProtocolReading]
@@ -90,7 +90,6 @@ class MarketsRead:
     entry_count: int
 
     def tables(self) -> Tables:
-        """The two frames, and everything that is not in them by name."""
         tables = compute(self.protocols, PROTOCOLS, self.certificate.ledger, self.close_time)
         tables.notices = sorted([*tables.notices, *self.notices])
         return tables
@@ -105,7 +104,6 @@ async def read_markets(
     tried, around = where_to_look(settings, opened, named), None
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
-        """Read what is known already while events are asked for; if they name more, read all with that."""
         nonlocal tried, around
         reading = _read_tried(view, tried, whole=opened.whole)
         if memory is None or around is not None:
@@ -164,7 +162,7 @@ async def read_protocols(
 ) -> list[ProtocolReading]:
     """Read all protocols: a program for `exporter.ledger.view`. Raises `SourceError`.
 
-    ``around`` has what earlier runs and events name; without it only lists and the ledger itself name markets.
+    ``around`` has what earlier runs and events name.
     """
     return await _read_tried(view, where_to_look(settings, opened, around), whole=opened.whole)
 
@@ -203,7 +201,6 @@ async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[Pr
 
 
 async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run parts side by side; when one fails, none of the others goes on."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         return await asyncio.gather(*tasks)

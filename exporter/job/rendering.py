@@ -51,14 +51,8 @@ def render(
 ) -> Iterator[RenderedFile]:
     """Everything but the pointer and the records of the run, in a stream of which no part is kept.
 
-    Args:
-        settings: of the run.
-        tables: its numbers.
-        part: its own Parquet file.
-        series: the histories up to the run before; this run carries them on.
-        history: the manifest with this run's file.
-        changes: the list that ends with this run's.
-        kept: the lengths of bucket whose newest documents are already published.
+    ``series`` are the histories up to the run before; this run carries them on. ``history`` and ``changes`` have this
+    run's. ``kept`` are the lengths of bucket whose newest documents are already published.
     """
     network, output = network_of(settings.passphrase), settings.output
     yield from render_assets(tables.pools, tables.markets, output.page_sizes, output.default_page_size)

@@ -35,8 +35,8 @@ SHOWN = 5
 class RunLog:
     """The log of a run: to people on the console, and to the report, which is on disk before the next step begins.
 
-    ``path`` None keeps the report in memory. Where it cannot even be begun, that is a `ConfigError`. Later on it must
-    not cost the run, nor hide why that fails: ``problem`` then says what is wrong with it.
+    ``path`` None keeps the report in memory. A report that cannot be begun is a `ConfigError`; later ``problem`` says
+    what is wrong with it, which does not cost the run.
     """
 
     def __init__(self, path: Path | None, console: Console | None = None, **facts: Any) -> None:
@@ -71,7 +71,6 @@ class RunLog:
             step["processor_seconds"] = round(process_time() - processor, 3)
 
     def add(self, **facts: Any) -> None:
-        """Put facts into the report alone."""
         self.facts.update(facts)
 
     def event(self, name: str, message: str, **facts: Any) -> None:
@@ -82,11 +81,9 @@ class RunLog:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken so far."""
         return round(monotonic() - self._began, 3)
 
     def finish(self, exit_code: int, message: str | None = None) -> None:
-        """The last word: the exit code, and what went wrong if anything did."""
         self.facts.update(
             complete=True,
             exit_code=exit_code,
@@ -151,7 +148,7 @@ def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
 def report_missing(settings: Settings, tables: Tables, said: Sequence[str], log: RunLog) -> list[str]:
     """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
 
-    ``said`` are notices that were printed already. Raises `CheckError` where no market was read at all.
+    ``said`` was printed already. Raises `CheckError` where no market was read at all.
     """
     log.add(
         **{

@@ -1,7 +1,6 @@
 """Rendering a published run again from its evidence and the history before it: its files must come out byte for byte.
 
-`exporter check` does this after it has looked at every file by itself, `exporter verify` after it has checked the
-evidence of earlier runs. A wrong number that every digest covers shows here, whatever document it is in.
+A wrong number that every digest covers shows here, whatever document it is in.
 """
 
 from __future__ import annotations
@@ -82,7 +81,6 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
 
 def _check_again(uri: str, summary: CheckSummary) -> str | None:
-    """Render the run again and count what came out; gives why not, where it cannot be."""
     if (version := summary.version) != (own := openapi_document().info[VERSION_FIELD]):
         return f"version {version} wrote it, and this is {own}"
     with tempfile.TemporaryDirectory() as folder:
@@ -122,15 +120,9 @@ def settings_of(tree: FetchedTree) -> Settings:
 
 
 def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
-    """Repeat a run from its evidence and compare its files.
+    """Repeat a run from its evidence into the folder of a fetched tree, and compare its files. Raises `RefutedError`.
 
-    Args:
-        tree: what was fetched of it; the run is repeated into its folder.
-        settings: as `settings_of` gives them.
-        changes: the list of changes to go on with; a run takes over those of its own ledger.
-
-    Raises:
-        RefutedError: the run cannot be repeated, or its status is another.
+    ``changes`` is the list to go on with; a run takes over those of its own ledger.
     """
     store = open_store(settings.output.uri)
     if changes is not None:
@@ -162,7 +154,6 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
 
 
 def _compare_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:
-    """Compare a status with that of the repeated run. Raises `RefutedError`."""
     ours, theirs = msgspec.to_builtins(repeated), msgspec.to_builtins(published)
     apart = OF_PUBLISHING if same_files else OF_PUBLISHING | OF_THE_FILES
     for name, expected in ours.items():

@@ -1,8 +1,7 @@
 """The job: read every market at one ledger, compute, record, render, publish, verify, remember, compact, sweep.
 
-`run` is what the command line, the demo and a library user call; `execute` has the steps in their order, `Job` what
-each does. An error ends the run with its own exit code and leaves what was published before as it was, except where
-publishing itself says otherwise.
+`execute` has the steps in their order, `Job` what each does. An error ends the run with its own exit code and leaves
+what was published before as it was, except where publishing itself says otherwise.
 """
 
 from __future__ import annotations
@@ -218,10 +217,7 @@ def execute(
 
 @contextmanager
 def held(store: Store, before: Published | None) -> Iterator[ReadOnce]:
-    """Hold a store for all that a run does with it, with what its steps read of it, together.
-
-    ``before`` is what was published when the run began: most probably that still is.
-    """
+    """Hold a store for a run, reading its documents together; ``before`` is most probably still published."""
     with store.exclusive():
         only = ReadOnce(store, held=True)
         run = [] if before is None else [before.pointer.manifest_key, RUN_FILES.key(run_id=before.pointer.run_id)]
@@ -267,7 +263,6 @@ class Job:
         return self.source.live and not network_of(self.settings.passphrase).simulated
 
     def read(self) -> tuple[MarketsRead, RenderedFile]:
-        """Read every market at one ledger; gives also the file of the evidence."""
         with self.log.step("read", "reading the ledger") as facts:
             read, evidence = asyncio.run(self._read())
             certificate = read.certificate
@@ -315,11 +310,9 @@ class Job:
             self.log.warning(f"what this run discovered was not saved; the next run discovers it again: {error}")
 
     def check_newer(self, read: MarketsRead) -> None:
-        """Refuse a ledger that is not newer than the published one."""
         check_newer(self.store, read.certificate.ledger, read.close_time, replaced_ledger=self.replaced_ledger)
 
     def compute(self, read: MarketsRead, evidence: RenderedFile) -> tuple[Tables, list[str]]:
-        """The frames of what was read, and as ``MARKET[/POOL]`` what is not in them and should be."""
         with self.log.step("compute", "computing") as facts:
             tables = read.tables()
             facts.update(evidence=len(evidence.data), markets=tables.markets.height, pools=tables.pools.height)
@@ -358,10 +351,7 @@ class Job:
         return Recorded(part, series, damage, lost)
 
     def publish(self, tables: Tables, evidence: RenderedFile, recorded: Recorded) -> RunSummary:
-        """Render the tree file by file, each checked as it is made, and publish it in the order that is safe.
-
-        The tree as a whole is checked before anything that readers can find is replaced (`exporter.check.checker`).
-        """
+        """Render the tree file by file, each checked as it is made, and publish it."""
         settings, store, replaced = self.settings, self.store, self.replaced_ledger
         part, series, close_time = recorded.part, recorded.series, tables.close_time
         checker = TreeChecker(Whole(tables.ledger, settings.output.page_sizes, own_files_only=True))
@@ -400,7 +390,6 @@ class Job:
         return sealed.summary
 
     def nothing_to_do(self, ledger: int) -> RunResult:
-        """End a run whose ledger is published already; prices that the published run missed are still missing."""
         self.log.add(nothing_to_do=True)
         self.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
         missed = self._missed()
@@ -412,7 +401,6 @@ class Job:
         return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.facts)
 
     def _missed(self) -> frozenset[tuple[str, str]]:
-        """The pools that the run before missed the prices of."""
         try:
             return load_missed(self.store)
         except StoreError as error:
@@ -420,12 +408,10 @@ class Job:
             return frozenset()
 
     def read_back(self, store: Store, summary: RunSummary) -> None:
-        """See that what readers get of a store is what was written."""
         with self.log.step("verify", "reading back") as facts:
             facts.update(files=verify(store, summary))
 
     def add_proof(self, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
-        """Add the proof of the checkpoint that the run was read from, where it was."""
         if not isinstance(self.source, FromArchive) or read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
@@ -471,7 +457,6 @@ class Job:
                 )
 
     def compact(self, tables: Tables) -> None:
-        """Make one file of each day that closed, and of each month long past; it is not a failure of the run."""
         with self.log.step("compact", "compacting the history") as facts:
             if not self.settings.history.compact:
                 return
@@ -485,7 +470,6 @@ class Job:
                 self.log.warning(f"the history was not compacted; a later run tries again: {error}")
 
     def sweep(self, tables: Tables) -> None:
-        """Remove what has expired."""
         with self.log.step("sweep", "removing what has expired") as facts:
             retention = timedelta(hours=self.settings.output.retention_hours)
             swept = sweep(self.store, retention, now=self.now, closed=tables.close_time)
@@ -511,7 +495,7 @@ def without_collecting() -> Iterator[None]:
 def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:
     """Find out before minutes of reading whether a run of this network (a passphrase) could be published at all.
 
-    Says whether there is a tree of an earlier format. A tree of a later one is refused before anything is written.
+    Says whether there is a tree of an earlier format. Raises `FormatError` for a later one.
     """
     published = read_published(store, older=True)
     read_history_manifest(store, older=True)

@@ -1,7 +1,4 @@
-"""The source of a run: the endpoints of an RPC, a stored ledger (a snapshot file, or a run's evidence), or an archive.
-
-A source has one method: it opens what is to be read, while a block runs.
-"""
+"""The source of a run: RPC endpoints, a stored ledger (a snapshot file, or a run's evidence), or an archive."""
 
 from __future__ import annotations
 
@@ -45,12 +42,11 @@ def ignore_requests() -> None:
 
 @dataclass(slots=True)
 class OpenSource:
-    """An open source, the network it is of, and for a snapshot file or an archive the contracts in it.
+    """An open source, its network, and for a snapshot file or an archive the contracts in it.
 
     ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
-    file, which has some contracts of its ledger only. ``stored`` says that calls are answered from entries, and nothing
-    is run. ``evidence`` is that of an earlier run, where it is the source; ``proof`` the content of the ledger's proof
-    file, where an archive is.
+    file with some contracts only. ``stored`` says that calls are answered from entries. ``proof`` is the content of the
+    ledger's proof file, where an archive is the source.
     """
 
     source: LedgerSource
@@ -82,10 +78,7 @@ class Source(Protocol):
     def open(
         self, settings: Settings, on_request: OnRequest = ignore_requests
     ) -> AbstractAsyncContextManager[OpenSource]:
-        """Open it while a block runs.
-
-        Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError` for another network's.
-        """
+        """Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError`."""
         ...
 
 
@@ -136,7 +129,7 @@ def check_rpc_urls(settings: Settings) -> None:
 
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
-    """Open what a ledger snapshot file of this name holds. Raises `NetworkMismatchError` for another network's."""
+    """Raises `NetworkMismatchError`."""
     label = f"ledger snapshot file {name}"
     _refuse_other_network(settings, snapshot.network_id, label)
     source, instances = SnapshotSource(snapshot, storage_answers), list(snapshot.contract_instances())
@@ -144,7 +137,7 @@ def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> Op
 
 
 def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
-    """Open what an earlier run left as its evidence. Raises `NetworkMismatchError` for another network's."""
+    """Raises `NetworkMismatchError`."""
     _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
     source, network = EvidenceSource(evidence), network_of(settings.passphrase)
     whole, stored = evidence.whole, evidence.stored
@@ -161,12 +154,10 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 
 
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
-    """Compare the close time (unix seconds) of a ledger from an RPC with this machine's clock; gives a warning, if any.
+    """Compare the close time (unix seconds) of a ledger with this machine's clock; gives a warning, if any.
 
-    One that is too late would bar every honest run after it, because no later ledger closes earlier.
-
-    Raises:
-        SourceError: it is too far in the future, or the ledger is older than ``network.max_ledger_age``.
+    A time that is too late would bar every honest run after it. Raises `SourceError` for one too far in the future, or
+    a ledger older than ``network.max_ledger_age``.
     """
     behind = now - datetime.fromtimestamp(close_time, UTC)
     seconds, longest = int(abs(behind).total_seconds()), settings.max_ledger_age
@@ -207,7 +198,6 @@ class FromArchive:
 
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
-        """See `exporter.job.sources.Source`."""
         with open_archive_state(settings, self) as state:
             network = replace(network_of(settings.passphrase), router=None)  # nothing is run
             opened = OpenSource(state.source, network, state.instances, state.source.label, state)
@@ -218,8 +208,8 @@ class FromArchive:
 class ProvenState:
     """The state at a checkpoint, its proof file's content, and what that proves.
 
-    ``instances`` have every contract's code and no storage: of all of mainnet's contracts that would be gigabytes.
-    ``unlisted`` counts the validators that the trusted ones trust themselves, and the list does not have.
+    ``instances`` have every contract's code and no storage. ``unlisted`` counts the validators that the trusted ones
+    trust themselves, and the list does not have.
     """
 
     source: SnapshotSource
@@ -253,13 +243,7 @@ class ProvenState:
 
 @contextmanager
 def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[ProvenState]:
-    """Prove a checkpoint and open its state.
-
-    Raises:
-        ArchiveError: no archive has it, or it cannot be proven.
-        NetworkMismatchError: the archives are of another network.
-        ConfigError: an address is not an archive's, or no organisation is known to trust.
-    """
+    """Prove a checkpoint and open its state. Raises `ArchiveError`, `NetworkMismatchError`, `ConfigError`."""
     trust = trust_of(settings.passphrase, given.trust)
     deadline = Deadline(settings.network.read_deadline_seconds, "network.read_deadline_seconds")
     archives = Archives.open(given.uris, given.bucket_cache, deadline)

@@ -1,6 +1,4 @@
-"""The parts of a tree that no signature and no evidence confirms: statements that are derived and compared, or named as
-not covered; and files that its published run does not list, those of earlier runs and those of nobody.
-"""
+"""The parts of a tree that no signature and no evidence confirms, and files that its published run does not list."""
 
 from __future__ import annotations
 
@@ -88,9 +86,9 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
 
 
 def check_proof_claims(proof: Proof, outcome: Outcome, trust: Trust) -> Iterator[str]:
-    """Compare what the list of proofs says of a run with what was found; gives the claims that were not looked up.
+    """Compare what the list of proofs says of a run with what was found; gives claims that were not looked up.
 
-    Raises `RefutedError` where it claims more than the proof shows.
+    Raises `RefutedError` where it claims more.
     """
     counts = outcome.unproven.counts
     signed = signed_by(outcome.proven, trust), len(trust.organisations), trust.needed
@@ -127,7 +125,7 @@ def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) 
 def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason, str]]:
     """The keys of files that the run does not list, with the reason under which they count.
 
-    ``repeated`` is where its run was repeated: with the older pages of histories, which no run lists.
+    Where the run was ``repeated`` are also the older pages of histories, which no run lists.
     """
     history = tree.history
     runs = [tree.status.run_id, *(run.run_id for run in tree.earlier)]

@@ -58,7 +58,6 @@ class Unproven:
     names: dict[Reason, list[str]] = field(default_factory=dict)
 
     def add(self, reason: Reason, names: Iterable[str]) -> None:
-        """Add these to a reason, each by its name."""
         for name in names:
             self.counts[reason] = self.counts.get(reason, 0) + 1
             kept = self.names.setdefault(reason, [])
@@ -66,7 +65,6 @@ class Unproven:
                 kept.append(printable(name)[:MAX_NAME])
 
     def update(self, other: Unproven) -> None:
-        """Add all that another one has."""
         for reason, count in other.counts.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
             self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:SHOWN]

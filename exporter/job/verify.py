@@ -46,9 +46,8 @@ EARLIER_RUNS = 5
 class Verified:
     """The state of a tree that is verified; times in unix seconds.
 
-    ``repeated`` of the run's ``files`` came out of its evidence byte for byte. ``signed`` counts organisations.
-    ``earlier`` are the earlier runs whose rows follow from their evidence: ``covered_rows`` of the ``rows`` that the
-    history has before the run. ``complete`` compares the markets with all contracts, where that was asked for.
+    ``signed`` counts organisations. ``earlier`` runs follow from their evidence: ``covered_rows`` of the ``rows`` that
+    the history has before the run. ``complete`` is None where that was not asked for.
     """
 
     run_id: str
@@ -68,7 +67,6 @@ class Verified:
 
     @property
     def age(self) -> int:
-        """How long ago the ledger closed, in seconds."""
         return max(self.verified_at - self.close_time, 0)
 
     def lines(self) -> list[str]:
@@ -120,23 +118,12 @@ def verify_tree(
     earlier: int = EARLIER_RUNS,
     now: Clock = utc_now,
 ) -> Verified:
-    """Verify the published tree at a URI (a folder, s3://, http(s)).
+    """Verify the published tree at a URI. Raises `RefutedError`, `SourceError`, `ConfigError`.
 
-    Args:
-        uri: where the tree is.
-        archives: history archives to take buckets from; those of the trusted organisations where none is named.
-        trust: a file with the organisations to trust; None for those that are known for the network.
-        console: receives progress.
-        full: look every entry up in all buckets, also where the run's ledger is not a checkpoint.
-        complete: also compare the run's markets with all contracts of the checkpoint.
-        deadline: the seconds that reading the archives may take; what an earlier run lacks by then is not covered.
-        earlier: repeat at most this many earlier runs.
-        now: the wall clock.
-
-    Raises:
-        RefutedError: something is not so; the first thing is named.
-        SourceError: the tree, or the archives, cannot be read, or a checkpoint after the run cannot be proven yet.
-        ConfigError: no organisations to trust are known, or the URI is invalid.
+    Buckets come from ``archives``, or those of the trusted organisations. ``trust`` is a file, None for those known for
+    the network. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of
+    the checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
+    At most ``earlier`` runs before it are repeated.
     """
     with console.step("check", "checking the tree") as facts:
         try:
@@ -250,7 +237,7 @@ class _Prover:
     unproven: Unproven
 
     def hold(self, run_id: str, ledger: int, evidence: bytes) -> Outcome:
-        """Hold the evidence of a run against its checkpoint, by the tree's proof file or by one made here.
+        """Hold evidence against its checkpoint, by the tree's proof file or one made here.
 
         Raises `RefutedError`, `ArchiveError`, and `NotProvableError` where there is no such checkpoint yet.
         """
@@ -269,10 +256,7 @@ class _Prover:
 
 
 def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unproven: Unproven) -> int:
-    """Repeat the run from its evidence; gives how many of its files came out byte for byte.
-
-    Raises `RefutedError` where a file, or the status, is not what the evidence gives.
-    """
+    """Repeat the run from its evidence; gives how many files came out byte for byte. Raises `RefutedError`."""
     made = rerender(tree, settings, seed)
     for key, why in made.different.items():
         raise RefutedError(f"{key} {why}")

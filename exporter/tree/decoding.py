@@ -1,8 +1,5 @@
 """JSON that others may have written: what the store holds, and what a server sends of a tree.
 
-Everything that a run reads from its store goes through `decode_json`, so that no bytes there, however made, end it with
-anything but an error that names their key.
-
 A published tree has a format number, with which its status document and the manifest of its history begin. It rises
 when a document, a field or a column is removed, renamed, or gets another meaning. A version of the exporter reads trees
 of its own format alone; a run publishes over a tree of an earlier one.
@@ -23,11 +20,7 @@ _Model = TypeVar("_Model")
 
 
 def decode_json(data: bytes, model: type[_Model]) -> _Model:
-    """Take a value of a model out of JSON.
-
-    Raises:
-        msgspec.DecodeError: whatever is wrong: no JSON, no UTF-8, nested too deep, or not of the model.
-    """
+    """Take a value of a model out of JSON. Raises `msgspec.DecodeError`, and no other, whatever is wrong."""
     try:
         return msgspec.json.decode(data, type=model)
     except UnicodeDecodeError as error:
@@ -44,13 +37,9 @@ class _Numbered(Struct):
 
 
 def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
-    """Refuse a document of another format; says whether it is of an earlier one.
+    """Refuse a document of another format; with ``older`` says whether it is of an earlier one.
 
-    That is allowed where the tree is about to be published over (``older``).
-
-    Raises:
-        FormatError: the document is of a later format, or of an earlier one.
-        msgspec.DecodeError: it has no format number that can be read.
+    Raises `FormatError`, and `msgspec.DecodeError` where it has no format number that can be read.
     """
     found = decode_json(data, _Numbered)
     number = found.format if found.schema_version is None else 0

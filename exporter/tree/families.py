@@ -1,8 +1,7 @@
 """The table of the tree: every kind of key, once.
 
-A row says how the key is written, which document it holds, by which URL it is read, and what becomes of it. All else
-follows: what parses a file, its kind and headers, its copy in a bucket, the policy of the bucket, what the sweep may
-remove, the public URLs that the check asks for, and the description of the API. A file of no family is a mistake.
+All else follows from it: what parses a file, its kind and headers, its copy in a bucket, the policy of the bucket, what
+the sweep may remove, the public URLs that the check asks for, and the description of the API.
 
 A new family of documents is a model in `exporter/tree/documents.py`, a row here, and what renders it, in
 `exporter/render/run_documents.py` or near it. A URL with parameters in its path or query needs a rule in
@@ -66,10 +65,7 @@ class Sweep(StrEnum):
 
 @dataclass(frozen=True)
 class Operation:
-    """The entry of a family's URL in the description of the API.
-
-    ``query`` and ``problems`` are names of `exporter.render.openapi`'s tables; the path has its own parameters.
-    """
+    """``query`` and ``problems`` are names of `exporter.render.openapi`'s tables; the path has its own parameters."""
 
     name: str
     tag: str
@@ -564,10 +560,7 @@ _BY_SLASHES = [[family for family in FAMILIES if family.template.count("/") == s
 
 @lru_cache(maxsize=1024)
 def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
-    """The family of a key, and what the key says: its places by name. None for a key that this version never writes.
-
-    A key is asked about several times while its file is rendered, read back, checked and listed.
-    """
+    """The family of a key, and its places by name; None for a key that this version never writes."""
     for family in _BY_SLASHES[min(key.count("/"), 8)]:
         if match := family.pattern.fullmatch(key):
             return family, {**match.groupdict(), **family.says}
@@ -590,7 +583,6 @@ def key_of(document: Struct) -> str:
 
 @cache
 def _holding(model: type[Struct]) -> tuple[Family, ...]:
-    """The families of such documents that are no pages."""
     return tuple(family for family in FAMILIES if family.model is model and family.kind is not FileKind.PAGE)
 
 
@@ -612,11 +604,7 @@ def kind_of(key: str) -> FileKind:
 
 
 def alias_of(key: str) -> str | None:
-    """The key under which a bucket has a document once more; None where it has none.
-
-    It is the path of its public URL. A folder behind nginx finds ``v1/markets.json`` for ``/v1/markets`` by a rule. A
-    bare bucket has no rules, so there the document is also under ``v1/markets``, with the same bytes and headers.
-    """
+    """The path of a document's public URL, where a bucket, which has no rules, has it once more; None for others."""
     found = parse_key(key)
     if found is None or not found[0].aliased or found[0].url is None or "?" in found[0].url:
         return None

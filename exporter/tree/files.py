@@ -34,13 +34,11 @@ class FileKind(StrEnum):
 
 
 class RenderedFile(msgspec.Struct, frozen=True):
-    """One file of a run, ready to be stored under ``key``.
+    """A file of a run, to be stored under ``key``.
 
-    Attributes:
-        sha256: 64 lowercase hex digits; computed where it is not given.
-        replaces: files of its folder that the run leaves out because this one answers for them. What an earlier run
-            left there is overwritten with these bytes, until it is swept.
-        links: where a web page leads inside the tree, as paths from its root, where its renderer says so.
+    ``sha256`` is 64 lowercase hex digits. ``replaces`` are files of its folder for which this one answers: those of an
+    earlier run are overwritten with these bytes. ``links`` are paths from the root, of a web page whose renderer says
+    so.
     """
 
     key: str

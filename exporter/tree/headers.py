@@ -1,7 +1,6 @@
 """How a file of the tree is sent: its content type and how long it may be cached, by its key.
 
-The preview server, the uploader of a bucket and the rules shipped for the edge must agree on these, so they
-are here once. Errors are never cached longer than the shortest-lived success.
+Errors are never cached longer than the shortest-lived success.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Documents become files, and every file is read back with the model that its key implies before anybody relies on it.
-
-That lists are complete and in order, and sums right, shows when the run is rendered again (`exporter.job.rerender`).
-"""
+"""Documents become files, and every file is read back with its key's model before anybody relies on it."""
 
 from __future__ import annotations
 
@@ -105,11 +102,7 @@ def read_back(file: RenderedFile) -> RenderedFile:
 
 
 def parse_back(key: str, data: bytes) -> Struct:
-    """Decode a file with its model and check it against its key.
-
-    Raises CheckError, naming the key and the field, for a key without a model, for bytes that do not decode, break
-    a constraint or are not in canonical form, and for a document that is not the one its key names.
-    """
+    """Decode a file with its model and check it against its key. Raises `CheckError` that names key and field."""
     found = parse_key(key)
     if found is None or (model := found[0].model) is None:
         raise CheckError(f"{key}: no document has such a key")

@@ -1,8 +1,6 @@
-"""Which file answers a public URL: the rule of the API as a pure function.
+"""Which file answers a public URL: the rule of the API as a pure function, which knows no file system.
 
-The rule never computes data, it only picks a file. The preview server applies it as it is; the rules
-shipped for nginx, CloudFront Functions and Cloudflare Workers are ports of it. It knows no file system: of a
-well-formed filter that matches nothing it only says which file to take instead.
+The preview server applies it; the rules for nginx, CloudFront Functions and Cloudflare Workers are ports of it.
 """
 
 from __future__ import annotations
@@ -67,9 +65,8 @@ class Served:
 
 
 def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
-    """Map a URL to the file that answers it.
+    """The file that answers a URL: the path as sent, percent-encoded, and what follows the question mark.
 
-    `path` is the path as it was sent, still percent-encoded, and `query` what follows the question mark.
     `sizes` are the page sizes of the published run, ascending, beginning with 1.
     """
     segments = _segments(path)

@@ -78,7 +78,6 @@ class RunListing:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many files there are, and how many bytes they have together."""
         return len(self), int(self.frame["bytes"].sum())
 
     def sha256_of(self, key: str) -> str | None:
@@ -86,10 +85,7 @@ class RunListing:
         return found[0].hex() if len(found) else None
 
     def run_id(self, observed_ledger: int) -> str:
-        """The ledger, a dash, and the first 12 hex digits of the SHA-256 over what ``sha256sum`` prints of all files.
-
-        That is a line for each file, ascending by key: its own SHA-256, two spaces, the key, a line feed.
-        """
+        """The ledger, a dash, and 12 hex digits of the SHA-256 over what ``sha256sum`` prints of all files, by key."""
         digest = hashlib.sha256()
         for key, sha256 in self.frame.select("key", "sha256").iter_rows():
             digest.update(f"{sha256.hex()}  {key}\n".encode())
@@ -119,7 +115,6 @@ def listed_files(frame: pl.DataFrame) -> Iterator[ManifestFile]:
 
 
 def _check(frame: pl.DataFrame) -> None:
-    """Raise `CheckError` for files that no listing has."""
     key, digest = pl.col("key"), pl.col("sha256")
     expected = {
         "a file without key, kind, size or digest": ~pl.any_horizontal(pl.all().is_null()),
@@ -135,10 +130,7 @@ def _check(frame: pl.DataFrame) -> None:
 
 
 def listing_of(manifest: RunManifest, data: bytes | None) -> RunListing:
-    """The listing that a manifest names; ``data`` are the bytes of its ``files_key``.
-
-    Raises `CheckError` for bytes that are not those, or no listing.
-    """
+    """The listing that a manifest names; ``data`` are the bytes of its ``files_key``. Raises `CheckError`."""
     if data is None or hashlib.sha256(data).hexdigest() != manifest.files_sha256:
         raise CheckError(f"{manifest.files_key} does not have the digest that the run's manifest gives for it")
     return RunListing.from_parquet(data)

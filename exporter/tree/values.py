@@ -73,10 +73,7 @@ def _text(
     lengths: tuple[int | None, int | None] = (None, None),
     column: ParquetType = ParquetType.UTF8,
 ) -> Meta:
-    """A text, all of which is of the pattern: what the API's description says, its least and its greatest length.
-
-    ``column`` is the type of a column of such values.
-    """
+    """A text that is of the pattern as a whole; ``column`` is the type of a column of such values."""
     return Meta(
         pattern=f"^{pattern}$",
         min_length=lengths[0],
