@@ -130,8 +130,7 @@ class Workers:
     ) -> Iterator[tuple[Work, Result]]:
         """Do all work, giving each piece with its result as it is finished, in no promised order.
 
-        Only ``at_once`` pieces are taken up at a time, so the work may be a long stream of large ones. Raises
-        `WorkerDiedError` where workers died `TRIES` times over the same piece.
+        ``at_once`` pieces are taken up at a time. Raises `WorkerDiedError` where workers died `TRIES` times over one.
         """
         todo = iter(work)
         tries: dict[Future[Result], tuple[Work, int]] = {}

@@ -137,11 +137,7 @@ class LakeJob:
         self._deployments: tuple[Deployment, ...] = ()
 
     def run(self) -> LakeResult:
-        """Do all of it.
-
-        Raises `LakeError` where an object cannot be fetched, or, unless gaps are skipped, is missing or damaged,
-        `StoreError` where something cannot be written; what was written before stays, and is not done again.
-        """
+        """Do all of it. Raises `LakeError` and `StoreError`; what was written before stays, and is not done again."""
         plan, result = self.plan, self.result
         self._watched = self._fixpoint() | self._journal().watched.get(self._network.name, Watch())
         with self._workers:
@@ -173,7 +169,6 @@ class LakeJob:
     # 1. What is watched.
 
     def _fixpoint(self) -> Watch:
-        """The keys of a reading of the start state."""
         plan, watched = self.plan, Watch()
         self._deployments = tuple(self._network.deployments) if plan.settings.discovery.enabled else ()
         for _ in range(MAX_FIXPOINT):
@@ -207,7 +202,6 @@ class LakeJob:
             first = last + 1
 
     def _name(self, first: int, last: int) -> str:
-        """What the keys of a range's two files begin with."""
         network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
         return f"changes/{network}-{self._watched.digest}/{first}-{last}"
 
@@ -250,7 +244,6 @@ class LakeJob:
         self._check_links()
 
     def _range(self, first: int, last: int) -> LedgerRange | None:
-        """A range that was extracted."""
         key = self._name(first, last) + _LEDGERS
         stored = self._changes.get(key)
         return None if stored is None else unpacked(stored.data, LedgerRange, key)
@@ -273,7 +266,6 @@ class LakeJob:
             self.result.gaps += each.gaps
 
     def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
-        """The ledgers after one that have changes, in order."""
         for first, last in self._ranges():
             if last <= after:
                 continue
@@ -285,7 +277,6 @@ class LakeJob:
     # 3. Replay.
 
     def _closes(self) -> Iterator[Close]:
-        """Every ledger that is known, ascending; the start's own first."""
         start = self.plan.start
         yield start.ledger, start.close_time, start.protocol
         for each in self._extracted():
@@ -293,7 +284,6 @@ class LakeJob:
                 yield ledger, *facts
 
     def _segments(self) -> list[tuple[str, list[Close]]]:
-        """The boundaries, by the grid of time that the segments are of."""
         plan = self.plan
         times = boundaries(plan.begins, plan.ends, plan.every)
         width = plan.every * BOUNDARIES_A_SEGMENT
@@ -303,7 +293,6 @@ class LakeJob:
         return [(f"{plan.every}-{start * width}", closes) for start, closes in groups.items()]
 
     def _left(self, segments: Sequence[tuple[str, list[Close]]]) -> list[tuple[str, list[Close]]]:
-        """The segments that are not done, by the journal and the history."""
         journal, has = self._journal(), ledgers_of(self._store)
         left = []
         for name, closes in segments:
@@ -435,7 +424,6 @@ class LakeJob:
         self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
 
     def _publish_proof(self) -> None:
-        """Sum up what the segments in the history prove, and say so in its manifest."""
         tally = self.result.tally
         for done in self._journal().segments.values():
             tally.add(done.tally)
@@ -448,7 +436,6 @@ class LakeJob:
         finish_history(self._store, transitions, rows, self._known_spans())
 
     def _known_spans(self) -> list[LedgerSpan]:
-        """The ledgers that were replayed, without the gaps."""
         spans, first = [], self.plan.start.ledger + 1
         for gap in sorted(self.result.gaps, key=lambda gap: gap.first):
             if first < gap.first:

@@ -61,7 +61,7 @@ def _waiting(work: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 @_waiting
 def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
-    """Add files of single ledgers, ascending, to a history of a network (its passphrase). Those that it has stay.
+    """Add files of single ledgers, ascending, to a history; ledgers that it has stay.
 
     Raises `CheckError` for a history of another network, `StoreError`; the manifest is then unchanged.
     """
@@ -142,7 +142,6 @@ def _holder(manifest: HistoryManifest | None, ledger: int) -> HistoryFile | None
 
 
 def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]) -> HistoryManifest:
-    """The manifest with one compacted file rewritten, the rows of the parts among its own."""
     holder = next(file for file in manifest.files if file.key == key)
     entries = [part.entry for part in parts]
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])

@@ -132,11 +132,9 @@ class EventNames:
 
     @property
     def contracts(self) -> frozenset[bytes]:
-        """The ids of all contracts whose events count."""
         return frozenset(strkey.decode(contract)[1] for _, each in self._filters for contract in each.contracts)
 
     def follow(self, item: LedgerChanges) -> None:
-        """Take a ledger's events."""
         for _, change in item.changes:
             if change.kind != EVENT or change.entry is None:
                 continue

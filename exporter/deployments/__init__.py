@@ -71,7 +71,6 @@ class Deployment:
         return tuple(contract.address for contract in self.contracts if contract.role == role)
 
     def address(self, role: str) -> str | None:
-        """The address of the first contract of a role, None where no such contract is known."""
         return next(iter(self.addresses(role)), None)
 
     @property
@@ -80,7 +79,6 @@ class Deployment:
 
     @property
     def backstop(self) -> str | None:
-        """The address of a Blend deployment's backstop."""
         return self.address(BACKSTOP)
 
 

@@ -111,7 +111,6 @@ def learn(
 
 
 def _with_learned(deployments: Sequence[Deployment], memory: Memory) -> list[Deployment]:
-    """The deployments with the contracts that earlier runs learned of from the chain, where the lists have none."""
     completed = []
     for deployment in deployments:
         for (protocol, label, role), address in memory.contracts.items():

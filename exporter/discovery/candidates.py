@@ -58,10 +58,7 @@ def market_code(
     deployments: Sequence[Deployment],
     instances: Iterable[tuple[str, ContractInstance]] = (),
 ) -> dict[bytes, str]:
-    """The code of markets, as the protocols and the lists have it, with the protocol's name.
-
-    In ``instances``, those of a state, listed markets also show the code that they run there.
-    """
+    """The code of markets, with the protocol's name; listed markets among ``instances`` show theirs, too."""
     code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
     for deployment in deployments:
         for contract in deployment.contracts:

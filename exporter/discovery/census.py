@@ -79,10 +79,7 @@ def classify_all(
     entries: Iterable[bytes],
     instances: Iterable[tuple[str, ContractInstance]],
 ) -> CensusTaken:
-    """Take the census of a state, of the LedgerEntryData XDR of all contract data, and each contract's instance.
-
-    Memory grows with the contracts of the state, not with their entries.
-    """
+    """The census of all contract data (LedgerEntryData XDR) and instances; memory grows with contracts, not entries."""
     known = [(name, module.market_names) for name, module in modules.items() if module.market_names]
     forms: list[tuple[Kind, str | None, Set[str | int]]] = [
         *((Kind.KNOWN_STORAGE, name, form) for name, form in known),
@@ -94,7 +91,6 @@ def classify_all(
 
     @lru_cache(maxsize=1 << 14)
     def marks_of(text: bytes) -> frozenset[str | int]:
-        """The number of each group of words that a name belongs to, and the name if it matters."""
         name = text.decode("ascii")
         words = [word.lower() for word in _WORD.findall(name)]  # the same of TotalBorrowed and total_borrowed
         groups = [at for at, first in enumerate(LENDING_WORDS) if any(word.startswith(first) for word in words)]

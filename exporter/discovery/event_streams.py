@@ -52,10 +52,7 @@ async def follow_events(
 def _requests(
     modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
 ) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
-    """From which ledger (None: the oldest that is kept) to read, the filters, and the streams that they are for.
-
-    Streams that are read from the same ledger share requests, of 5 filters of 5 contracts with the same topics.
-    """
+    """From which ledger (None: the oldest kept), the filters and their streams; 5 filters of 5 contracts a request."""
     groups: dict[tuple[int | None, tuple[str, ...]], list[StreamPlace]] = {}
     for name, module in modules.items():
         for each in module.event_filters([item for item in deployments if item.protocol == name]):
@@ -91,7 +88,6 @@ class _Follower:
         self._wrong: list[str] = []
 
     async def follow(self, filters: list[EventFilter], streams: list[StreamPlace], start: int | None) -> None:
-        """Read streams from a ledger, or from the oldest that is kept, to the newest."""
         position: int | str = _FIRST_LEDGER if start is None else start
         restarts, certain = 0, True
         try:
@@ -168,7 +164,6 @@ class _Follower:
                 )
 
     def summarize(self) -> None:
-        """Say once what was ignored."""
         if self._foreign:
             self.notices.append(f"the RPC returned {self._foreign} events that were not asked for; they were ignored")
         if self._wrong:

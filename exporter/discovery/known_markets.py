@@ -88,7 +88,6 @@ class Memory:
         return (market.candidate() for market in self.markets.values())
 
     def confirmed(self) -> set[MarketPlace]:
-        """Those that were read."""
         return {place for place, market in self.markets.items() if market.confirmed}
 
     def learn(self, market: KnownMarket) -> bool:

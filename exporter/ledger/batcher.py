@@ -16,8 +16,6 @@ STILL_TURNS = 5
 
 
 class _Batch:
-    """Keys, or calls, that are asked for together, and how many parts of the program wait for them."""
-
     def __init__(self) -> None:
         self.keys: dict[bytes, None] = {}
         self.calls: dict[ContractCall, None] = {}
@@ -75,5 +73,4 @@ class Batcher:
         await self._send(list(batch.keys), list(batch.calls))
 
     def _end(self, batch: _Batch) -> None:
-        """Send later questions in other requests."""
         self._batches = {kind: other for kind, other in self._batches.items() if other is not batch}

@@ -93,7 +93,6 @@ class StoredSource:
         return [EntriesAnswer(self._ledger, asked, found, self.label)] if asked else []
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """The answer from storage, or an error that says why there is none."""
         self.called[call.contract] = None
         return replace(self._answers.answer(call), endpoint=self.label)
 

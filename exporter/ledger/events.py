@@ -37,7 +37,6 @@ class ContractEvent:
     value: ScVal
 
     def starts_with(self, topics: Sequence[str]) -> bool:
-        """Whether its first topics are these symbols."""
         return self.topics[: len(topics)] == tuple((scval.SYMBOL, topic) for topic in topics)
 
 

@@ -84,7 +84,6 @@ Entries = Mapping[bytes, Entry | None]
 
 
 def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
-    """What distinguishes the states of an entry: its last change, and whether it is archived."""
     return None if raw is None else (raw.last_modified, raw.live_until == ARCHIVED)
 
 
@@ -103,7 +102,6 @@ class KeyObservation:
 
     @property
     def interval(self) -> Interval:
-        """The ledgers at which the key is known to have this entry."""
         if self.entry is None and self.kept:
             return Interval(0, self.ledger)
         if self.entry is None or self.entry.archived:

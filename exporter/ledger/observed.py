@@ -25,7 +25,6 @@ class Observed:
         self.changed = True
 
     def begin(self) -> None:
-        """A run of the program begins: nothing is used yet."""
         self.used_keys, self.used_calls, self.changed = {}, {}, False
 
     async def fetch(self, keys: list[bytes]) -> None:

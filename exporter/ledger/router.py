@@ -78,10 +78,7 @@ class Router:
         }
 
     async def simulate(self, source: LedgerSource, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
-        """An answer for each of these different calls, in bundles where possible. Raises `SourceError`.
-
-        Answers of bundles are `SimulationAnswer.shared`; all others are as the source gives them.
-        """
+        """An answer for each of these different calls, bundled ones `SimulationAnswer.shared`. Raises `SourceError`."""
         # What one oracle says changes together, so that it had better be in one bundle.
         routed = sorted((call for call in calls if call.function in ROUTED), key=lambda call: call.contract)
         answers: dict[ContractCall, SimulationAnswer] = {}

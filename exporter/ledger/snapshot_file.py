@@ -61,7 +61,6 @@ class LedgerSnapshot:
 
     @classmethod
     def of(cls, content: bytes, name: str) -> LedgerSnapshot:
-        """Take a file's content apart. Raises `SnapshotFileError` that names the file and what is wrong with it."""
         try:
             return _snapshot(content)
         except SnapshotFileError as error:

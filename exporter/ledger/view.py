@@ -62,10 +62,7 @@ _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Why the run is the state of ``ledger``: every entry and call it used is known to hold over ``interval``.
-
-    ``uncertified_calls`` had no result known to hold at the ledger; the program was given an error for them.
-    """
+    """Why the run is the state of ``ledger``; ``uncertified_calls`` gave the program an error instead of a result."""
 
     ledger: int
     interval: Interval
@@ -143,7 +140,6 @@ class LedgerView:
 
     @property
     def calls_made(self) -> list[ContractCall]:
-        """The calls that the program has made so far."""
         return list(self._known.used_calls)
 
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
@@ -167,7 +163,6 @@ class LedgerView:
         return seen.result
 
     async def _read_again(self) -> None:
-        """One round of re-reading, busy before quiet, towards a ledger that everything covers."""
         known = self._known
         if not known.entries_interval().empty:
             # Only calls made at another ledger are left: what they looked at may close the gap.
@@ -192,7 +187,6 @@ class LedgerView:
             await self._certify_calls(known.entries_interval().last)
 
     async def _certify_calls(self, ledger: int) -> None:
-        """Read what calls made at another ledger looked at, where that is not known for both ledgers yet."""
         await self._known.fetch(self._known.unknown_between(ledger, self._known.binding_calls()))
 
     async def settle(self, program: Callable[[LedgerView], Awaitable[T]]) -> Reading[T]:
@@ -217,7 +211,6 @@ class LedgerView:
         return self._reading(result, common, rounds)
 
     def _reading(self, result: T, interval: Interval, rounds: int, uncertified: int = 0) -> Reading[T]:
-        """The result with all that it depends on."""
         known = self._known
         ledger = interval.last - (interval.last + 1) % self._limits.spacing
         certificate = Certificate(

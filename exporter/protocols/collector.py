@@ -178,7 +178,7 @@ class Collector:
         return True
 
     def report_empty(self) -> None:
-        """A lost list looks like one that was never begun."""
+        """Say which markets have no pools: a lost list looks like one that was never begun."""
         empty = [market.address for market in self.reading.markets if not market.members]
         if empty:
             shown = ", ".join(empty[:_SHOWN]) + (", ..." if len(empty) > _SHOWN else "")
@@ -192,7 +192,7 @@ class Collector:
         )
 
     def check_code(self, market: str, wasm_hash: str | None, deployments: Sequence[Deployment], form: str) -> None:
-        """Where the lists have no code of any market, none is unknown."""
+        """Note a market of other code than the lists have; where they have none of any market, none is unknown."""
         known = {item.wasm_hash for each in deployments for item in each.contracts if item.role == MARKET} - {None}
         if known and wasm_hash is not None and wasm_hash not in known:
             self.unknown_code(market, wasm_hash, form)
@@ -210,7 +210,7 @@ class Collector:
             )
 
     def take_admins(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """``roles`` are names in the instance, with what people call them."""
+        """Note who decides over a market: ``roles`` are names in its instance, with what people call them."""
         if instance is None:
             return
         storage = named(instance_of(instance.contract_data()).storage)
@@ -220,7 +220,7 @@ class Collector:
                 self.reading.held.append(Held(market, "admin", role, value))
 
     def take_proposed(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """``roles`` are names in the instance's storage, with what people call them."""
+        """Note who has to accept to be an admin: ``roles`` are names of the instance's storage, and what people say."""
         storage = {} if instance is None else named(instance_of(instance.contract_data()).storage)
         for name, role in roles.items():
             if name in storage:

@@ -129,7 +129,7 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
 def _pools_of(
     reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
 ) -> pl.DataFrame:
-    """Adds to ``unread_pools``."""
+    """One protocol's part of the pools frame; adds to ``unread_pools``."""
     if not reading.columns.get("market"):
         return tables.pools
 

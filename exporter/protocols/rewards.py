@@ -72,7 +72,7 @@ def set_rewards(row: Row, reading: ProtocolReading, prices: Worths) -> None:
 
 
 def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
-    """None where it is of more than 38 digits, or of nothing."""
+    """With the decimals of both; None where it is of more than 38 digits, or of nothing."""
     if priced_in is None or not 0 < reward.rate * priced_in[0] <= MAX_DECIMAL:
         return None
     return reward.rate * priced_in[0], reward.decimals + priced_in[1]

@@ -67,7 +67,6 @@ def variant_key(contract: str, variant: str, *values: ScVal, durability: int = P
 
 @cache
 def _variant(variant: str, values: int) -> bytes:
-    """How a vector begins of a variant's symbol and this many values."""
     return struct.pack(">III", scval.VEC, 1, 1 + values) + encode_scval(symbol(variant))
 
 

@@ -95,11 +95,9 @@ class Fields:
         return name in self._values
 
     def get(self, name: str) -> ScVal | None:
-        """The value of a field of any kind, or None."""
         return self._values.get(name)
 
     def required(self, name: str) -> ScVal:
-        """The value of a field of any kind."""
         value = self._values.get(name)
         if value is None:
             raise DecodeError(f"{self._what}: field {name} is missing")

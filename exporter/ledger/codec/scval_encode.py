@@ -133,7 +133,6 @@ def _write(value: ScVal, parts: list[bytes]) -> None:
 
 
 def _write_items(items: Sequence[ScVal] | None, parts: list[bytes], size: int = 1) -> None:
-    """An optional array whose items are this many values each."""
     if items is None:
         parts.append(b"\0\0\0\0")
         return

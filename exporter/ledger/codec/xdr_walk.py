@@ -310,10 +310,7 @@ def result_pair(data: bytes, position: int) -> int:
 def contract_events(
     data: bytes, position: int, head: int = 0, seen: Callable[[bytes, int, int], None] | None = None
 ) -> int:
-    """An array of ContractEvents, each after ``head`` bytes of what wraps it.
-
-    ``seen`` gets each that has a contract: its id, and where the event begins and ends.
-    """
+    """An array of ContractEvents, each after ``head`` bytes; ``seen`` gets a contract's id, the begin and the end."""
     count = count_at(data, position, 20 + head)
     position += 4
     for _ in range(count):

@@ -57,7 +57,6 @@ class RpcCounters:
         self.bytes_received += size
 
     def as_dict(self) -> dict[str, Any]:
-        """The counters as plain values in a fixed order, for a report."""
         plain: dict[str, Any] = msgspec.to_builtins(self, order="deterministic")
         return plain
 
@@ -78,7 +77,6 @@ class Question(Generic[T]):
 def _read(
     decoder: msgspec.json.Decoder[wire.Reply[R]], read: Callable[[R, Endpoint], T]
 ) -> Callable[[bytes, int, Endpoint], T]:
-    """How an answer is decoded of which ``read`` takes the result."""
     return lambda body, request_id, endpoint: read(wire.decode_reply(body, decoder, request_id), endpoint)
 
 
@@ -130,7 +128,6 @@ class RpcSource:
         await self._poster.aclose()
 
     async def tip(self) -> int:
-        """The newest ledger of a healthy endpoint."""
         decode = _read(wire.HEALTH, lambda result, _: wire.tip_of(result))
         return await self._ask(Question("getHealth", None, decode, "getHealth"))
 
@@ -224,7 +221,6 @@ class RpcSource:
         return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
 
     async def _ask(self, question: Question[T]) -> T:
-        """The answer of the first endpoint that gives a usable one."""
         failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
         tries: Counter[Endpoint] = Counter()
         problem = ""
@@ -314,7 +310,6 @@ class RpcSource:
         return None
 
     async def _send(self, endpoint: Endpoint, question: Question[T], deadline: float) -> T | Failure:
-        """One HTTP request and its answer; counted."""
         remaining = deadline - self._timing.clock()
         if remaining <= 0:
             raise _DeadlineError

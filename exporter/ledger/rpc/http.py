@@ -96,7 +96,6 @@ class HttpPoster:
         )
 
     async def aclose(self) -> None:
-        """Close every connection; nothing may be sent afterwards."""
         await self._client.aclose()
 
     async def post(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:

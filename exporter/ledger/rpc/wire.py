@@ -270,10 +270,7 @@ def range_of(failure: Failure) -> tuple[int, int] | None:
 
 
 def events_page(result: EventsResult, start: int | str) -> EventsPage:
-    """The page of a result of ``getEvents``.
-
-    An event that cannot be decoded is counted; a cursor that cannot be makes the answer unusable.
-    """
+    """The page of a ``getEvents`` result. A bad event is counted, a bad cursor makes the answer unusable."""
     at = _CURSOR.fullmatch(result.cursor)
     if at is None:
         unusable("the cursor of a page of events is not one")

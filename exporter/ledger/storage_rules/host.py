@@ -54,7 +54,6 @@ class Contract:
         return all(symbol(name) in self.storage for name in names)
 
     def strings(self, *names: str) -> bool:
-        """Whether the instance storage has all of these strings as keys."""
         return all(string(name) in self.storage for name in names)
 
     def get(self, key: ScVal, kind: int) -> object:

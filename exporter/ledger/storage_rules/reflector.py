@@ -108,7 +108,6 @@ class _Oracle:
         self.last: int = 0 if last is None else expect(last, scval.U64, "last_timestamp")
 
     def index(self, asset: ScVal) -> int | None:
-        """An asset's place among the assets."""
         if self.release is not Release.FOUR:
             listed = items(self.contract.storage.get(string("assets"), vec()), "assets")
             return listed.index(asset) if asset in listed else None
@@ -126,7 +125,6 @@ class _Oracle:
         return self.last
 
     def at(self, index: int, time: int) -> int | None:
-        """An asset's price of the update at exactly this time."""
         if self.release is not Release.SIX:
             key = (scval.U128, time << 64 | index % 256)
             value = self.host.data(self.contract.address, key, TEMPORARY)
@@ -165,7 +163,6 @@ class _Oracle:
         return None if stored is None else Fields.of(stored, "update")
 
     def given(self, asset: ScVal, time: int | None) -> ScVal:
-        """An asset's price of the update at a time, as functions give it."""
         index = None if time is None else self.index(asset)
         price = None if time is None or index is None else self.at(index, time)
         return VOID if price is None or time is None else price_data(price, time // 1000)

@@ -27,11 +27,7 @@ class ArchiveFiles(Protocol):
     label: str
 
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
-        """A file as it is stored, at its beginning.
-
-        Raises `ArchiveFileMissingError` when there is no such file, and `ArchiveError` when it cannot be had, or has
-        more than ``max_bytes``.
-        """
+        """A file as it is stored. Raises `ArchiveFileMissingError`, and `ArchiveError`, also above ``max_bytes``."""
         ...
 
 
@@ -45,7 +41,6 @@ class FolderFiles:
             raise ArchiveFileMissingError(f"{self.label}: there is no such folder")
 
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
-        """A file. Raises `ArchiveFileMissingError`, `ArchiveError`."""
         path = self._folder / name
         try:
             if path.stat().st_size > max_bytes:

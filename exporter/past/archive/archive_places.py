@@ -65,7 +65,6 @@ class RemoteFiles:
         return open_place(self._uri, "history archive", verified=True, seconds=self._seconds)
 
     def _in_time(self) -> ObjectStore:
-        """The client whose requests end before the deadline does. Raises `ArchiveError` after it."""
         left = self._deadline.left()
         if left < self._seconds:
             self._seconds = left

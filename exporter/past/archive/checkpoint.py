@@ -93,7 +93,6 @@ class HistoryArchive:
         self._files = files
 
     def newest(self) -> int:
-        """The newest checkpoint that the archive says it has."""
         return self._history_state(NEWEST_STATE).ledger
 
     def headers(self, checkpoint: int) -> list[LedgerHeader]:
@@ -122,7 +121,6 @@ class HistoryArchive:
 
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """Make errors of decoding ones of this archive's file."""
         try:
             yield
         except DecodeError as error:

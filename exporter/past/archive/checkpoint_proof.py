@@ -32,12 +32,9 @@ class NotProvableError(ArchiveError):
 def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoint, bytes]:
     """The first checkpoint at or after a ledger, and the content of its proof file, which was checked.
 
-    Its headers begin with the ledger's, so that the proof says of what was read at it how much is unchanged at the
-    checkpoint, and when the ledger closed.
-
-    Raises:
-        NotProvableError: the archives have no ledgers after it yet, or not the signatures of enough organisations.
-        ArchiveError: they do not have the checkpoint, or are damaged.
+    Its headers begin with the ledger's, so that the proof says how much of it is unchanged at the checkpoint, and when
+    it closed. Raises `NotProvableError` where the archives have no ledgers after it, or too few signatures, and
+    `ArchiveError` where they lack the checkpoint or are damaged.
     """
     at_checkpoint = checkpoint_of(ledger)
     checkpoint = archives.first(lambda archive: archive.checkpoint(at_checkpoint))

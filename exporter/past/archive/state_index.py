@@ -96,7 +96,6 @@ class StateIndex(Mapping[bytes, RawEntry]):
                     yield value
 
     def instances(self) -> Iterator[tuple[str, ContractInstance]]:
-        """Every contract whose instance can be decoded, as `exporter.ledger.snapshot_file` gives them."""
         for name, _ in self._all(_INSTANCE):
             value = self._get(_ENTRY + name[1:]) or self._get(_EVICTED + name[1:])
             if value is not None:

@@ -30,10 +30,7 @@ def trust_of(passphrase: str, path: Path | None = None) -> Trust:
 
 
 def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
-    """The list in a file, or the one that comes with the exporter, and its name.
-
-    Raises `ConfigError` where the file cannot be read, or where a network has no list.
-    """
+    """The list in a file, or the packaged one, and its name. Raises `ConfigError` where there is none to read."""
     if path is not None:
         try:
             return read_file(str(path), MAX_BYTES), path.name

@@ -19,10 +19,9 @@ def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]
 
 
 def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
-    """The ledgers and the times (unix seconds) that a range means: first and last of each.
+    """First and last ledger, and first and last time (unix seconds), from the last ledger at or before the start.
 
-    The first ledger is the last one at or before the start. An end that is left out or later is the newest ledger.
-    Raises `ConfigError` where there is no ledger in the range, `LakeError`.
+    An end that is left out or later is the newest ledger. Raises `ConfigError` for an empty range, `LakeError`.
     """
 
     def time(ledger: int) -> int:

@@ -108,7 +108,6 @@ def decode_event(data: bytes, ledger: int) -> ContractEvent:
 
 
 def _start(meta: bytes, position: int) -> tuple[int, int]:
-    """The version of a LedgerCloseMeta, and where its header's history entry begins."""
     (version,) = word(meta, position)
     if version > 2:
         raise DecodeError(f"unknown version of a ledger's meta: {version}; {_UPDATE}")
@@ -316,7 +315,6 @@ _FIRST_RESULT: Final = tuple(
 
 
 def _possible_ends(data: bytes, begin: int, version: int) -> Iterator[int]:
-    """Positions, ascending, at which the results of one transaction or more may begin."""
     for match in _FIRST_RESULT[version].finditer(data, begin):
         if (match.start() - begin) % 4 == 0:
             yield match.start()

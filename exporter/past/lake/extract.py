@@ -36,7 +36,6 @@ class RangeOfLedgers:
 
     @property
     def name(self) -> str:
-        """The ledgers, for people and as the name of files."""
         return f"{self.first}-{self.last}"
 
 
@@ -138,12 +137,10 @@ class _Chain:
         return header
 
     def take(self, header: LedgerHeader) -> None:
-        """Go on from a header."""
         self._first = self._first or header
         self._last = header
 
     def lose(self, first: int, last: int, reason: str) -> None:
-        """Note that nothing is known of some ledgers."""
         self.gaps.append(Gap(first, last, reason))
 
     def ends(self, first: int, last: int) -> tuple[str, str]:

@@ -104,11 +104,10 @@ class Lake:
         return lake
 
     def batches(self, first: int, last: int, *, ahead_bytes: int = LOOK_AHEAD_BYTES) -> Iterator[Batch]:
-        """The objects that hold the ledgers from ``first`` to ``last``, ascending.
+        """The objects that hold these ledgers, ascending, fetched ahead up to ``ahead_bytes`` and `AHEAD` of them.
 
-        Some are fetched before they are needed: as many of the last one's size as have ``ahead_bytes``, `AHEAD` at the
-        most. Raises `MissingLedgerError` where an object is not there (ask again from its last ledger + 1 on to go over
-        the gap), `LakeError` where one cannot be fetched or is not what its key says.
+        Raises `MissingLedgerError` where one is not there (ask again from its last ledger + 1 on to go over the gap),
+        `LakeError` where one cannot be fetched or is not what its key says.
         """
         size = self.config.ledgers_per_batch
         starts = iter(range(first - first % size, last + 1, size))
@@ -143,7 +142,6 @@ class Lake:
         return open_batch(key, data, first, first + self.config.ledgers_per_batch - 1)
 
     def _fetch(self, ledger: int) -> tuple[str, bytes]:
-        """The key and the bytes of the object that holds a ledger."""
         size = self.config.ledgers_per_batch
         first = ledger - ledger % size
         name = self.config.key_of(ledger)
@@ -204,7 +202,6 @@ _NAME = re.compile(r"(?:^|/)[0-9A-F]{8}--([0-9]{1,10})(?:-[0-9]{1,10})?(?:/|\.xd
 
 
 def _first_of(name: str) -> int | None:
-    """The first ledger of a partition or a batch, by its name; None for the name of anything else."""
     match = _NAME.search(name)
     return None if match is None else int(match[1])
 

@@ -103,8 +103,6 @@ class Prover:
                     self._try(protocol, rule, item.ledger, key, step)
 
     def _looking_at(self, others: Mapping[bytes, bytes | None]) -> Look:
-        """What is known now, but of some entries another state of theirs."""
-
         def look(key: bytes) -> Entry | None:
             data = others[key] if key in others else self._data.get(key)
             return None if data is None else Entry(key, RawEntry(data, 0, None))
@@ -126,7 +124,6 @@ class Prover:
             self._compute(protocol, rule)
 
     def finish(self) -> Tally:
-        """Compute what waits; gives the count of all."""
         for protocol, rule in self._rules.items():
             self._compute(protocol, rule)
         return self.tally
@@ -153,7 +150,6 @@ class Prover:
 
 
 def _code(key: bytes, step: Step) -> str:
-    """The hash of the code that an entry's contract ran before a ledger."""
     entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
     try:
         wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash

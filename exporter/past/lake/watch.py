@@ -49,7 +49,6 @@ class Watch:
         return Watch(self.contracts | other.contracts, self.keys | other.keys, self.events_of | other.events_of)
 
     def __sub__(self, other: Watch) -> Watch:
-        """What ``other`` has not yet."""
         keys = frozenset(key for key in self.keys if not other.has(key))
         return Watch(self.contracts - other.contracts, keys, self.events_of - other.events_of)
 
@@ -63,14 +62,12 @@ class Watch:
 
     @cached_property
     def _tails(self) -> dict[bytes, list[bytes]]:
-        """The ends of the single keys, by contract."""
         tails: dict[bytes, list[bytes]] = {}
         for key in self.keys:
             tails.setdefault(key[8:_KEY_HEAD], []).append(key[_KEY_HEAD:])
         return tails
 
     def touched_by(self, raw: bytes) -> bool:
-        """Whether a ledger's raw bytes may hold a change of what is watched."""
         found = _CONTRACT.findall(raw)
         if not self.contracts.isdisjoint(found):
             return True

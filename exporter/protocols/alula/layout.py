@@ -243,7 +243,7 @@ def _numbers_of(config: Fields, what: str) -> dict[str, int]:
 
 
 def _farm(pool: Fields, name: str) -> RewardReason:
-    """What a farm pays is in a contract that is not read."""
+    """Nothing is paid where there is no farm; what one pays is in a contract that is not read."""
     value = pool.get(name)
     return RewardReason.NO_EMISSIONS if value is not None and value[0] == scval.VOID else RewardReason.NOT_READ
 

@@ -55,7 +55,7 @@ class _Reader(Collector):
             self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def verify(self, market: str, manager: str | None, entries: Entries) -> None:
-        """Whether its manager has a record of it; the market is read in any case."""
+        """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
         if manager is not None and entries[layout.record_key(manager, market)] is not None:
             self.reading.verified[market] = manager
         else:
@@ -97,7 +97,7 @@ class _Reader(Collector):
                 )
 
     def take_pool(self, market: Market, pool: str, entry: Entry) -> None:
-        """Raises `DecodeError` and `UnreadError`."""
+        """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
@@ -113,7 +113,7 @@ class _Reader(Collector):
             )
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
-        """For a token that says nothing, the copy its first pool has of it."""
+        """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""
         tokens = dict(read)
         for (market, pool), decoded in self.pools.items():
             token, decimals = read[decoded.token_address], decoded.numbers["decimals"]

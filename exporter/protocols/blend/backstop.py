@@ -190,7 +190,7 @@ class PoolBackstop:
         return row
 
     def _apr_bps(self, emission: Emission, extra: int) -> tuple[int | None, str | None]:
-        """The yield of the depositors that have not queued; the dollar cancels out."""
+        """The yield of the depositors that have not queued; the value in USDC of both tokens cancels the dollar."""
         if not emission.eps:
             return emission.eps, emission.reason
         if emission.reason == RewardReason.NOT_FUNDED:

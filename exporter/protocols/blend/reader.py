@@ -73,7 +73,7 @@ class _Reader(Collector):
         self._unconfirmed: dict[Origin, list[str]] = {}
 
     def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
-        """A factory has a record of it, or somebody answers for it."""
+        """Whether a contract that is there is taken for a market: a factory has a record of it, or somebody answers."""
         factory = records.voucher(candidate.address, entries)
         if factory is not None:
             self.reading.verified[candidate.address] = factory
@@ -153,7 +153,7 @@ class _Reader(Collector):
         return [asset for asset in self.queued.get(market, ()) if asset not in self.assets[market]]
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
-        """The key of what each side is paid, or of the plan where there is none: then nothing ever is."""
+        """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
         index = self.assets[market].index(asset)
         generation = self.instances[market].generation
         return {
@@ -162,7 +162,7 @@ class _Reader(Collector):
         }
 
     def take_reserve(self, found: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
-        """Raises `DecodeError` and `UnreadError`."""
+        """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
         market, instance = found.address, self.instances[found.address]
         reserve = layout.decode_reserve(config, data)
         form, place = reserve["generation"], found.members.index(asset)

@@ -105,7 +105,7 @@ class Records:
         return keys + [instance_key(contract) for contract in (*backstops, *self.factories.values())]
 
     def keys_of(self, markets: Iterable[str]) -> list[bytes]:
-        """Nothing removes a factory's record once it exists."""
+        """The keys of the records that the factories may have of markets, which nothing removes once they exist."""
         return [record_key(factory, market) for market in markets for factory in dict.fromkeys(self.factories.values())]
 
     def take_own(self, entries: Entries) -> None:
@@ -182,5 +182,5 @@ class Records:
         return None
 
     def any_factory_read(self, entries: Entries) -> bool:
-        """A file of some contracts may have none."""
+        """Whether there is any factory in what was read: a file of some contracts may have none."""
         return any(entries.get(instance_key(factory)) is not None for factory in self.factories.values())

@@ -230,7 +230,7 @@ def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -
 
 
 def reserve_configuration(entry: Entry | None, own: Entry | None, defaults: Entry | None) -> ScVal:
-    """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
+    """A reserve's three contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
     names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
     try:
         model = decode_rate_model(own, defaults)

@@ -77,7 +77,7 @@ class _Oracle:
         self.cache_seconds: int = _optional(self.settings, "PriceCacheTtl", scval.U64) or 0
 
     def prices(self, assets: tuple[ScVal, ...], *, cached_counts: bool = True) -> ScVal:
-        """Those of one adapter are asked for together: where that fails, all fail."""
+        """All of them, those of one adapter asked for together: where that fails, all fail."""
         if _optional(self.settings, "Paused", scval.BOOL):
             raise _RefusedError(FAILED)
         if len(set(assets)) != len(assets):

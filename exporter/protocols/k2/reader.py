@@ -69,7 +69,7 @@ class _Reader(Collector):
             self.routers[market] = router
 
     def reserve(self, market: str, asset: str, entries: Entries) -> layout.ReserveEntry:
-        """Raises `UnreadError` and `DecodeError`."""
+        """What the router has of a reserve; it says where the rest is. Raises `UnreadError` and `DecodeError`."""
         return layout.decode_reserve(live(entries[layout.reserve_key(market, asset)], "the reserve's RDATA entry"))
 
     def keys_of_rest(self) -> Iterator[bytes]:
@@ -105,7 +105,7 @@ class _Reader(Collector):
                 self.append_pool(found, asset, asset, row)
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
-        """Does not depend on what of its totals can be read."""
+        """A reserve's configuration, whatever of its totals can be read."""
         reserve = self.reserves.get((market, asset))
         if reserve is None:
             return layout.reserve_configuration(None, None, None)
@@ -113,7 +113,7 @@ class _Reader(Collector):
         return layout.reserve_configuration(entries[layout.reserve_key(market, asset)], *models)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
-        """Raises `UnreadError` and `DecodeError`."""
+        """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
         reserve = self.reserve(market, asset, entries)
         tokens = {side: f"{layout.SHARE_TOKENS[side][0]} {token}" for side, token in reserve.share_tokens.items()}
         instances = {
@@ -163,7 +163,7 @@ class _Reader(Collector):
         }
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
-        """The price of a reward token is known where it is a reserve's."""
+        """Read the tokens and the rewards, whose price is known where the reward token is a reserve's."""
         tokens = {
             token: (side, entries[instance_key(token)])
             for each in self.reserves.values()

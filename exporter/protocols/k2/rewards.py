@@ -73,7 +73,7 @@ def _reward_contract_of(token: Entry | None) -> str | None:
 
 
 def _decode(token: str, entry: Entry | None) -> Emission | None:
-    """Also of an archived entry. Raises `DecodeError`."""
+    """What is paid in a token, if it is switched on, also of an archived entry. Raises `DecodeError`."""
     fields = None if entry is None else Fields.of(entry.value, "ARC")
     if fields is None or not fields.boolean("is_active"):
         return None

@@ -223,7 +223,7 @@ def speed_keys(controller: str, vault: str) -> list[bytes]:
 
 
 def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) -> Fields:
-    """Raises `UnreadError` for an entry that is archived."""
+    """The entries of a contract as the fields of a struct. Raises `UnreadError` for one that is archived."""
     pairs = []
     for name in names:
         entry = entries.get(variant_key(contract, name))

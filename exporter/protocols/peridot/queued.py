@@ -68,7 +68,7 @@ def take(
 
 
 def _decode(change: Change, entry: Entry, time: Entry | None = None) -> Queued:
-    """Without an entry of its time the contract refuses it."""
+    """The queued value, and from when it holds; without an entry of its time the contract refuses it."""
     if change.kind == "admin":
         return proposed(entry.value, change.subject)
     if change.kind == "terms":

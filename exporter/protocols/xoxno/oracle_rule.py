@@ -188,7 +188,7 @@ class _Session:
         return self.average(contract, asset, expect(records, scval.U32, "Twap"), decimals)
 
     def average(self, contract: str, asset: ScVal, records: int, decimals: int) -> tuple[int, int] | None:
-        """None where a record is missing; the time is that of the oldest."""
+        """The mean of an oracle's last records, none of which may be missing, with the time of the oldest."""
         if not 0 < records <= MAX_TWAP_RECORDS:
             raise TrapError(f"Error(Contract, #{NO_RECORDS if records == 0 else MANY_RECORDS})")
         answered = self.host.try_call(contract, "prices", asset, u32(records))
@@ -221,7 +221,7 @@ class _Session:
 
 
 def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
-    """If one of two is missing there is no price, but a deviation."""
+    """One price of one or two sources; if one of two is missing there is none, but a deviation."""
     first, second = readings[0], readings[-1]
     if first is None or second is None:
         found = first or second

@@ -59,7 +59,7 @@ def price_failure(quote: Quote, close_time: int) -> str | None:
 
 
 def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
-    """Without a readable limit of age there is no price."""
+    """The quote with the token's limit of age; without a readable limit there is no price."""
     if oracle is None:
         return replace(quote, failure="the price aggregator has no oracle for this token", is_known=True)
     if oracle.archived:
@@ -88,7 +88,7 @@ def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
 
 
 def _verdict(status: Fields, price: int) -> str | None:
-    """In the order in which the aggregator looks for reasons; None when it is valid."""
+    """Why a status is not valid, in the order in which the aggregator looks for reasons; None when it is."""
     valid, stale, deviation = (status.boolean(name) for name in ("valid", "stale", "deviation"))
     if valid and not stale and not deviation:
         return None if price > 0 else f"the price is {price}, not above zero"

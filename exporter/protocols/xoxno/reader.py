@@ -65,7 +65,7 @@ class _Reader(Collector):
         return sorted(self.named[market])
 
     def keys(self, market: str) -> Iterator[bytes]:
-        """The busiest first."""
+        """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
         controller, pools = self.controllers[market], self.pools(market)
         yield from (layout.state_key(controller.pool, pool) for pool in pools)
         yield from (layout.parameters_key(controller.pool, pool) for pool in pools)
@@ -175,7 +175,7 @@ class _Reader(Collector):
     def take_pool(
         self, market: Market, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
     ) -> None:
-        """Raises `DecodeError` and `UnreadError`."""
+        """Append one hub market to the columns. Raises `DecodeError` and `UnreadError`."""
         present = [
             live(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
             for what, entry in (("State", state), ("Params", parameters))
