@@ -1,7 +1,4 @@
-"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there.
-
-That documents agree with each other shows when the run is rendered again (`exporter.job.rerender`).
-"""
+"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ class TreeChecker:
         self._schemas: Schemas = {}
 
     def add_rendered(self, file: RenderedFile) -> None:
-        """Add a file as it comes from its renderer, with the digest and links that this gave it."""
         self.add(file.key, file.data, sha256=file.sha256, links=file.links)
 
     def add(self, key: str, data: bytes, *, sha256: str | None = None, links: Sequence[str] | None = None) -> None:
@@ -233,9 +229,9 @@ def contradictions(row: AssetDetail) -> Iterator[str]:
 
 
 def schemas_of(components: Mapping[str, Any]) -> Schemas:
-    """Compile the schemas of an OpenAPI document, by name. They are a stranger's: none is fetched, every pattern ends.
+    """Compile an OpenAPI document's schemas. They are a stranger's: none is fetched, every pattern ends.
 
-    Raises `CheckError` for one that is not a schema, or that refers to a missing one.
+    Raises `CheckError`.
     """
     compiled = {}
     for name, schema in components.items():

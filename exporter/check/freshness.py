@@ -44,7 +44,6 @@ class PublishedStatus(msgspec.Struct, frozen=True):
     unpriced_count: int
 
     def age(self, now: datetime) -> int:
-        """Seconds since the run was published."""
         return (now - self.generated_at) // timedelta(seconds=1)
 
 
@@ -61,15 +60,10 @@ def describe(status: PublishedStatus, now: datetime) -> str:
 
 
 def judge(status: PublishedStatus, now: datetime, max_lag: int, max_age: int | None, grace: int | None) -> list[str]:
-    """Everything that is wrong with a published run at a moment; empty when it is fresh.
+    """Everything that is wrong with a published run at a moment; times in seconds.
 
-    Args:
-        status: of the run.
-        now: the moment.
-        max_lag: the seconds that its ledger may have closed before it was published.
-        max_age: the seconds since it was published; None: what the run itself promised, plus ``grace``, and where it
-            promised nothing `UNPROMISED_MAX_AGE`.
-        grace: the seconds after the time at which the next run was to be expected; None: the interval between the two.
+    A run's ledger may have closed ``max_lag`` before it was published, and the run be ``max_age`` old. None: what the
+    run itself promised plus ``grace`` (None: the promised interval), and without a promise `UNPROMISED_MAX_AGE`.
     """
     problems = []
     if status.generated_at > now + CLOCK_TOLERANCE:
@@ -99,9 +93,9 @@ def judge(status: PublishedStatus, now: datetime, max_lag: int, max_age: int | N
 
 
 async def read_status(uri: str) -> PublishedStatus:
-    """Read the pointer of a tree: of a folder, of a bucket, or over HTTP below a base URL.
+    """Read the pointer of a tree.
 
-    Raises `ConfigError` for a URI or format of no tree, `SourceError` where there is no pointer that can be read.
+    Raises `ConfigError` for a URI or format of no tree, `SourceError` without a pointer.
     """
     async with open_tree(uri) as source:
         try:

@@ -24,11 +24,7 @@ _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """The metadata of a Parquet file: ``rows`` is None where it cannot be read.
-
-    ``ledgers`` are the lowest and the highest in its rows, ``closed`` the first and the last time at which one of them
-    closed; None without rows.
-    """
+    """``rows`` is None if unreadable; ``ledgers`` and ``closed`` (times) are the lowest and the highest, None without rows."""
 
     bytes: int
     sha256: str

@@ -115,7 +115,7 @@ async def check_public_urls(
 ) -> None:
     """Ask for files by their public URLs, and for what must be refused; note every difference by URL.
 
-    ``count`` files that are ``drawn`` are asked for, in addition to those of which there is only one.
+    ``count`` files are ``drawn``, in addition to those of which there is only one.
     """
     files = listed.frame
     always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
@@ -139,9 +139,9 @@ async def check_public_urls(
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
-    """The public URLs of a file of the tree, without the first slash; its own name is one.
+    """The public URLs of a file, without the first slash; its own name is one.
 
-    ``listed`` are the files of the run: the index of a listing answers for limits whose files are not among them.
+    The index of a listing answers for limits whose files are not ``listed``.
     """
 
     def limited(url: str, size: int) -> Iterator[str]:

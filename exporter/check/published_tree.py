@@ -64,10 +64,7 @@ _Decoded = TypeVar("_Decoded")
 
 
 def check_files(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
-    """Check the files of the published tree at a URI one by one; returns what was checked.
-
-    Arguments and errors are those of `exporter.job.rerender.check_tree`, which also renders the run again.
-    """
+    """Check the files of the published tree at a URI, as `exporter.job.rerender.check_tree` does first."""
 
     async def check() -> CheckSummary:
         async with open_tree(uri) as source:
@@ -165,7 +162,6 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
 
 
 def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
-    """This many files of each part of the tree, and those of which there is only one."""
     parts: dict[str, list[str]] = {}
     for key in listed["key"]:
         part = "always" if key.startswith(ALWAYS_READ) else "/".join(key.split("/")[:2])
@@ -177,7 +173,6 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
 
 
 async def _single(source: TreeSource, checker: TreeChecker, key: str, model: type[_Decoded]) -> _Decoded | None:
-    """Check a document that is in no run's manifest; None where it is missing, or wrong, which the checker notes."""
     data = await source.get(key, MAX_DOCUMENT_BYTES)
     if data is None:
         return None
@@ -193,7 +188,6 @@ async def _read_history(
     drawn: Random,
     progress: Callable[[int], None],
 ) -> None:
-    """The history's manifest, and the Parquet files of earlier runs that it names."""
     history = await _single(source, checker, HISTORY_MANIFEST_KEY, HistoryManifest)
     if history is None:
         if HISTORY_MANIFEST_KEY not in checker.whole.seen:
@@ -234,7 +228,6 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
-    """The proofs of runs, where any run was proven."""
     listed = await _single(source, checker, PROOFS.template, ProofList)
     if listed is None:
         return

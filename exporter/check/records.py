@@ -1,7 +1,4 @@
-"""The records next to a run's files, each against what leads to it: manifest and listing, proofs, rollups.
-
-Only the archives show whether the network confirms an entry, or has the contracts of a census (`exporter verify`).
-"""
+"""The records next to a run's files, each against what leads to it: manifest and listing, proofs, rollups."""
 
 from __future__ import annotations
 
@@ -111,8 +108,7 @@ def rollup_faults(
 ) -> Iterator[tuple[str, str]]:
     """The faults of the rollups and of the table of liquidations, by key.
 
-    ``there`` are the files of months in the tree, where they can be listed. With ``whole`` the rollups are also
-    recomputed from the files of the history, and every row is compared.
+    The files of months are ``there``, where they can be listed. With ``whole`` the rollups are also recomputed.
     """
     named = {entry.key: entry for entry in manifest.rollups}
     if manifest.files and any(file.rows for file in manifest.files):

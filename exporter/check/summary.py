@@ -74,7 +74,6 @@ class CheckSummary:
     not_rerendered: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a report."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: dict(sorted(it.items())) if isinstance(it, Counter) else it for name, it in values.items()}
 
@@ -106,8 +105,8 @@ class CheckSummary:
 class Whole:
     """A tree, reduced to what its checks need.
 
-    ``ledger`` and ``page_sizes`` are the run's; ``listed`` are the files in its manifest, where that is known before.
-    With ``partial`` only a sample of these is added; with ``own_files_only`` nothing of the history of earlier runs.
+    With ``partial`` only a sample of the ``listed`` files is added; with ``own_files_only`` nothing of the history of
+    earlier runs.
     """
 
     ledger: int
@@ -144,6 +143,5 @@ class Whole:
             self.faults.add(Fault(key, cut.replace("\n", " ")))
 
     def raise_faults(self) -> None:
-        """Raise `TreeFaultsError` if anything is wrong."""
         if self.faults:
             raise TreeFaultsError(sorted(self.faults))

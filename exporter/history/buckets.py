@@ -1,9 +1,7 @@
 """Buckets of time: where they begin, and what many observations of a pool are as one row.
 
 A bucket holds the observations from its start to before its end. Starts are multiples of the length since 1970; weeks
-begin on Monday. Amounts and the value are means rounded down; published rates and the price are medians, for an even
-number the mean of the two in the middle, rounded down. Prices of different decimals are compared and printed at the
-most decimals that any of their bucket has.
+begin on Monday. The meaning of the numbers is in `exporter.tree.documents.HistoryBucket`.
 """
 
 from __future__ import annotations
@@ -85,9 +83,9 @@ _MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
 class Bucket:
     """A length of bucket: its name in the API, its seconds, and a time at which one begins.
 
-    A page of a history covers ``page_buckets`` of them, aligned as the buckets are. ``pages`` is how many pages' worth
-    of whole spans the newest document has before its newest span. Pages that ended more than ``kept`` seconds ago are
-    not published any more, and no document leads to them; None: they stay for good.
+    A page covers ``page_buckets`` of them. ``pages`` is how many pages' worth of whole spans the newest document has
+    before its newest span. Pages that ended more than ``kept`` seconds ago are not published any more; None: they stay
+    for good.
     """
 
     name: str
@@ -102,7 +100,6 @@ class Bucket:
         return (time - self.origin) // self.seconds * self.seconds + self.origin
 
     def page_starts(self, time: pl.Expr) -> pl.Expr:
-        """When the pages that hold times began."""
         span = self.seconds * self.page_buckets
         return (time - self.origin) // span * span + self.origin
 
@@ -122,10 +119,7 @@ assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
 
 
 def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
-    """Make one row (`BUCKETS_FRAME` and then `PARTS`, sorted) of all observations of a pool in a bucket.
-
-    Observations are in any order; amounts and prices are not negative.
-    """
+    """Make one row (`BUCKETS_FRAME` and then `PARTS`, sorted) of all observations of a pool in a bucket."""
     rows = observations.with_columns(bucket.start(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
         *(floored_mean(name) for name in _MEANS),
@@ -146,15 +140,14 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
 
 
 def _at_ends(name: str) -> pl.Expr:
-    """The values of the first and the last ledger of a bucket in a column."""
     ordered = pl.col(name).sort_by("observed_ledger")
     return pl.concat_list(ordered.first(), ordered.last()).alias(f"{name}_at_ends")
 
 
 def _realized(grouped: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-    """The gain of a supply share a year, compounded daily, and the reward of a token, from the first observation on.
+    """The gain of a supply share a year, compounded daily, and the reward of a token.
 
-    A loss may be of all; null where there is one time, or where the index has other decimals in the end.
+    Null where there is one time, or where the index has other decimals in the end.
     """
     rates: list[int | None] = []
     rewards: list[str | None] = []
@@ -182,7 +175,6 @@ def floored_mean(name: str) -> pl.Expr:
 
 
 def _floored_median(name: str) -> pl.Expr:
-    """The middle of what is not null and not negative, or the floor of the mean of the two in the middle."""
     ordered = pl.col(name).drop_nulls().sort()
     count = pl.col(name).count().cast(pl.Int64)
     lower = ordered.get((count - 1) // 2, null_on_oob=True)
@@ -191,7 +183,7 @@ def _floored_median(name: str) -> pl.Expr:
 
 
 def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """The medians of the prices as text; those of mixed decimals are printed again, which the columns cannot do."""
+    """The medians of the prices as text; those of mixed decimals are printed again."""
     columns = grouped.select("oracle_price", "least_decimals", "most_decimals").iter_rows()
     printed = [None if price is None else printed_price(price, most) for price, _, most in columns]
     mixed = (grouped["least_decimals"] != grouped["most_decimals"]).fill_null(False).arg_true().to_list()
@@ -231,6 +223,5 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def _worth(amount: int, price: int, decimals: int) -> int | None:
-    """The value of an amount in US cents, rounded down; None for what no history could hold."""
     cents = amount * price * 100 // 10 ** min(decimals, _NOTHING_LEFT)
     return cents if cents <= MAX_DECIMAL else None

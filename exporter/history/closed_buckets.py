@@ -1,9 +1,8 @@
 """The newest document of each history in buckets of a length, and the pages before it, which never change.
 
 A page covers a span of `Bucket.page_buckets` lengths. The newest document has the newest span that has any bucket, and
-of the spans before it that have any as many as `Bucket.pages` says. So it is never nearly empty, and changes only when
-a bucket of its length closes. A span that leaves it is complete and becomes a page, named by its content, so that the
-page is the same whenever and in however many steps it is made.
+`Bucket.pages` of the spans before it that have any. So it is never nearly empty, and changes only when a bucket of its
+length closes. A span that leaves it is complete and becomes a page, named by its content.
 
 Pages of a length with `Bucket.kept` are published for that long. A document leads to the page before it if that is
 still published, a page to the one before it if that was when its own span began.
@@ -72,7 +71,6 @@ class Histories:
     packed: dict[str, bytes] = field(default_factory=dict)
 
     def closed(self, bucket: Bucket) -> pl.DataFrame:
-        """The buckets of the newest documents of a length."""
         return self.get(f"closed/{bucket.name}")
 
     def cursors(self, bucket: Bucket) -> dict[Place, tuple[str, int]]:
@@ -112,7 +110,6 @@ class Histories:
         yield from self.empty_heads(bucket, begun.join(closed, on=self.form.keys, how="anti"))
 
     def empty_heads(self, bucket: Bucket, begun: pl.DataFrame) -> Iterator[RenderedFile]:
-        """Render the newest document of places that have a first ledger and no closed bucket."""
         for one, other, ledger in begun.iter_rows():
             yield file_of(self.form.document(one, other, bucket.name, ledger, [], None))
 
@@ -124,7 +121,6 @@ class Histories:
         return self.form.document(*place, bucket.name, buckets[-1].last_ledger, buckets, shown)
 
     def _wire(self, bucket: Bucket, rows: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
-        """Place and page of each row, with the fields of its bucket."""
         start = pl.col("start")
         return rows.select(
             *self.form.keys,
@@ -135,7 +131,6 @@ class Histories:
         ).iter_rows()
 
     def observe(self, rows: pl.DataFrame) -> None:
-        """Take in later observations."""
         for day in rows.select(DAY.start(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
             own = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
@@ -145,14 +140,12 @@ class Histories:
         self.put("begun", known.group_by(keys).agg(pl.col("observed_ledger").min()).sort(keys))
 
     def observed(self, begin: int, end: int) -> pl.DataFrame:
-        """The observations from a time to before another."""
         days = [day for day in self._days() if day < end and day + DAY.seconds > begin]
         time = pl.col("ledger_close_time")
         frames = [self.get(f"observed/{day}").filter((time >= begin) & (time < end)) for day in days]
         return pl.concat([pl.DataFrame(schema=OBSERVATIONS), *frames])
 
     def forget(self, before: int) -> None:
-        """Drop the observations of all days before one that begins then."""
         for day in self._days():
             if day < before:
                 del self.packed[f"observed/{day}"]
@@ -183,5 +176,4 @@ class Histories:
 
 
 def _is_published(bucket: Bucket, end: int, time: int) -> bool:
-    """Whether a page whose span ended then is published at a time, which counts as that its bucket began at."""
     return bucket.kept is None or end > bucket.start(time) - bucket.kept

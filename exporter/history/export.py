@@ -1,7 +1,6 @@
 """A part of a published history in one file: Parquet, CSV or Arrow, from a folder, a bucket or the web.
 
-Every file of the history is compared with its digest in the manifest before a row of it is used; one is in memory at a
-time. What is written appears under its name when it is whole.
+Every file of the history is compared with its digest before a row of it is used; one is in memory at a time.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ class Selection:
     token: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what can select nothing. Raises `ConfigError`."""
         for option, address in (("--market", self.market), ("--token", self.token)):
             if address is not None and re.fullmatch(CONTRACT, address) is None:
                 raise ConfigError(f"{option}: {address!r} is not the address of a contract (C...)")
@@ -86,7 +84,6 @@ class Selection:
                 raise ConfigError(f"--from {low} is after --to {high}")
 
     def files(self, files: Iterable[HistoryFile]) -> list[HistoryFile]:
-        """The files that can have such rows, ascending by ledger."""
         return sorted((file for file in files if self._may_have(file)), key=lambda file: file.first_ledger)
 
     def rows(self) -> pl.Expr:
@@ -192,13 +189,10 @@ async def export_history(
     *,
     raw: bool = False,
 ) -> Exported:
-    """Write the selected rows of a history into a file, in the order of the history's files.
+    """Write the selected rows into a file (``parquet``, ``csv`` or ``arrow``), in the order of the history's files.
 
-    The form is ``parquet``, ``csv`` or ``arrow``. In CSV, texts that a spreadsheet would run as a formula get a ``'``
-    in front, which it takes for "this is text", unless ``raw``. ``on_file`` is called after each file of the history.
-
-    Raises `SourceError` for a file that is not the one that the manifest names, `ConfigError` for a target that cannot
-    be written.
+    In CSV, texts that a spreadsheet would run as a formula get a ``'`` in front, unless ``raw``. ``on_file`` is called
+    after each file of the history. Raises `SourceError`, and `ConfigError` for a target that cannot be written.
     """
     manifest = manifest or await read_manifest(source)
     rows, files = 0, selection.files(manifest.files)

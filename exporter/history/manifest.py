@@ -1,7 +1,6 @@
 """The manifest of the history: which Parquet files belong to it.
 
-The manifest is the contract: readers over HTTPS cannot list a folder, and a file that a run left behind when it died
-is not part of the history. A manifest that is lost or damaged is never silently begun again.
+A file that a run left behind when it died does not. A lost or damaged manifest is never silently begun again.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def span_of(folder: str) -> tuple[datetime, datetime]:
 
 
 def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManifest:
-    """Take a manifest out of its bytes; ``older`` also one of an earlier format, as far as it names the same things.
+    """Take a manifest, with ``older`` also of an earlier format, out of its bytes.
 
     Raises `FormatError`, and `msgspec.DecodeError` where it is not a manifest, or contradicts itself.
     """
@@ -151,11 +150,9 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
 
 
 def history_below(previous: HistoryManifest | None, before: int, entry: HistoryFile) -> HistoryManifest | None:
-    """A manifest without the files of ledgers from ``before`` on, but for the run's own ``entry``.
+    """A manifest without ledgers from ``before`` on, but for the run's ``entry``.
 
-    Raises:
-        StoreError: a file has ledgers of both kinds.
-        SourceError: another file that is to go has the key of ``entry``.
+    Raises `StoreError`, `SourceError`.
     """
     if previous is None:
         return None

@@ -1,11 +1,9 @@
 """The history: one immutable Parquet file a run, exact in every reader, the same bytes for the same frame.
 
-A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. It has the rows of
-one run, so only the two columns that distinguish files have statistics, and only columns whose values come
-again have dictionaries. Level 12 of the compression takes 7 % off a run of 1,000 pools; beyond it, time grows faster.
+A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. Only columns whose
+values come again have dictionaries, and only the two that distinguish files have statistics.
 
-Types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers, which DuckDB reads as bytes
-and pyarrow not at all, and no floats. docs/history.md shows the columns to people.
+Types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers, and no floats.
 """
 
 from __future__ import annotations
@@ -75,10 +73,7 @@ def history_key(observed_ledger: int, ledger_close_time: int) -> str:
 
 
 def check_representable(pools: pl.DataFrame) -> None:
-    """Refuse amounts of more than 38 digits and times that do not lie between 1970 and 9999.
-
-    Raises `ExactOverflowError` with the positions of all rows of the pools frame that do not fit.
-    """
+    """Raise `ExactOverflowError`, with all row positions, for over 38 digits or times not between 1970 and 9999."""
     limit = pl.lit(MAX_DECIMAL, dtype=pl.Int128)
     unfit = {
         **{
@@ -105,10 +100,9 @@ def check_representable(pools: pl.DataFrame) -> None:
 
 
 def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:
-    """The Parquet file of a run: the rows of its ledger, sorted by market and pool, if any.
+    """The Parquet file of a run, sorted by market and pool. Raises `CheckError` where it did not read back.
 
-    They fit into the types of the file (`check_representable`). The close time is in unix seconds, ``network`` is the
-    passphrase. Raises `CheckError` where the file did not read back as it was written.
+    The close time is in unix seconds, ``network`` is the passphrase. Rows fit the file (`check_representable`).
     """
     metadata = {
         "table": "pools",
@@ -160,7 +154,6 @@ def to_frame_types(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[str, str]) -> None:
-    """Read the file with Polars, and compare every value with the frame it was made from."""
     try:
         found = pl.read_parquet_metadata(io.BytesIO(data))
         schema = pl.read_parquet_schema(io.BytesIO(data))

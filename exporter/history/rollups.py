@@ -4,13 +4,12 @@
     history/hourly.parquet          the hours of the last 90 days, from the first day of a month on, some columns
     history/hourly-2026-08.parquet  the hours of a month before these
 
-Of a bucket the files have the rows of its last run, if any run had rows; a bucket is closed when the history has a run
-after it. Times are UTC.
+A bucket has the rows of its last run, if any run had rows; it is closed when the history has a run after it.
+Times are UTC.
 
 The same history gives the same bytes. A file is a sequence of groups, a day's hours or 32 days, each sorted by market,
-pool and ledger. When a bucket closes, the groups before it are copied one by one, and only the run that it takes is
-read. Without a file to go on from, or after ledgers came into the past, all of them are made of the history's files.
-In memory are the old and the new bytes of one file, one file of the history, and the rows of one group.
+pool and ledger. When a bucket closes, the groups before it are copied, and only the run that it takes is read. Without
+a file to go on from, or after ledgers came into the past, all of them are made of the history's files.
 """
 
 from __future__ import annotations
@@ -152,7 +151,6 @@ def _source_rows(manifest: HistoryManifest, last_ledger: int) -> int:
 
 
 def _window(ends: int, pools: int) -> int:
-    """Where the hourly file begins: with a month."""
     close = datetime.fromtimestamp(ends, UTC)
     first = close if pools > WIDE_POOLS else close - WINDOW
     return int(first.replace(day=1, hour=0, minute=0, second=0).timestamp())
@@ -160,8 +158,6 @@ def _window(ends: int, pools: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A file to go on from, with the time where it ends and its last ledger."""
-
     file: pq.ParquetFile
     ends: int
     last_ledger: int
@@ -205,7 +201,6 @@ def _seconds(time: str) -> int:
 def _files(
     kind: Kind, base: _Base | None, begins: int, ends: int, runs: _Runs, manifest: HistoryManifest
 ) -> Iterator[RollupFile]:
-    """The files that change: the months that are complete, and then the lasting one, also without rows."""
     last = 0 if base is None else base.last_ledger
     groups = _groups(kind, base, runs.rows(kind, 0 if base is None else base.ends, ends))
     groups = chain(groups, [(ends, kind.schema.empty_table())])
@@ -240,7 +235,6 @@ def _month(time: int) -> str:
 
 
 def _span(folder: str) -> tuple[int, int]:
-    """From when to before when a day or a month is, in unix seconds."""
     begins, ends = span_of(folder)
     return int(begins.timestamp()), int(ends.timestamp())
 
@@ -255,7 +249,6 @@ def differ(one: bytes, other: bytes) -> bool:
 
 
 def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRollup:
-    """The entry of a file for the manifest. Raises KeyError, ValueError where its metadata is not that of a rollup."""
     return HistoryRollup(
         key=key,
         url=file_reference(key),
@@ -270,7 +263,7 @@ def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRol
 
 
 def _groups(kind: Kind, base: _Base | None, new: Iterator[pl.DataFrame]) -> Iterator[Group]:
-    """The groups of a file, ascending: those of the base as they are, and with the new rows those that get some."""
+    """The groups of a file, ascending; those of the base that get no new rows are as they were."""
     file, ends = (None, 0) if base is None else (base.file, base.ends)
     tables = () if file is None else map(file.read_row_group, range(file.num_row_groups))
     old = ((_group_of(kind, table), table) for table in tables)
@@ -301,8 +294,6 @@ def _by_group(kind: Kind, rows: pl.DataFrame) -> Iterator[Group]:
 
 
 class _Runs:
-    """The runs of a history that have rows: when each was, read from its files as far as needed."""
-
     def __init__(self, manifest: HistoryManifest, read: Read, most_reads: int | None) -> None:
         self._files = sorted((file for file in manifest.files if file.rows), key=lambda file: file.first_ledger)
         self._read, self._left = read, most_reads
@@ -335,7 +326,7 @@ class _Runs:
                 yield self._select(file, kind.columns, pl.col("observed_ledger").is_in(ledgers))
 
     def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
-        """The ledgers of these runs by file, found from the end backwards; the bucket from ``begin`` on has one."""
+        """The ledgers of these runs by file, found from the end backwards."""
         found: dict[str, list[int]] = {}
         limit = end
         for file in reversed(self._files):
@@ -352,7 +343,6 @@ class _Runs:
     def _select(
         self, file: HistoryFile, columns: Sequence[str | pl.Expr], where: bool | pl.Expr = True
     ) -> pl.DataFrame:
-        """Columns of a file's rows. Raises `UnreadableHistoryError`."""
         if self._held[0] != file.key:
             if self._left == 0:
                 raise UnreadableHistoryError("too many files would have to be read; compact the history first")

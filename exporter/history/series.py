@@ -1,8 +1,5 @@
 """The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
 
-A series keeps what later runs need (`exporter.history.closed_buckets`): the observations of the week that is open, the
-closed buckets of the newest documents, the page before these, and the lowest ledger of each pool.
-
 The Parquet files that the history's manifest names are the truth. What is kept in the store between runs only saves
 reading all of them each time: it is used when it fits the manifest, brought up to date from the files that came after
 it, and recomputed from all files when it is missing, damaged, or of another history. It is written after a run is
@@ -62,8 +59,8 @@ class Series:
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Take in later observations (`OBSERVATIONS`); gives the pages that are complete by now, oldest first.
 
-        ``ledger`` is the newest that they are of, or would be, ``close_time`` when it closed. Raises `CheckError` where
-        they are of a ledger or a time before those that went in already.
+        ``ledger``, which closed at ``close_time``, is the newest that they are of, or would be. Raises `CheckError` for
+        an earlier ledger or time than one that went in already.
         """
         self._check_later(observations, ledger, close_time)
         if observations.height:
@@ -125,13 +122,11 @@ class Series:
 
     @property
     def pools_first_seen(self) -> dict[Place, int]:
-        """The lowest ledger of each pool."""
         rows = self.pools.get("begun").select("market", "pool", "observed_ledger").iter_rows()
         return {(market, pool): ledger for market, pool, ledger in rows}
 
     @property
     def first_seen(self) -> dict[str, int]:
-        """The lowest ledger of each token."""
         tokens = self.pools.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())
         return dict(tokens.iter_rows())
 
@@ -147,8 +142,6 @@ class Series:
 
 
 class _State(msgspec.Struct, frozen=True):
-    """A series as it is kept."""
-
     version: int
     through_ledger: int
     through_time: int
@@ -179,8 +172,7 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
     """Take in every file of the history that a series does not know, below the ledger ``before``; gives the pages.
 
-    Raises `StoreError` where a file is missing, is not the one that the manifest names, or has other rows,
-    `CheckError` where ledgers and times contradict each other.
+    Raises `StoreError` for a file that is not as named, `CheckError` where ledgers and times contradict each other.
     """
     files = [file for file in _files(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):
@@ -246,7 +238,6 @@ def read_observations(data: bytes) -> pl.DataFrame:
 
 
 def _decode(stored: StoredObject | None) -> _State | None:
-    """The kept state; None when it is missing, not whole, or of another version."""
     if stored is None or hashlib.sha256(stored.data[32:]).digest() != stored.data[:32]:
         return None
     try:

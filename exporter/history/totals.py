@@ -1,8 +1,6 @@
 """Totals in buckets: of each market, token and protocol, and of the whole network, from the buckets of their pools.
 
-A total is the sum of what its pools have in the bucket, each with the mean of its own observations. So a pool that one
-run of many could not read is in it all the same. A pool without an observation, or without a price, in the whole bucket
-is not, and the counts say so: nothing is carried on from an earlier bucket. Sums are Python's, of any size.
+Their meaning is in `exporter.tree.documents.TotalsBucket`. Sums are Python's, of any size.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ NETWORK = "network"
 
 
 class _Pool(NamedTuple):
-    """The columns of a pool's bucket that totals are made of."""
-
     start: int
     market: str
     token_address: str

@@ -1,7 +1,6 @@
 """Changes from run to run: `/v1/changes`, and the Atom feeds (RFC 4287) of it.
 
-The document has the changes and what the next run compares with, so both are always of one run, whatever
-becomes of another file. The first run of a tree has nothing to compare with, and says that nothing changed.
+The document has the changes and what the next run compares with, so both are always of one run.
 """
 
 from __future__ import annotations
@@ -89,13 +88,10 @@ def read_changes(data: bytes | None) -> ChangeList | None:
 def change_list(
     tables: Tables, previous: ChangeList | None, network: str, replaced_ledger: int | None = None
 ) -> ChangeList:
-    """The document of a run.
+    """The document of a run on a network (a passphrase).
 
-    Args:
-        tables: the run.
-        previous: the published document. One of the run's own ledger was left by a try that died, and is taken over.
-        network: the network's passphrase.
-        replaced_ledger: the first ledger of runs that are undone; their changes go, and nothing is compared with them.
+    ``previous`` is the published document; one of the run's own ledger was left by a try that died, and is taken over.
+    From ``replaced_ledger`` on changes go, and nothing is compared with them.
     """
     about = ("market", "protocol", "name", "status", "config_hash")
     held = _held(tables)
@@ -175,8 +171,6 @@ _WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code"
 
 
 class _Comparison:
-    """The changes between two runs, each with how people call its market or pool."""
-
     def __init__(self, before: ChangeList, now: ChangeList) -> None:
         self._before, self._now = before, now
         self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
@@ -192,7 +186,6 @@ class _Comparison:
         return name if pool is None else f"{self._symbols.get((market, pool), pool)} in {name}"
 
     def markets(self) -> Iterator[_Facts]:
-        """Markets that are new, or have another status, configuration, code, admin or oracle."""
         for market in self._now.markets:
             name, was = self._names[market.market], self._known.get(market.market)
             if was is None:
@@ -244,7 +237,6 @@ class _Comparison:
                 yield _Facts("removed_pool", market, name, f"{self._place(market, name)}: the market has it no longer")
 
     def unread(self) -> Iterator[_Facts]:
-        """Markets and pools that could be read before."""
         for item in self._now.unread:
             if (item.market, item.pool) not in self._was_unread:
                 title = f"{self._place(item.market, item.pool)}: could not be read"
@@ -292,7 +284,6 @@ def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:
 
 
 def _by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
-    """The changes of each market that is watched, could not be read, or changed, the newest first."""
     watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
     found: dict[str, list[RunChange]] = {market: [] for market in watched}
     for change in changes.data:
@@ -303,10 +294,7 @@ def _by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
 def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[RenderedFile]:
     """Render the feed of all changes, and that of each market; links are relative to the feed.
 
-    Args:
-        changes: the run's.
-        network: the network's passphrase, which is part of a feed's id.
-        updated: when the history began; what a feed without entries says, so that it changes with the first.
+    A feed without entries is of ``updated``, when the history began, so that it changes with the first.
     """
     names = {market.market: market.name or market.market for market in changes.markets}
     pools = {(pool.market, pool.pool) for pool in changes.pools}
@@ -356,7 +344,7 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
 
 
 def _changed_numbers(old: WatchedPool, new: WatchedPool) -> Iterator[tuple[str, str, str | None, str | None]]:
-    """The kind, title and both values of changes of a pool's numbers. One that was or is not known is not a change."""
+    """Kind, title and both values of changes of a pool's numbers; one that was or is not known is not a change."""
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
         said = "it has no price" if new.oracle_price_usd is None else "it has a price"
         yield "price", said, old.oracle_price_usd, new.oracle_price_usd

@@ -38,10 +38,7 @@ This file is here so that pandas and Polars refuse the folder.
 def render_tables(part: HistoryPart, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
     """Render the newest run's table under its lasting name, the package, and notes on what not to read.
 
-    Args:
-        part: the Parquet file of the run.
-        history: the manifest with this run's file.
-        close_time: when the run's ledger closed, in unix seconds.
+    ``history`` has this run's file; its ledger closed at ``close_time`` (unix seconds).
     """
     yield RenderedFile(LATEST_PARQUET.template, part.file.data, FileKind.DOCUMENT)
     yield file_of(data_package(history, close_time))

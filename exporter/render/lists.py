@@ -3,10 +3,8 @@
 The rows of a filter (a market, a token, both, ...) are cut into a chain of pages, each holding the token of the next. A
 token names a page by the hash of its bytes, so a chain is rendered from its last page to its first. The first pages are
 documents that every run replaces; the later ones, and the first one of an assets list at the default size (where
-``limit=0`` points to), are immutable page files. Whoever holds a cursor therefore stays on the run, the filter and the
-size he began with. A first page that has the bytes of the list's ``index.json`` is left out, which then answers for it.
-
-That the pages keep to their model is seen when they are read back (`exporter.check.checker`).
+``limit=0`` points to), are immutable page files. So a cursor stays on its run, filter and size. A first page that has
+the bytes of the list's ``index.json`` is left out, which then answers for it.
 """
 
 from __future__ import annotations
@@ -65,8 +63,7 @@ def render_assets(
 ) -> Iterator[RenderedFile]:
     """Render ``/v1/assets``: of each filter the immutable pages, then the documents that point to them.
 
-    Every market has its documents, even when none of its pools could be read. A page that several filters share is
-    yielded once. CheckError for a frame out of order.
+    Every market has its documents, even without pools. Shared pages come once. `CheckError` for a frame out of order.
     """
     check_pools(pools)
     rows = [encode(row) for row in snapshots(pools)]
@@ -95,7 +92,6 @@ def check_pools(pools: pl.DataFrame) -> None:
 
 
 def _filters(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[tuple[str | None, str | None, Sequence[int]]]:
-    """The market and the token of each filter, and the places of its rows in the frame."""
     yield None, None, range(pools.height)
     own = dict(_places(pools, "market"))
     for market in sorted({*markets["market"], *own}):
@@ -107,7 +103,6 @@ def _filters(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[tuple[str |
 
 
 def _places(pools: pl.DataFrame, *names: str) -> Iterator[Any]:
-    """The places of the rows of each market, token, or both, ascending by these."""
     rows = pools.select(names).with_row_index("place")
     return rows.group_by(names, maintain_order=True).agg("place").sort(names).iter_rows()
 
@@ -115,7 +110,6 @@ def _places(pools: pl.DataFrame, *names: str) -> Iterator[Any]:
 def _assets_list(
     market: str | None, token: str | None, rows: Sequence[bytes], sizes: Sequence[int], default_size: int
 ) -> Iterator[RenderedFile]:
-    """Yield the immutable pages of a list, and then its documents, the first pages in every size."""
     folder = assets_folder(market, token)
     # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.
     narrow = market is not None and token is not None
@@ -160,7 +154,7 @@ def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], 
 def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
     """The lists of all pools and of each protocol, whole and of open pools alone, and of each market and token.
 
-    A protocol may have no pools; a market or token without any has no list. ``pools`` are `listed_pools`.
+    ``protocols`` have lists also without pools. ``pools`` are `listed_pools`.
     """
     given: set[str] = set()  # lists can end alike
     rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
@@ -174,7 +168,6 @@ def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator
 
 
 def _flat_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[str, Iterable[int]]]:
-    """The key of each list's first page, and the places of its rows."""
     places = pools.select("protocol", "can_supply").with_row_index("place")
     for protocol in (None, *protocols):
         own = places if protocol is None else places.filter(pl.col("protocol") == protocol)

@@ -1,9 +1,8 @@
 """`/metrics.txt`: the run for monitoring systems, as OpenMetrics 1.0, which reads as Prometheus' own text format, too.
 
-Every number is printed from the exact integers. What is not known has no line. Monitors refuse bodies of many
-megabytes, so of a network with very many pools those of the highest value have lines. The file follows from what was
-read, so that anybody can render it again from the run's evidence: times of this machine, such as when the run was
-published or how long its steps took, are not in it (the first is in the status, the second in the run report).
+Numbers are printed from exact integers; what is not known has no line. Monitors refuse bodies of many megabytes, so of
+a very large network only the pools of the highest value have lines. Times of this machine are not in it, so that
+anybody can render it again from the run's evidence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The OpenAPI 3.1 description of the API, from the table of the tree and the models that write every file.
-
-It depends on nothing but the code, so it changes only with a version of the exporter.
-"""
+"""The OpenAPI 3.1 description of the API, from the table of the tree and the models that write every file."""
 
 from __future__ import annotations
 

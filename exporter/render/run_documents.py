@@ -1,8 +1,4 @@
-"""The documents of markets, pools and tokens, and of what a run covers.
-
-Who checks the tree reads every file back: a document is handed on with the model that it was encoded from. The
-publisher lets documents wait until all that they lead to is written.
-"""
+"""The documents of markets, pools and tokens, and of what a run covers."""
 
 from __future__ import annotations
 
@@ -51,10 +47,9 @@ _Part = TypeVar("_Part", bound=msgspec.Struct)
 
 
 def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
-    """The list of markets, and the summary of each with at most ``cap`` pools.
+    """The list of markets, and the summary of each with at most ``cap`` pools; truncated only by that.
 
-    `pool_count` counts pools that could not be read, too. A list of pools is truncated when the cap cut it, not when a
-    pool was unread. CheckError for frames that contradict each other.
+    Raises `CheckError` for frames that contradict each other.
     """
     check_markets(tables.pools, tables.markets)
     rows = tables.markets.select(document_fields(documents.MarketEntry)).iter_rows()
@@ -90,11 +85,7 @@ def pending_change(item: Pending) -> PendingChange:
 
 
 def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
-    """Refuse frames of which one contradicts the other, with CheckError naming the market.
-
-    Every pool's market is among the markets; the pools counted are those read and those unread; and the value of a
-    market is the sum over its pools that have a price.
-    """
+    """Raise `CheckError`, naming the market, for frames that contradict each other."""
     members: dict[str, list[int | None]] = {}
     for market, value in pools.select("market", "tvl_usd_cents").iter_rows():
         members.setdefault(market, []).append(value)
@@ -205,10 +196,10 @@ def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
 
 
 def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[documents.TokenDocument]:
-    """The document of each token that a pool of the pools frame has, ascending by address.
+    """The document of each token that a pool has, ascending by address.
 
-    Symbol and decimals are those that the token's contract gives; a market may compute with others, which are in its
-    pools. ``first_seen`` has the lowest ledger of each token in the history, this run's own included.
+    Symbol and decimals are the token's contract's; a market may compute with others. ``first_seen`` has the lowest
+    ledger of each token in the history, this run's own included.
     """
     columns = ("token_address", "market", "pool", "symbol", "decimals")
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
@@ -258,11 +249,7 @@ def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
 def protocol_list(
     tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
 ) -> documents.ProtocolList:
-    """What a run covers, what it could not read, and what is left out on purpose.
-
-    ``network`` is the name of a known network, or any other for one of which nothing is known. Protocols
-    ascend by name.
-    """
+    """What a run covers, what it could not read, and what is left out on purpose; protocols ascend by name."""
     unread = Counter(item.protocol for item in tables.unread)
     absent = Counter(item.protocol for item in tables.absent)
     protocol_of = dict(tables.markets.select("market", "protocol").iter_rows())

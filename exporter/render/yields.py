@@ -1,8 +1,7 @@
 """``/v1/yields/pools`` and ``/v1/yields/borrow``: the pools in DefiLlama's shape, for whatever reads that.
 
-Field names, units and rules are theirs (docs/integrators.md): US dollars and percent as JSON numbers, pools without a
-price left out, the value of a pool without what is lent out of it. The numbers are printed from exact integers. A pool
-that its contract has closed to suppliers is left out of the pools, and so are all but the largest.
+Field names, units and rules are theirs (docs/integrators.md). Numbers are printed from exact integers. A pool that its
+contract has closed to suppliers is left out of the pools, and so are all but the largest.
 """
 
 from __future__ import annotations
@@ -96,12 +95,7 @@ class YieldsBorrows(Struct, frozen=True):
 
 
 def render_yields(pools: pl.DataFrame, native: str | None) -> Iterator[RenderedFile]:
-    """Both files.
-
-    Args:
-        pools: as `exporter.render.lists.listed_pools` gives them.
-        native: the native asset's contract, None where any may be it.
-    """
+    """Both files; ``pools`` are `exporter.render.lists.listed_pools`, ``native`` the native asset's contract, if known."""
     is_native = pl.col("symbol") == "native"
     if native is not None:
         is_native &= pl.col("token_address") == native

@@ -1,8 +1,7 @@
 """The small parts that tables are made of, as HTML: short for people, exact on hover and for sorting.
 
-They are functions and not macros of the templates because a site has a million of them, most of them alike. All text
-that comes from the chain is escaped here, as the templates escape theirs. They give plain strings, which the
-environment of the templates marks as HTML: a mark on each would cost more than the part itself.
+Functions and not macros, because a site has a million of them. All text that comes from the chain is escaped here. They
+give plain strings, which the templates' environment marks as HTML: a mark on each would cost more than the part itself.
 """
 
 from __future__ import annotations
@@ -86,10 +85,7 @@ def reward(pool: Mapping[str, Any], side: str) -> str:
 
 
 def _amount(pool: Mapping[str, Any], side: str, by: str, kind: str = "") -> str:
-    """A cell with an amount of a pool's token and what it is worth, or that alone in a table of all tokens.
-
-    Where there is no price the amount is in that table, too, and sorts last.
-    """
+    """An amount of a pool's token and its worth; in a table of all tokens the worth alone, if there is a price."""
     units, decimals, cents = pool[f"total_{side}"], pool["decimals"], pool[f"{side}_usd_cents"]
     if by == "pool" and cents is not None:
         return money(cents, kind)
@@ -135,7 +131,7 @@ def label(text: str) -> str:
 
 
 def pool_row(pool: Mapping[str, Any], root: str, by: str) -> str:
-    """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token, which it then leaves out."""
+    """A row of a table of pools: of all (``by`` is ``pool``), of a market or of a token."""
     state = pool_gates(pool)
     own = label(pool["pool_label"])
     protocol = f' <span class="quiet minor">{escape(words(pool["protocol"]))}</span>'

@@ -1,8 +1,7 @@
 """Charts as inline SVG, built as text: lines over time with axes, in integer coordinates, coloured by classes alone.
 
-A chart is drawn at 720 by 360 and shown at half that or so, so its text has the size of the text around it. Style is
-all in the style sheet (``k1`` to ``k4`` are the colours of lines), so that it follows the theme and needs no style
-attribute. Values are exact integers, and so is every step to a coordinate; nothing depends on how a float prints.
+Drawn at 720 by 360 and shown at about half that. Style is all in the style sheet (``k1`` to ``k4`` are the colours of
+lines), so that it follows the theme. Values and coordinates are exact integers; nothing depends on how a float prints.
 """
 
 from __future__ import annotations
@@ -94,18 +93,11 @@ def chart(
     *,
     area: bool = False,
 ) -> Markup:
-    """Draw some columns of the table that follows (`table`) over time.
+    """Draw some columns of the table that follows (`table`) over time (``starts``, ascending, unix seconds).
 
     A few values that are far above the usual ones would flatten all others: they are drawn at the top, and the legend
-    says up to where they go.
-
-    Args:
-        name: unique in the page; the ids of the chart begin with it.
-        title: what is drawn, in a few words.
-        starts: when each bucket began, ascending, unix seconds.
-        columns: of the table.
-        lines: at most four, of one unit.
-        area: fill what is below the lines.
+    says up to where they go. ``name`` is unique in the page. At most four ``lines``, of one unit; ``area`` fills below
+    them.
     """
     unit = columns[lines[0].column].unit
     drawn = [columns[line.column].values for line in lines]
@@ -144,7 +136,6 @@ def chart(
 
 
 def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:
-    """The greatest value that is not far above what the middle line has now, or in nine times of ten."""
     every = [known for known in lines if known]
     usual = sorted(max(known[-1], sorted(known)[(len(known) - 1) * 9 // 10]) for known in every)
     limit = max(unit.shown, _OUTLIER * usual[len(usual) // 2])
@@ -152,11 +143,7 @@ def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:
 
 
 def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Markup:
-    """The data of charts as a table, the newest first, folded away.
-
-    The script shows a row of it where somebody points at a chart: so it has the abscissas, and the time between the
-    first and the last in seconds.
-    """
+    """The data of charts as a table, the newest first, folded away, with what the script needs to point at a row."""
     heads = "".join(f'<th scope="col" class="number">{escape(column.title)}</th>' for column in columns)
     cells = [[NOTHING if value is None else unit.full(value) for value in values] for _, unit, values in columns]
     row = "%s" + '<td class="number">%s</td>' * len(columns)
@@ -210,13 +197,11 @@ def _costs(utilization: int, rate: int) -> str:
 
 
 def _use_axis(widest: int) -> str:
-    """The axis of utilizations from zero to the widest, in basis points."""
     parts = range(0, widest // 100 + 1, 25)
     return _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{THIN}%") for part in parts])
 
 
 def _scale(greatest: int) -> tuple[int, int]:
-    """The end of a value axis that begins at zero, and the step of its ticks: 1, 2 or 5 times a power of ten."""
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -262,7 +247,6 @@ def _axis_labels(labels: Sequence[tuple[int, str]]) -> str:
 
 
 def _anchor(x: int, length: int) -> str:
-    """Labels are centred under their mark, but never beyond the ends of the drawing."""
     half = 7 * length
     if x + half > 716:
         return ' class="end"'
@@ -306,7 +290,6 @@ _YS = [str(_BOTTOM - up) for up in range(_BOTTOM - _TOP + 1)]
 
 
 def _known(values: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    """Where each run of values that are known begins, and where it ended."""
     if None not in values:
         yield 0, len(values)
         return

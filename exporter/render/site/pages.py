@@ -41,10 +41,9 @@ _EXPLORERS = {
 def render_site(
     tables: Tables, passphrase: str, coverage: ProtocolList, series: Series, history: HistoryManifest
 ) -> Iterator[RenderedFile]:
-    """Render the site.
+    """Render the site from tables with the columns of `exporter.render.lists.listed_pools`.
 
-    The pools of ``tables`` have the columns of `exporter.render.lists.listed_pools`, ``series`` has the run's own
-    observations, and ``history`` is the manifest as the run leaves it.
+    ``series`` and ``history`` have the run's own observations and file.
     """
     yield from static_files()
     yield from _Site(tables, passphrase, coverage, series, history).files()
@@ -106,7 +105,6 @@ class _Site:
         return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
     def _context(self, key: str) -> dict[str, Any]:
-        """The values that every template needs for a page under this key."""
         return self.common | {"root": "../" * key.count("/"), "key": key}
 
     def _market_pages(self, markets: Sequence[Row], rows: Sequence[Row]) -> Iterator[RenderedFile]:

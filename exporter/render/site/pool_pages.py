@@ -1,7 +1,6 @@
 """The pages of pools (``pool.html.j2``).
 
-There are as many of these pages as there are pools, and they differ in some fifty values. So the template is rendered
-once for each shape, which says what there is at all, and a page is its pieces with these values between them.
+As they differ in some fifty values, the template is rendered once for each shape, which says what there is at all.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ def pool_pages(
 class Pieces:
     """The template, rendered once with gaps: a page is its pieces with values between them.
 
-    The template finds the gaps by their names as fields of ``it``. A value is HTML; who gives it has escaped it. All
-    links of the page are the template's: they begin with its ``root``, and no value brings others.
+    It finds the gaps by their names as fields of ``it``. A value is escaped HTML without links.
     """
 
     def __init__(self, gaps: Iterable[str], context: Mapping[str, Any]) -> None:
@@ -93,7 +91,6 @@ _AMOUNTS = (
 
 
 def _plain(row: Mapping[str, Any], price_time: str | None, trend: Trend, about: ProtocolCoverage) -> dict[str, str]:
-    """The values that are text, escaped, by the names of their gaps."""
     decimals, cents, price = row["decimals"], row["tvl_usd_cents"], row["oracle_price_usd"]
     apr, index = row["apr_decimals"], row["index_decimals"]
     plain = {
@@ -145,7 +142,6 @@ def _plain(row: Mapping[str, Any], price_time: str | None, trend: Trend, about: 
 def _markup(
     row: Mapping[str, Any], trend: Trend, parameters: Sequence[Parameter], points: Sequence[RatePoint]
 ) -> dict[str, str]:
-    """The values that are HTML."""
     rates, utilization, value, table = pool_charts(trend)
     drawn = ""
     if points:

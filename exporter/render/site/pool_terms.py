@@ -20,7 +20,6 @@ _P = ParamSpec("_P")
 
 
 def _lines(terms: Callable[_P, Iterable[str]]) -> Callable[_P, Markup]:
-    """Terms as one piece of HTML."""
     return wraps(terms)(lambda *args, **kwargs: Markup("\n".join(terms(*args, **kwargs))))
 
 
@@ -227,7 +226,6 @@ def _gate(is_open: bool | None) -> str:
 
 
 def _percent(basis_points: int | None) -> str:
-    """As people write it: ``50 %``, ``97.5 %``."""
     return _UNKNOWN if basis_points is None else f"{text.fixed_point(basis_points, 2)}\N{NARROW NO-BREAK SPACE}%"
 
 

@@ -1,8 +1,4 @@
-"""The OpenAPI document as the reference page shows it: operations, parameters, fields and errors.
-
-A value, which is a parameter or a field, has its ``type`` in words, the ``model`` that it is or holds, and what it may
-be in its ``note``. Failures are the HTTP statuses other than success, each with an example of every detail.
-"""
+"""The OpenAPI document as the reference page shows it: operations, parameters, fields and errors."""
 
 from __future__ import annotations
 
@@ -111,7 +107,6 @@ def _value(name: str, schema: Mapping[str, Any]) -> Part:
 
 
 def _type(schema: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The type in words, and the model at its heart."""
     if "$ref" in schema:
         model = schema["$ref"].removeprefix(_REFERENCE)
         return model, model

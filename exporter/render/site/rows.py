@@ -33,10 +33,8 @@ def market_rows(tables: Tables) -> list[Row]:
 def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     """The pools frame with symbols as people know them, harmless and in full, and labels for those with equal ones.
 
-    The native asset's is XLM; where its contract is known, whatever others call themselves.
-
-    ``pool_label`` is the protocol's, or the short id of a pool where its market has several of the token, and
-    ``token_label`` the short contract id where two tokens have the symbol. They are empty for all others.
+    The native asset's symbol is XLM. ``pool_label`` is the protocol's, or the short id of a pool where its market has
+    several of the token; ``token_label`` the short contract id where two tokens have the symbol. Others are empty.
     """
     known = [
         "XLM" if symbol == "native" and native in (None, token) else harmless(symbol)
@@ -72,10 +70,10 @@ def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
 
 
 def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
-    """A token, of its pools by value: its value in all of them, and the best pools to lend and to borrow.
+    """A token, of its pools by value, and the best pools to lend and to borrow.
 
-    ``shared`` is whether another token has the same symbol. Where no pool counts, ``no_supply`` and ``no_borrow`` say
-    why in a few words.
+    Another token has the same symbol where it is ``shared``. Where no pool counts, ``no_supply`` and ``no_borrow`` say
+    why.
     """
     values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
     return {
@@ -91,7 +89,6 @@ def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
 
 
 def _why_no_best(pools: Sequence[Row], side: Side) -> str:
-    """Why none of the pools counts; empty if one does."""
     if any(pool[f"no_{side}"] is None for pool in pools):
         return ""
     said = why_none(pools, side)

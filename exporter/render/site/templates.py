@@ -50,7 +50,6 @@ def environment() -> jinja2.Environment:
 
 
 def _marked(cell: Callable[..., str]) -> Callable[..., Markup]:
-    """The cell as the templates call it: what it gives is HTML."""
     return lambda *values: Markup(cell(*values))
 
 

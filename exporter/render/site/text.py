@@ -174,7 +174,6 @@ def _sized(number: int) -> str:
 
 
 def _three_digits(number: int, least: int) -> str:
-    """A number in units of ``least``, which it is not below, in three digits."""
     hundredths = (number * 100 + least // 2) // least
     if hundredths < 1_000:
         return f"{hundredths // 100}.{hundredths % 100:02d}"
@@ -213,8 +212,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def harmless(text: str) -> str:
     """A text in which nothing is invisible: control, bidirectional and unassigned characters become U+FFFD.
 
-    Of marks that combine with a letter two stay, since many would cover the lines above. Spaces of all kinds become
-    one plain space, so that a text of spaces is seen to be empty: it is ``(no name)``.
+    At most two marks combine with a letter. Spaces of all kinds become one plain space; an empty text is ``(no name)``.
     """
     if not (text.isascii() and text.isprintable()):
         shown = "".join(

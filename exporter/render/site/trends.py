@@ -1,8 +1,7 @@
 """The histories of pools, and of many together, as charts: their buckets, and the state now.
 
-A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`: five minutes in
-the first hours, days after some weeks, weeks after some months. Histories hold closed buckets only, so the last point
-of every line is what the run itself observed, at its ledger's close.
+A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`. Histories hold
+closed buckets only, so the last point of every line is what the run itself observed.
 """
 
 from __future__ import annotations
@@ -50,13 +49,9 @@ _OF_MANY = (
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A pool, or many together, over time.
+    """A pool, or many together, over time: values by column, one for each start (unix seconds) of an observed bucket.
 
-    Attributes:
-        bucket: the length of the buckets.
-        starts: when each that was observed began, unix seconds.
-        values: one for each start, by the name of the column.
-        greatest: of many together, the pools of the greatest value, in the same bucket.
+    Of many together, ``greatest`` are the pools of the greatest value.
     """
 
     bucket: str
@@ -66,7 +61,6 @@ class Trend:
 
     @property
     def is_priced(self) -> bool:
-        """Whether there is a value to draw at any time."""
         return any(value is not None for value in self.values["tvl_usd_cents"])
 
 
@@ -81,7 +75,6 @@ class Trends:
         self._pools = pools.select("market", "pool", "token_address", "protocol", "tvl_usd_cents")
 
     def of_pools(self) -> Iterator[Trend]:
-        """The trend of each pool, in the order of the pools frame."""
         places = self._pools.select("market", "pool").rows()
         lengths = _lengths(self._series.pools, places)
         found: dict[Place, Trend] = {}
