@@ -27,11 +27,7 @@ _REASONS = ("closed", "not known", "no price", "old price", "too small", "no roo
 
 
 def with_ranks(pools: pl.DataFrame) -> pl.DataFrame:
-    """Add ``{side}_rank_bps``, by which a side is ranked, and ``no_{side}``, why a pool does not count, or null.
-
-    Args:
-        pools: columns of the pools frame (`exporter.tables.POOLS`).
-    """
+    """Add to a pools frame ``{side}_rank_bps``, the rank, and ``no_{side}``, why a pool does not count, or null."""
     return pools.with_columns(
         expression for side in SIDES for expression in (_rank(side).alias(f"{side}_rank_bps"), _why_not(side))
     )

@@ -1,7 +1,6 @@
 """Settings of a run: from a TOML file, the environment and flags, the later winning over the earlier.
 
-Every key is optional; docs/configuration.md lists them all. Anything not acceptable is a `ConfigError` that names
-the key and says what is accepted; unknown keys are errors too, because a mistyped key is silently the default.
+Anything not acceptable is a `ConfigError` that names the key and says what is accepted, also an unknown key.
 """
 
 from __future__ import annotations
@@ -84,10 +83,7 @@ _FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 
 
 class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the ledger is read from. ``passphrase`` None means that of the named network.
-
-    ``max_ledger_age`` is in seconds; None means 15 minutes, and no limit for a simulated network.
-    """
+    """``max_ledger_age`` is in seconds; None means 15 minutes, and no limit for a simulated network."""
 
     name: str = "mainnet"
     passphrase: str | None = None
@@ -168,7 +164,6 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def max_ledger_age(self) -> int:
-        """How many seconds ago the ledger of an RPC may have closed; 0: no limit."""
         if self.network.max_ledger_age is not None:
             return self.network.max_ledger_age
         return 0 if network_of(self.passphrase).simulated else MAX_LEDGER_AGE
@@ -184,10 +179,7 @@ class Configuration(Struct, frozen=True):
 def load(
     path: Path | None, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> Configuration:
-    """Put the settings together from a TOML file, the environment, and flags by key (None: not given).
-
-    Raises `ConfigError` naming the key, where it came from, and what is accepted.
-    """
+    """Put the settings together, flags by key. Raises `ConfigError` with the key and where it came from."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if path is not None:
@@ -295,7 +287,6 @@ def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:
 
 
 def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
-    """Rules that types alone cannot express."""
     if settings.network.name not in NETWORKS:
         raise _error("network.name", f"{settings.network.name!r} is not a network", origins)
     if settings.network.passphrase == "":

@@ -1,7 +1,4 @@
-"""The output of a command while it works: progress on a terminal, one line a step elsewhere, JSON lines on request.
-
-Everything goes to standard error, so that standard output stays free for what a command is asked to print.
-"""
+"""The output of a command while it works, all on standard error: progress on a terminal, lines, or JSON lines."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ def own_command(*arguments: str) -> str:
 
 
 class Console:
-    """Says steps, warnings and errors in one of the formats. ``auto`` is text, with progress on a terminal.
-
-    ``stamped`` text that is not on a terminal begins with the time. ``quiet`` leaves only warnings and errors.
-    """
+    """``auto`` is text, with progress on a terminal; ``stamped`` text elsewhere begins with the time."""
 
     def __init__(
         self, log_format: str = "auto", stream: TextIO | None = None, *, stamped: bool = False, quiet: bool = False
@@ -50,7 +44,6 @@ class Console:
         return self._json
 
     def event(self, name: str, message: str, **facts: Any) -> None:
-        """One event: a line of text, or a JSON object with the facts next to it."""
         if self._quiet and name not in ("warning", "error"):
             return
         at = datetime.now(UTC)

@@ -1,8 +1,7 @@
 """Every error that the exporter raises on purpose, the exit code that each ends a command with, and words of messages.
 
-Codes 0 (done, or nothing to do), 7 (published, but some pool or market could not be read) and 9 (not contradicted, but
-not all of it is proven) are outcomes of a finished command, no errors. Messages name the thing that is wrong and say
-what to do. No message may carry an endpoint's URL, because it may hold a key; name endpoints by their label.
+Codes 0, 7 and 9 are outcomes of a finished command, no errors. Messages name the thing that is wrong and say what to
+do. No message may carry an endpoint's URL, because it may hold a key; name endpoints by their label.
 """
 
 from __future__ import annotations
@@ -131,11 +130,7 @@ class ImmutableKeyError(StoreError):
 
 
 class ExactError(ExporterError):
-    """Exact arithmetic has no representable result for some rows.
-
-    ``rows`` are the positions (in the column as it was given) of every row that has none, so that a caller
-    can set those rows aside and compute the others.
-    """
+    """Exact arithmetic has no representable result for some ``rows`` (positions in the column as it was given)."""
 
     def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -159,10 +154,7 @@ def pluralize(number: int, one: str, many: str | None = None) -> str:
 
 
 def lasting(seconds: int) -> str:
-    """A time that is not negative, in its two largest units that are not 0: ``16 days 4 hours``, ``1 hour 1 second``.
-
-    The rest is cut off. What is longer than a whole number of one unit is distinguished from it.
-    """
+    """A time that is not negative, in its two largest units, cut off: ``16 days 4 hours``, ``1 hour 1 second``."""
     words = []
     for length, unit in _UNITS:
         number, seconds = divmod(seconds, length)
@@ -176,10 +168,7 @@ _TREE_FILE: Final = re.compile(r"/(?:v1|history|static)/[^?#]*\.(?:json|parquet|
 
 
 def without_keys(text: str) -> str:
-    """A message of ours, with every web URL cut down to its host, and to the file of a tree that it ends with.
-
-    A URL of an RPC holds a key, and anybody can put one where another value belongs.
-    """
+    """A message with every web URL, which may hold a key, cut down to its host and the tree's file at its end."""
 
     def shortened(found: re.Match[str]) -> str:
         authority, slash, path = found["rest"].partition("/")

@@ -1,10 +1,8 @@
 """The frames of a run; everything that is published is made from them.
 
 Amounts are token base units, prices are in units of 10^-``oracle_decimals`` US dollars, times are unix seconds,
-``_bps`` are basis points rounded down. A rate or index of N decimals is an integer in units of 10^-N. Rows ascend
-by market, then pool; strkeys are ASCII, so the order of the strings is the order of their bytes.
-
-The columns follow from the documents: those of pools from `exporter.tree.pools`, where each has its meaning.
+``_bps`` are basis points rounded down. A rate or index of N decimals is an integer in units of 10^-N. Rows ascend by
+market, then pool. The columns follow from the documents: those of pools from `exporter.tree.pools`.
 """
 
 from __future__ import annotations
@@ -63,7 +61,6 @@ class Column:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """A kind of value, the alternatives that it has, and what is said of them."""
     yield kind
     for part in get_args(kind):
         yield from _parts(part)

@@ -24,7 +24,7 @@ _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """``rows`` is None if unreadable; ``ledgers`` and ``closed`` (times) are the lowest and the highest, None without rows."""
+    """``rows`` is None if unreadable; ``ledgers`` and ``closed`` (times) are the first and last, None without rows."""
 
     bytes: int
     sha256: str

@@ -33,10 +33,7 @@ _LARGE_BYTES = 1 << 20
 
 
 def spare_memory() -> None:
-    """Have what is free given back to the system soon. Call it before Polars and Arrow are imported.
-
-    By default Polars and Arrow keep some of it to the end, and glibc leaves holes in its heap.
-    """
+    """Let free memory go back to the system soon. Call it before Polars and Arrow are imported, which keep it."""
     for name, value in _ALLOCATORS.items():
         os.environ.setdefault(name, value)
     with suppress(OSError, AttributeError):  # another C library has no such function
@@ -166,10 +163,7 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def ending(console: Console) -> Iterator[None]:
-    """End the command with the exit code of what goes wrong inside: a line for what is raised on purpose.
-
-    A bug is shown with its traceback. No URL in it is shown whole, because it may hold a key.
-    """
+    """End the command with the exit code of what goes wrong inside; only a bug shows a traceback, and no whole URL."""
     try:
         yield
     except ExporterError as error:

@@ -110,7 +110,6 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given:
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    """Seconds of a duration such as 30m, 2h or 1d; a number alone is of minutes."""
     if value is None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd]?)", value, re.ASCII)

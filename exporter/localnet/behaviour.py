@@ -51,13 +51,11 @@ class Behaviour:
         self._random = Random(seed)
 
     def balance(self) -> int:
-        """The node that the next request to the balanced endpoint goes to."""
         node = self._next_node % len(self.lags)
         self._next_node += 1
         return node
 
     def ledger_of(self, node: int, network: LocalNetwork) -> int:
-        """The latest ledger of a node, now."""
         return max(network.chain.latest - self.lags[node], network.chain.oldest)
 
     def fail(self, method: str, node: int) -> None:
@@ -68,10 +66,7 @@ class Behaviour:
             raise UnavailableError if self._random.randrange(2) else RpcError(INTERNAL_ERROR, SNAPSHOT_NOT_FOUND)
 
     def before_request(self, network: LocalNetwork) -> None:
-        """Close the ledgers that the wall clock says have closed since the request before, for half a second at most.
-
-        Those that are late after that never close: a request waits no longer, nor does the signal to stop.
-        """
+        """Close the ledgers that the wall clock says have closed since the last request, for half a second at most."""
         seconds = self.advance_every_seconds
         if seconds is None:
             return
@@ -87,7 +82,6 @@ class Behaviour:
                 break
 
     def after_call(self, method: str, network: LocalNetwork) -> None:
-        """Count a call, and close a ledger where the number of calls says so."""
         self.counts[method] += 1
         if self.advance_every_requests and self.counts.total() % self.advance_every_requests == 0:
             network.advance()

@@ -1,8 +1,4 @@
-"""The state of a simulated chain, ledger by ledger, in memory.
-
-Every key keeps its versions, so that nodes which lag can answer for an earlier ledger, and a test can ask for the true
-state at any. A reader sees what the network's rules of liveness let it see.
-"""
+"""The state of a simulated chain in memory; keys keep their versions, for nodes that lag and for tests."""
 
 from __future__ import annotations
 
@@ -27,10 +23,7 @@ class LedgerRangeError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write of a ledger: ``key`` gets ``data`` (LedgerEntryData XDR), or is deleted when that is None.
-
-    ``live_until`` is the last ledger the entry lives until, or None for an entry that does not expire.
-    """
+    """One write: ``data`` (LedgerEntryData XDR) None deletes; ``live_until`` None: the entry does not expire."""
 
     key: bytes
     data: bytes | None
@@ -85,20 +78,16 @@ class Chain:
 
     @property
     def oldest(self) -> int:
-        """The oldest ledger that is still answered for."""
         return max(self._first, self._latest - self.window + 1)
 
     @property
     def oldest_events(self) -> int:
-        """The oldest ledger whose events are still kept."""
         return max(self._first, self._latest - self.event_window + 1)
 
     def events(self, ledger: int) -> tuple[ContractEvent, ...]:
-        """The events of a ledger, in their order."""
         return self._events.get(ledger, ()) if ledger >= self.oldest_events else ()
 
     def close_time(self, ledger: int) -> int:
-        """When a ledger of the window closed, in unix seconds."""
         self._check(ledger)
         start_ledger, start_time = self._start
         return self._close_times[ledger] if ledger >= start_ledger else start_time - 5 * (start_ledger - ledger)
@@ -133,10 +122,7 @@ class Chain:
         close_time: int,
         events: Iterable[tuple[str, tuple[ScVal, ...], ScVal]] = (),
     ) -> int:
-        """Close the next ledger with these writes and events; gives its number.
-
-        There is one write a key at most. An event is the contract's strkey, its topics and its value.
-        """
+        """Close the next ledger with one write a key at most; gives its number. Events: contract, topics, value."""
         with self._lock:
             ledger, changes = self._latest + 1, list(changes)
             published = tuple(ContractEvent(contract, ledger, topics, value) for contract, topics, value in events)
@@ -155,7 +141,6 @@ class Chain:
             return ledger
 
     def _append(self, key: bytes, version: _Version) -> None:
-        """Add a version, at a cost that does not grow with how many there are."""
         versions = self._versions.setdefault(key, [])
         versions.append(version)
         if versions[len(versions) // 2].ledger <= self.oldest < version.ledger:

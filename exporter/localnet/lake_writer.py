@@ -49,7 +49,6 @@ class LakeWriter:
         batches_per_partition: int = 64_000,
         protocol: int = 28,
     ) -> None:
-        """Begin after the chain's latest ledger."""
         from nacl.signing import SigningKey
 
         self.config = LakeConfig(passphrase, ledgers_per_batch, batches_per_partition)
@@ -187,18 +186,15 @@ class LakeWriter:
 
 
 def _entry(data: bytes, last_modified: int) -> bytes:
-    """LedgerEntry XDR."""
     return _word(last_modified) + data + _NOTHING
 
 
 def _life(key: bytes, until: int, ledger: int) -> bytes:
-    """LedgerEntry XDR of the TTL entry of a key."""
     own = ttl_key(key)
     return _entry(own + _word(until), ledger)
 
 
 def _event(event: ContractEvent) -> bytes:
-    """ContractEvent XDR."""
     topics = _word(len(event.topics)) + b"".join(map(encode_scval, event.topics))
     head = _NOTHING + _word(1) + encode_address(event.contract)[4:] + _word(1) + _NOTHING
     return head + topics + encode_scval(event.value)

@@ -1,7 +1,6 @@
 """Moves a recorded market as its users do: it accrues as the contract does, then supply, debt and cash change together.
 
-One mover for all protocols. What accrues, and how, is what the exporter's rules of transitions say
-(`exporter.protocols.*.accrual`); which fields an amount is kept in is in `_PLACES`, a function a protocol.
+What accrues, and how, is what the exporter's rules of transitions say (`exporter.protocols.*.accrual`).
 """
 
 from __future__ import annotations
@@ -38,17 +37,13 @@ _MARKET_DOLLARS = (40_000, 60_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number in an entry: the path to it, through the instance's storage and maps.
-
-    ``first`` is how much of it the first base unit of a token makes.
-    """
+    """A number in an entry: the path to it. ``first`` is how much of it the first base unit of a token makes."""
 
     key: bytes
     path: tuple[ScVal, ...]
     first: int = 1
 
     def read(self, look: Look) -> int:
-        """The number; 0 where the entry or the field is missing."""
         data = look(self.key)
         value: ScVal | None = None if data is None else decode_contract_data(data).value
         for step in self.path:
@@ -57,7 +52,6 @@ class Field:
         return 0 if value is None else int(value[1])
 
     def write(self, look: Look, number: int) -> bytes | None:
-        """The entry's data with another number; None where there is no such entry."""
         data = look(self.key)
         if data is None:
             return None
@@ -92,21 +86,17 @@ class Pool:
 
     @property
     def market(self) -> str:
-        """The contract that has the pool's entry."""
         return strkey.encode_contract(self.key[8:40])
 
     @property
     def keys(self) -> frozenset[bytes]:
-        """Of all entries that a move writes."""
         return frozenset(item.key for item in (self.time, *self.supply, *self.debt, *self.cash))
 
     def owed(self, look: Look) -> int:
-        """The debt in base units of the token."""
         raw = self.debt[0].read(look)
         return raw if self.index is None else raw * self.index.read(look) // self.scale
 
     def free(self, look: Look) -> int:
-        """The cash in base units of the token."""
         return self.cash[0].read(look) if self.cash else 0
 
 
@@ -127,7 +117,6 @@ class Mover:
         self._rules = accrual_rules()
 
     def pools(self, keys: Sequence[bytes], look: Look) -> Iterator[Pool]:
-        """The pools among entries."""
         for key in keys:
             for protocol, places in _PLACES.items():
                 if self._rules[protocol].owns(key):
@@ -135,10 +124,7 @@ class Mover:
                         yield replace(pool, protocol=protocol, decimals=_decimals(look, pool.token))
 
     def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
-        """The entries that one user's operation on each of these pools writes.
-
-        The pools of a protocol are computed in one frame, but for those that are kept in one entry.
-        """
+        """The entries that one user's operation on each of these pools writes."""
         draft = Draft(look)
         batches: dict[tuple[str, int], list[Pool]] = {}
         seen = Counter[bytes]()
@@ -162,7 +148,6 @@ class Mover:
         return before
 
     def _move(self, pools: Sequence[Pool], draft: Draft, time: int) -> None:
-        """Write what an operation does: an accrual, then a deposit, withdrawal, loan or repayment."""
         before = self.accrue(pools, draft, time)
         for pool in pools:
             owed, free = pool.owed(draft.look), pool.free(draft.look)
@@ -212,8 +197,6 @@ class Mover:
         return aim
 
     def _compute(self, pools: Sequence[Pool], before: Look, draft: Draft, time: int, *, settled: bool) -> None:
-        """Write the numbers that the protocol's rule gives for the entries before and those of the draft."""
-
         def entries(look: Look) -> Callable[[bytes], Entry | None]:
             return lambda key: None if (data := look(key)) is None else Entry(key, RawEntry(data, 1, None))
 

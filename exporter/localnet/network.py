@@ -30,10 +30,7 @@ _NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The result of a simulated call: ``result`` (ScVal XDR), or the ``error`` of the host.
-
-    ``footprint`` is everything that it looked at, ``written`` the keys that it wrote.
-    """
+    """The result of a call (ScVal XDR) or the host's error; ``footprint`` are the keys that it looked at."""
 
     result: bytes | None
     error: str | None
@@ -60,26 +57,19 @@ class Simulation:
 class Answering(Protocol):
     """Answers the calls of a network's contracts."""
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """The result of one call on the state of a ledger, or its error."""
-        ...
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation: ...
 
 
 class PlayedAnswers:
-    """The recorded answer of a call, or what follows from the entries by the exporter's storage rules.
-
-    Where there is neither, the answer is that of a real server for a function or a contract that does not exist.
-    """
+    """The recorded answer of a call, what the storage rules say, or that of a real server for an unknown function."""
 
     def __init__(
         self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0, *, balances_of_sdk_tokens: bool = True
     ) -> None:
-        """Args: answers, and the ledger at which they hold; whether tokens answer what no rule of the exporter does."""
         self._ledger, self._balances_of_sdk_tokens = ledger, balances_of_sdk_tokens
         self._recorded = {(item.contract, item.function, tuple(item.arguments)): item for item in recorded}
 
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """Answer one call on the state of a ledger."""
         key = instance_key(call.contract)
         instance = chain.entry(key, ledger)
         if instance is None:
@@ -103,7 +93,7 @@ class PlayedAnswers:
 
 
 class LocalNetwork:
-    """The served network: a chain with a passphrase. No ledger of this one closes; `exporter.localnet.player` plays on.
+    """A chain with a passphrase; none of its ledgers closes (see `exporter.localnet.player`).
 
     Calls are answered by storage rules, unless ``contracts`` says how.
     """
@@ -117,14 +107,13 @@ class LocalNetwork:
         self.contracts = contracts or PlayedAnswers()
 
     def advance(self) -> int:
-        """Close one more ledger, where the network can, and give the latest one's number."""
         return self.chain.latest
 
 
 def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) -> LocalNetwork:
-    """The network of a ledger snapshot file, which has only a hash of its passphrase: one ledger that no other follows.
+    """The network of a snapshot file, which has only a hash of its passphrase: one ledger that no other follows.
 
-    Raises `SnapshotFileError` when no known passphrase, or not the given one, has that hash.
+    Raises `SnapshotFileError` for a hash of no known passphrase, or of another than the given one.
     """
     known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
     for candidate in known:

@@ -1,8 +1,4 @@
-"""The one oracle of a recorded network: Reflector's code 4.1 as mainnet has it, with prices that are ours.
-
-An oracle writes all of its prices at once, each in a temporary entry under its time and the asset's index, and the time
-in its instance (docs/oracles.md, "Reflector").
-"""
+"""The one oracle of a recorded network: Reflector's code 4.1 as mainnet has it, with prices that are ours."""
 
 from __future__ import annotations
 
@@ -70,7 +66,6 @@ class Prices:
 
     @classmethod
     def recorded(cls, recording: Recording, time: int, random: Random) -> Prices:
-        """Those of a recording, as of ``time`` (unix seconds)."""
         entries = {item.key: item.data for item in recording.entries}
         storage = dict(instance_of(decode_contract_data(entries[instance_key(ORACLE)])).storage or ())
         stamp = storage[string("last_timestamp")][1]
@@ -81,11 +76,9 @@ class Prices:
         return cls(prices, time, random)
 
     def of(self, token: str) -> int:
-        """The newest price of a token."""
         return self.now[self.tokens.index(token)]
 
     def history(self) -> dict[bytes, bytes]:
-        """The oracle's entries, with its last updates."""
         return self._written(range(self.updated - (RECORDS - 1) * RESOLUTION, self.updated + 1, RESOLUTION))
 
     def advance(self, time: int) -> dict[bytes, bytes]:
@@ -104,7 +97,6 @@ class Prices:
         return prices | dict([instance(self.tokens, self.updated)])
 
     def _moved(self, price: int, first: int, hours: float) -> int:
-        """A dollar stays one, and others move by less than half a percent an hour, and are drawn back."""
         if first == 10**DECIMALS:
             return first + first * self._random.randint(-4, 4) // 10_000
         step = self._random.gauss(0, 0.004) * hours**0.5 - 0.002 * hours * (price / first - 1)

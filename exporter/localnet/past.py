@@ -55,8 +55,8 @@ def remember(
 ) -> LakeResult:
     """Put into a history what runs would have published since a state, by the network's lake.
 
-    The history gets the last ledger at or before each multiple of ``every`` seconds, but for the latest, which is for
-    the run that follows. The work is done by processes of this machine, or by ``workers``.
+    The latest ledger is left for the run that follows. ``every`` is in seconds. The work is done by processes of this
+    machine, or by ``workers``.
     """
     chain = network.chain
     begins, ends = state.close_time, chain.close_time(chain.latest) - 1

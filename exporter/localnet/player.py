@@ -1,7 +1,4 @@
-"""A network that plays a recording: it starts as recorded, and then ledgers close and amounts move by chance.
-
-Calls get the recorded answers at the recording's own ledger, and else what `PlayedAnswers` says of the entries.
-"""
+"""A network that plays a recording: it starts as recorded, and then ledgers close and amounts move by chance."""
 
 from __future__ import annotations
 
@@ -50,9 +47,8 @@ def copies_for(pools: int) -> int:
 class RecordedNetwork(LocalNetwork):
     """The recorded markets as a network; ``pools`` are those that move.
 
-    * ``copies``: each of Blend's markets this many times, under other addresses, which the factory's events name.
-    * ``moves_per_ledger``: this many pools change in a ledger.
-    * ``without``: keys of entries that are not there; ``archived``: keys of those whose life has ended.
+    Each of Blend's markets is there ``copies`` times, under other addresses, which the factory's events name.
+    ``moves_per_ledger`` pools change in a ledger. ``without`` are keys of absent entries, ``archived`` of expired ones.
     """
 
     def __init__(
@@ -109,14 +105,12 @@ class RecordedNetwork(LocalNetwork):
         self.pools = [pool for pool in self._mover.pools(list(entries), self.look) if not fixed & pool.keys]
 
     def advance(self, moved: Sequence[Pool] | None = None) -> int:
-        """Close one more ledger, in which some pools change, or those that are given; gives its number."""
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         if moved is None:
             moved = self._random.sample(self.pools, min(self.moves_per_ledger, len(self.pools)))
         return self.close(self._mover.moves(moved, self.look, time) | self.prices.advance(time))
 
     def close(self, written: Mapping[bytes, bytes | None] | None = None, events: Iterable[Event] = ()) -> int:
-        """Close one more ledger with exactly these entries written and events published; gives its number."""
         ledger = self.chain.latest + 1
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         changes = [
@@ -125,7 +119,7 @@ class RecordedNetwork(LocalNetwork):
         return self.chain.close(changes, close_time=time, events=events)
 
     def deploy(self, name: str, *, label: str = "mainnet", through_factory: bool = True) -> str:
-        """Close a ledger in which another of Blend's pools appears, a copy of a deployment's; gives its address.
+        """Close a ledger in which a copy of a Blend pool appears; gives its address.
 
         Not ``through_factory``: of this one the factory knows and publishes nothing.
         """
@@ -140,13 +134,11 @@ class RecordedNetwork(LocalNetwork):
         return new
 
     def look(self, key: bytes) -> bytes | None:
-        """The data of the entry under a LedgerKey in the latest ledger."""
         entry = self.chain.stored(key)
         return None if entry is None else entry.data
 
 
 def _at(recording: Recording, ledger: int, time: int) -> Recording:
-    """The recording as of another ledger and time."""
     later = time - recording.close_time
     rewriting = Rewriting(lambda address: address, later, recording.close_time)
     moved = [rewriting.entry(item) if later else item for item in recording.entries]
@@ -176,7 +168,6 @@ def _copies(entries: Mapping[bytes, RawEntry], pairs: Sequence[tuple[str, str]])
 
 
 def _deployed(factory: str, market: str) -> Event:
-    """What Blend's factory publishes when it deploys a pool (docs/protocols/blend.md, "Discovery")."""
     return factory, (symbol("deploy"),), address(market)
 
 

@@ -1,7 +1,6 @@
 """A recording of lending markets: the ledger entries of one moment, and what contracts answered there.
 
-The package has one (``recording.bin``; ``recording.md`` says where its parts come from and what in it is ours).
-``python -m tests.recording`` makes it again from its sources.
+The package has one (``recording.bin``), described in ``recording.md``; ``python -m tests.recording`` makes it.
 """
 
 from __future__ import annotations
@@ -58,11 +57,9 @@ class Recording(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, content: bytes) -> Recording:
-        """Take a file's content apart."""
         return msgspec.msgpack.decode(lzma.decompress(content), type=cls)
 
     def packed(self) -> bytes:
-        """The content of its file: the same bytes for the same recording."""
         return lzma.compress(msgspec.msgpack.encode(self), preset=9 | lzma.PRESET_EXTREME)
 
 
@@ -84,17 +81,14 @@ class Rewriting:
     """The same values under other addresses, and ``seconds`` later: times are recognized by their size."""
 
     def __init__(self, address: Callable[[str], str], seconds: int = 0, now: int = 0) -> None:
-        """Args: gives another contract's address for an address; how much later; around which time times are."""
         self._address = address
         self._seconds = seconds
         self._now = now
 
     def data(self, data: ContractData) -> ContractData:
-        """An entry of contract data."""
         return ContractData(self._address(data.contract), self.value(data.key), data.durability, self.value(data.value))
 
     def entry(self, entry: RecordedEntry) -> RecordedEntry:
-        """A recorded entry of contract data; others stay as they are."""
         if entry.key[:4] != b"\0\0\0\x06":
             return entry
         data = self.data(decode_contract_data(entry.data))
@@ -102,7 +96,6 @@ class Rewriting:
         return RecordedEntry(key, encode_contract_data(data), entry.last_modified, entry.live_until)
 
     def answer(self, answer: RecordedAnswer) -> RecordedAnswer:
-        """A recorded answer."""
         return RecordedAnswer(
             self._address(answer.contract),
             answer.function,

@@ -1,11 +1,9 @@
 """The answers of the embedded server: the methods of Stellar RPC for one ledger of one node, but for HTTP.
 
 Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
-transactions: ``headerXdr`` and ``metadataXdr`` are placeholders, a ledger's hash is the SHA-256 of its number, and
-no transaction is found. ``getHealth`` is healthy whatever the wall clock says.
-
-The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that what the exporter encodes is read by
-somebody else.
+transactions: ``headerXdr`` and ``metadataXdr`` are placeholders, a ledger's hash is the SHA-256 of its number, and no
+transaction is found. The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that what the exporter
+encodes is read by somebody else.
 """
 
 from __future__ import annotations
@@ -75,7 +73,6 @@ class Node:
 
     @property
     def oldest(self) -> int:
-        """The oldest ledger it answers for."""
         return self.network.chain.oldest
 
     def close_time(self, ledger: int) -> int:
@@ -305,7 +302,6 @@ def _event_id(operation: int, event: int) -> str:
 
 
 def _event(node: Node, transaction: int, event: ContractEvent) -> Result:
-    """An event: each is the only one of its transaction."""
     identity = _event_id(event.ledger << 32 | transaction << 12, 0)
     return {
         "type": "contract",
@@ -322,7 +318,6 @@ def _event(node: Node, transaction: int, event: ContractEvent) -> Result:
 
 
 def _test_of(given: _Filter, index: int) -> Callable[[ContractEvent], bool]:
-    """Whether an event passes a filter, the ``index``-th of its request."""
     contracts, topics = given.contract_ids or [], given.topics or []
     if given.type not in (None, "", "contract", "system"):
         raise RpcError(INVALID_PARAMS, f"filter {index} invalid: filter type invalid")
@@ -384,7 +379,6 @@ def _simulate_transaction(node: Node, params: _Simulation) -> Result:
 
 
 def _call_of(text: str | None) -> ContractCall | None:
-    """The one invocation of a contract that a transaction is made of."""
     from stellar_sdk import xdr
 
     try:
@@ -401,7 +395,6 @@ def _call_of(text: str | None) -> ContractCall | None:
 
 
 def _get_fee_stats(node: Node, _: _Nothing) -> Result:
-    """Nobody paid a fee."""
     amounts = ("max", "min", "mode", *(f"p{percent}" for percent in (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99)))
     none = dict.fromkeys((*amounts, "transactionCount"), "0") | {"ledgerCount": 0}
     return {"sorobanInclusionFee": none, "inclusionFee": none, "latestLedger": node.latest}

@@ -50,10 +50,7 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
 
 
 def serve(app: ASGIApp, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve an application until the process is interrupted; ``say`` receives its URL before the first request.
-
-    Raises `ConfigError` for an address that cannot be had.
-    """
+    """Serve until interrupted; ``say`` receives the URL first. Raises `ConfigError` for an unusable address."""
     try:
         with running(app, host=host, port=port) as url:
             say(url)

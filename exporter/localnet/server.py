@@ -1,7 +1,4 @@
-"""The embedded Stellar RPC server: JSON-RPC over HTTP POST, as an ASGI application.
-
-Status codes, content types and texts are those of an unmodified server (creachadair/jrpc2).
-"""
+"""The embedded Stellar RPC server over HTTP POST, as an ASGI application; texts are an unmodified server's."""
 
 from __future__ import annotations
 
@@ -73,7 +70,6 @@ class _Server:
         return Response(msgspec.json.encode(sent), media_type="application/json")
 
     def _answer(self, request: Any, node: int) -> Result | None:
-        """The answer to a JSON-RPC request; None to a notification."""
         number = request.get("id") if isinstance(request, dict) else None
         try:
             answer = {"jsonrpc": "2.0", "id": number, "result": self._called(request, node)}

@@ -95,7 +95,7 @@ class YieldsBorrows(Struct, frozen=True):
 
 
 def render_yields(pools: pl.DataFrame, native: str | None) -> Iterator[RenderedFile]:
-    """Both files; ``pools`` are `exporter.render.lists.listed_pools`, ``native`` the native asset's contract, if known."""
+    """Both files, of `exporter.render.lists.listed_pools`; ``native`` is the native asset's contract, if known."""
     is_native = pl.col("symbol") == "native"
     if native is not None:
         is_native &= pl.col("token_address") == native
