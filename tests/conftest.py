@@ -11,6 +11,7 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
+from exporter.ledger.snapshot_file import LedgerSnapshot
 from tests import once
 from tests import real_data as real
 
@@ -98,3 +99,9 @@ def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
     if not path.is_file():
         pytest.skip(f"the mainnet ledger snapshot is not at {path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def mainnet_snapshot(mainnet_snapshot_path: Path) -> LedgerSnapshot:
+    """Those entries, read once."""
+    return LedgerSnapshot.load(mainnet_snapshot_path)

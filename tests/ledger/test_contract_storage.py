@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 from exporter.deployments import deployments_of
@@ -74,12 +73,11 @@ def test_what_has_no_rule_says_so() -> None:
     ]
 
 
-def test_mainnet_tokens(mainnet_snapshot_path: Path) -> None:
+def test_mainnet_tokens(mainnet_snapshot: LedgerSnapshot) -> None:
     """Every token of the mainnet snapshot file answers from its instance; its other contracts have no rule."""
-    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
-    answers = storage_answers(snapshot.entries.get, snapshot.ledger, NOW)
+    answers = storage_answers(mainnet_snapshot.entries.get, mainnet_snapshot.ledger, NOW)
     symbols, without = {}, 0
-    for strkey, _ in snapshot.contract_instances():
+    for strkey, _ in mainnet_snapshot.contract_instances():
         answer = answers.answer(ContractCall(strkey, "symbol"))
         if answer.result is None:
             without += (answer.error or "").startswith("not from storage: ")

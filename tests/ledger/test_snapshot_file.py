@@ -67,18 +67,16 @@ def load(path: Path, content: Any) -> LedgerSnapshot:
     return LedgerSnapshot.load(file)
 
 
-def test_the_mainnet_snapshot(mainnet_snapshot_path: Path) -> None:
+def test_the_mainnet_snapshot(mainnet_snapshot: LedgerSnapshot) -> None:
     """The real file of ledger 55,261,759 gives its header, 822 contract data entries and the counts of the rest."""
-    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
-
-    assert 55261759 == snapshot.ledger
-    assert 1736780911 == snapshot.close_time
-    assert 22 == snapshot.protocol_version
-    assert network_id(NETWORKS["mainnet"].passphrase) == snapshot.network_id
-    assert 822 == len(snapshot.entries)
-    assert {"trustline": 2, "account": 2} == snapshot.left_out
-    assert {} == snapshot.unreadable
-    entry = snapshot.entries[entries.variant_key(POOL, "ResData", address(USDC))]
+    assert 55261759 == mainnet_snapshot.ledger
+    assert 1736780911 == mainnet_snapshot.close_time
+    assert 22 == mainnet_snapshot.protocol_version
+    assert network_id(NETWORKS["mainnet"].passphrase) == mainnet_snapshot.network_id
+    assert 822 == len(mainnet_snapshot.entries)
+    assert {"trustline": 2, "account": 2} == mainnet_snapshot.left_out
+    assert {} == mainnet_snapshot.unreadable
+    entry = mainnet_snapshot.entries[entries.variant_key(POOL, "ResData", address(USDC))]
     assert (55261753, FOREVER) == (entry.last_modified, entry.live_until)
     fields = {key[1]: value[1] for key, value in entries.decode_contract_data(entry.data).value[1]}
     assert (1095073860, 30104839071593, 1736780875) == (fields["b_rate"], fields["b_supply"], fields["last_time"])

@@ -488,7 +488,7 @@ def _run_schedule(seed: int, together: bool = False) -> str:
     return "read without call"
 
 
-@pytest.mark.parametrize("schedules", [700, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("schedules", [350, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_random_schedules(schedules: int) -> None:
     """Over thousands of schedules the result is the chain's true state at the ledger it names, or a refusal."""
     counts = Counter(_run_schedule(seed) for seed in range(schedules))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -106,10 +105,9 @@ def test_a_url_has_an_ipv6_address_in_brackets() -> None:
         assert 405 == httpx.get(url).status_code
 
 
-def test_the_mainnet_snapshot_is_served(mainnet_snapshot_path: Path) -> None:
+def test_the_mainnet_snapshot_is_served(mainnet_snapshot: LedgerSnapshot) -> None:
     """The real file becomes mainnet at its one ledger, with its close time, entries and lives."""
-    snapshot = LedgerSnapshot.load(mainnet_snapshot_path)
-    rpc = LocalRpc(snapshot_network(snapshot))
+    rpc = LocalRpc(snapshot_network(mainnet_snapshot))
 
     assert {"passphrase": NETWORKS["mainnet"].passphrase, "protocolVersion": 22} == rpc.result("getNetwork")
     health = rpc.result("getHealth")
@@ -120,16 +118,16 @@ def test_the_mainnet_snapshot_is_served(mainnet_snapshot_path: Path) -> None:
     )
     (ledger,) = rpc.result("getLedgers", startLedger=55261759)["ledgers"]
     assert "1736780911" == ledger["ledgerCloseTime"]
-    keys = list(snapshot.entries)
+    keys = list(mainnet_snapshot.entries)
     answered = [
         entry
         for start in range(0, len(keys), 200)
         for entry in rpc.result("getLedgerEntries", keys=[text(key) for key in keys[start : start + 200]])["entries"]
     ]
     assert [text(key) for key in keys] == [entry["key"] for entry in answered]
-    assert [text(snapshot.entries[key].data) for key in keys] == [entry["xdr"] for entry in answered]
+    assert [text(mainnet_snapshot.entries[key].data) for key in keys] == [entry["xdr"] for entry in answered]
     assert {4294967295} == {entry["liveUntilLedgerSeq"] for entry in answered}
-    assert 55261759 == snapshot_network(snapshot).advance()
+    assert 55261759 == snapshot_network(mainnet_snapshot).advance()
 
 
 def _snapshot(passphrase: str) -> LedgerSnapshot:

@@ -61,10 +61,10 @@ def test_gzip_is_undone(size: int) -> None:
 
 
 def test_a_compression_bomb_costs_bounded_memory() -> None:
-    """An answer that unpacks to 256 MiB is dropped at the limit; a piece of the connection unpacks to 66 MB at most."""
+    """An answer that unpacks to 64 MiB is dropped at the limit; a piece of the connection unpacks to 17 MB at most."""
     packer = zlib.compressobj(9, wbits=31)
-    bomb = b"".join([*(packer.compress(bytes(1 << 24)) for _ in range(16)), packer.flush()])
-    response = pieces(bomb, 1 << 16)
+    bomb = b"".join([*(packer.compress(bytes(1 << 24)) for _ in range(4)), packer.flush()])
+    response = pieces(bomb, 1 << 14)
     tracemalloc.start()
     try:
         failure = failed(response)
@@ -73,7 +73,7 @@ def test_a_compression_bomb_costs_bounded_memory() -> None:
         tracemalloc.stop()
 
     assert "the answer is larger than 100,000 bytes (max_response_bytes)" == failure.text
-    assert 200_000_000 > peak
+    assert 50_000_000 > peak
 
 
 def test_broken_gzip_is_unusable() -> None:
@@ -213,7 +213,6 @@ async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
 
 
 SERVERS: dict[Serve, tuple[str, str]] = {
-    hanging: (r"no complete answer within 0.3 s|timed out", "timeout"),
     dripping: (r"no complete answer within 0.3 s|timed out", "timeout"),
     endless: (r"larger than 100,000 bytes", "answer too large"),
     cut: (r"the connection broke", "connection cut"),
@@ -222,7 +221,7 @@ SERVERS: dict[Serve, tuple[str, str]] = {
 
 @pytest.mark.parametrize("serve", SERVERS, ids=lambda serve: serve.__name__)
 def test_a_bad_server_costs_bounded_time(serve: Serve) -> None:
-    """A server that hangs, drips, never ends, or breaks off costs no more than the bounds allow, and is named."""
+    """A server that drips, never ends, or breaks off costs no more than the bounds allow, and is named."""
     words, kind = SERVERS[serve]
     # Only a server that keeps one waiting is waited for; on a busy machine any of the others may take its time.
     timeout, bound = (0.3, 20) if kind == "timeout" else (30, 30)

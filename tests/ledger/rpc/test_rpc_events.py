@@ -88,47 +88,33 @@ def test_what_is_asked() -> None:
     assert {"filters": asked, "pagination": {"limit": 1000, "cursor": cursor(900)}} == second
 
 
-def test_window_to_go_on_from() -> None:
-    """Where only a part of the ledgers was looked at the page says how far, and has the cursor."""
-    rpc = EventRpc()
-    rpc.page = {"cursor": cursor(850)}
-    page = read(rpc)
-
-    assert (850, cursor(850)) == (page.through, page.cursor)
-
-
-def test_full_page() -> None:
-    """A full page may end inside of a ledger: that one is not looked at to its end."""
-    rpc = EventRpc([info(ledger) for ledger in range(1, 1_001)])
-    rpc.page = {"cursor": cursor(900, 4096, 0)}
+@pytest.mark.parametrize(("count", "at", "through"), [(0, cursor(850), 850), (1_000, cursor(900, 4096, 0), 899)])
+def test_a_page_to_go_on_from(count: int, at: str, through: int) -> None:
+    """A page says how far it looked, and has the cursor; a full one may end inside of a ledger, which is then open."""
+    rpc = EventRpc([info(ledger) for ledger in range(1, count + 1)])
+    rpc.page = {"cursor": at}
     page = read(rpc, 1)
 
-    assert (1_000, 899, cursor(900, 4096, 0)) == (len(page.events), page.through, page.cursor)
+    assert (count, through, at) == (len(page.events), page.through, page.cursor)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "undecodable"),
     [
-        {"contractId": "garbage"},
-        {"contractId": "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"},
-        {"value": "no base64"},
-        {"value": b64(b"\xff\xff\xff\xff")},
-        {"topic": [b64(encode_scval(u32(1)))] * 5},
-        {"value": "A" * 65_540},
+        ({"contractId": "garbage"}, 1),
+        ({"contractId": "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF"}, 1),
+        ({"value": "no base64"}, 1),
+        ({"value": b64(b"\xff\xff\xff\xff")}, 1),
+        ({"topic": [b64(encode_scval(u32(1)))] * 5}, 1),
+        ({"value": "A" * 65_540}, 1),
+        ({"inSuccessfulContractCall": False}, 0),  # of a call that failed, as older RPCs also give them
     ],
 )
-def test_event_that_cannot_be_decoded(changes: dict[str, Any]) -> None:
-    """It is counted and costs the other events of the page nothing."""
+def test_an_event_that_is_left_out(changes: dict[str, Any], undecodable: int) -> None:
+    """One that cannot be decoded is counted, and costs the other events of the page nothing."""
     page = read(EventRpc([info(**changes), info()]))
 
-    assert (1, 1) == (len(page.events), page.undecodable)
-
-
-def test_event_of_a_failed_call() -> None:
-    """Older RPCs also give events of calls that failed; those are none."""
-    page = read(EventRpc([info(inSuccessfulContractCall=False)]))
-
-    assert ((), 0) == (page.events, page.undecodable)
+    assert (1, undecodable) == (len(page.events), page.undecodable)
 
 
 def test_event_of_protocol_30() -> None:

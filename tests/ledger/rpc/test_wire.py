@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any
 
@@ -134,12 +133,3 @@ def test_a_changed_simulation_is_whole_or_unusable(data: st.DataObject) -> None:
         return
     assert 0 == len(value) % 4
     assert all(0 == len(name) % 4 for name in read + written)
-
-
-@given(st.binary(max_size=120))
-def test_no_footprint_escapes_as_another_error(data: bytes) -> None:
-    """Transaction data of any bytes is read or unusable."""
-    result = wire.SimulationResult(5, None, [wire.CallResult(b"\0\0\0\1")], data)
-    with contextlib.suppress(AttemptError):
-        value, _, _ = wire.call_parts(result)
-        assert bytes(3) + b"\1" == value
