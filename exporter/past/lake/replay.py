@@ -21,7 +21,7 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
 
 WRONGLY_ARCHIVED = "wrongly_archived.parquet"
-"""A file of the package; `tests/past/lake/make_wrongly_archived.py` makes it from the list that CAP-76 publishes."""
+"""A file of the package: the list that CAP-76 publishes, which a test compares."""
 
 _TTL: Final = b"\0\0\0\x09"
 _PRESENT: Final = (CREATED, UPDATED, RESTORED)

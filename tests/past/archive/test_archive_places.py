@@ -59,11 +59,18 @@ def serving(folder: Path, breaks_after: Sequence[int] = ()) -> Iterator[tuple[st
         def log_message(self, *arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    with listening(Handler) as address:
+        yield f"{address}/prefix", starts
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a web server."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/prefix", starts
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
@@ -179,39 +186,29 @@ def test_an_archive_is_read_over_http(made: MadeArchive, monkeypatch: pytest.Mon
             RemoteFiles(address).open("nothing", 9)
 
 
-class _Slow(BaseHTTPRequestHandler):
-    """Takes a request and never answers it; under /drip it sends a byte of a large file now and then."""
-
-    def do_GET(self) -> None:
-        ended: threading.Event = self.server.ended  # type: ignore[attr-defined]
-        if self.path.startswith("/drip"):
-            self.send_response(200)
-            self.send_header("Content-Length", "1000000")
-            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-            self.end_headers()
-        while not ended.wait(0.05):
-            if self.path.startswith("/drip"):
-                with suppress(OSError):
-                    self.wfile.write(b"{")
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
 def slow_server() -> Iterator[str]:
-    """The address of a server that is never done with an answer."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Slow)
-    server.ended = ended = threading.Event()  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
+    """A server that never answers a request; under /drip it sends a byte of a large file now and then."""
+    ended = threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.startswith("/drip"):
+                self.send_response(200)
+                self.send_header("Content-Length", "1000000")
+                self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+                self.end_headers()
+            while not ended.wait(0.05):
+                if self.path.startswith("/drip"):
+                    with suppress(OSError):
+                        self.wfile.write(b"{")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with listening(Slow) as address:
+        yield address
         ended.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize("path", ["silent", "drip"])

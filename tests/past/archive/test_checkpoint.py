@@ -1,24 +1,26 @@
-"""Tests of reading a checkpoint: made archives, and two real ones."""
+"""Tests of reading a checkpoint, its state file and headers: made archives, and two real ones."""
 
 from __future__ import annotations
 
-import gzip
 import json
+import struct
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from exporter.errors import ArchiveError, ArchiveFileMissingError
+from exporter.errors import ArchiveError, ArchiveFileMissingError, DecodeError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import data_key, decode_contract_data
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import symbol, u32
-from exporter.past.archive.archive_files import FolderFiles, bucket_name
-from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.checkpoint import HistoryArchive, decode_history_state
+from exporter.past.archive.checkpoint_records import checked_chain, decode_ledger_header
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.past.archive.archive_snapshot import state_at
-from tests.past.archive.simulated_archive import MadeArchive, levels, live, marked, time_to_live
+from tests.past.archive.simulated_archive import MadeArchive, header, header_record, levels, live, time_to_live
 
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
 OTHER = strkey.encode(strkey.CONTRACT, bytes(32))
@@ -45,15 +47,6 @@ def test_a_hot_archive_that_no_header_commits_to_is_not_read(tmp_path: Path) -> 
     assert () == read(made).checkpoint(127).state.hot
 
 
-def test_a_bucket_with_another_digest_is_refused(tmp_path: Path) -> None:
-    """A bucket whose content is not what its name says gives no entry."""
-    made = MadeArchive(tmp_path, [[live(ONE, u32(1))]])
-    made.put(bucket_name(made.digests[0]), gzip.compress(marked([live(ONE, u32(1_000_000))])))
-
-    with pytest.raises(ArchiveError, match=r"bucket-[0-9a-f]{64}\.xdr\.gz: its content has the SHA-256 [0-9a-f]{64}"):
-        list(read(made).bucket(made.digests[0]))
-
-
 def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: Path) -> None:
     """Buckets that are whole but not those of the ledger's header are refused before any is read."""
     made = MadeArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
@@ -75,13 +68,71 @@ def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
         FolderFiles(tmp_path / "nothing")
 
 
+GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": levels([b"a" * 32, bytes(32), b"c" * 32])}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 3}, r"Invalid enum value 3 - at `\$.version`"),
+        ({"version": True}, r"Expected `int`, got `bool` - at `\$.version`"),
+        ({"currentLedger": "63"}, r"Expected `int`, got `str` - at `\$.currentLedger`"),
+        ({"currentBuckets": GOOD["currentBuckets"][1:]}, r"Expected `array` of length >= 11 - at `\$.currentBuckets`"),
+        ({"version": 2}, "hotArchiveBuckets is missing"),
+        ({"networkPassphrase": 1}, r"Expected `str \| null`, got `int` - at `\$.networkPassphrase`"),
+        ({"currentBuckets": [{"curr": "XX", "snap": ""}] * 11}, r"Expected `str` matching regex .*currentBuckets"),
+    ],
+)
+def test_a_malformed_state_file_is_refused(changes: dict[str, Any], reason: str) -> None:
+    """The error names the field and what is expected."""
+    with pytest.raises(DecodeError, match=reason):
+        decode_history_state(json.dumps({**GOOD, **changes}).encode())
+
+
+def test_what_is_not_json_is_refused() -> None:
+    """A page of a web server in place of a state file is an error of the archive."""
+    for content in (b"<html>", b"[]", b"[" * 100_000):
+        with pytest.raises(DecodeError, match=r"Expected|JSON|recursion"):
+            decode_history_state(content)
+
+
+def test_a_header_that_was_changed_is_refused() -> None:
+    """One changed byte, or one too many, does not have the hash that is before it."""
+    record = header_record(header(1, bytes(32), bytes(32)))
+
+    with pytest.raises(DecodeError, match="the header of ledger 1 has the hash"):
+        decode_ledger_header(record[:150] + b"\1" + record[151:])
+    with pytest.raises(DecodeError, match="has the hash"):
+        decode_ledger_header(header_record(header(1, bytes(32), bytes(32)) + bytes(4)))
+    with pytest.raises(DecodeError, match="unknown kind of ledger header: 9"):
+        decode_ledger_header(header_record(header(1, bytes(32), bytes(32), value=struct.pack(">I", 9))))
+    for cut in (0, 35, 40, 200, 300):
+        with pytest.raises(DecodeError):
+            decode_ledger_header(header_record(record[32:-4][:cut]))
+
+
+def test_headers_form_one_chain() -> None:
+    """A header that does not name the hash of the one before it, or leaves a ledger out, is refused."""
+    first = decode_ledger_header(header_record(header(1, bytes(32), bytes(32))))
+    second = decode_ledger_header(header_record(header(2, first.hash, bytes(32))))
+    other = decode_ledger_header(header_record(header(2, bytes(32), bytes(32))))
+    extended = header(1, bytes(32), bytes(32))[:-4] + struct.pack(">III", 1, 7, 0)
+    assert 1 == decode_ledger_header(header_record(extended)).ledger
+    third = decode_ledger_header(header_record(header(3, first.hash, bytes(32))))
+
+    assert [first, second] == checked_chain([first, second])
+    for wrong in (other, third):
+        with pytest.raises(DecodeError, match=f"ledger {wrong.ledger} does not follow ledger 1"):
+            checked_chain([first, wrong])
+
+
 def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data: Path) -> None:
     """All 157 checkpoints of a testnet and 17 of mainnet in 2017: header hashes, links, bucket lists."""
     real = (("archive-testnet", 63, 10047, 157), ("archive-pubnet", 11_999_999, 12_001_023, 17))
     for name, first, last, count in real:
         archive = archive_in(real_data, name)
         checkpoints = [archive.checkpoint(ledger) for ledger in range(first, last + 1, 64)]
-        headers = [header for point in checkpoints for header in archive.headers(point.header.ledger)]
+        headers = [each for point in checkpoints for each in archive.headers(point.header.ledger)]
 
         assert last == archive.newest()
         assert count == len(checkpoints)
