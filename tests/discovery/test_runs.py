@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from exporter.config import Settings
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
-from exporter.discovery import discover_context, learn
+from exporter.discovery import Discovered, discover_context, learn
 from exporter.discovery.known_markets import Memory
 from exporter.job.known_markets_file import MEMORY_KEY
 from exporter.job.reading import read_protocols
@@ -51,33 +48,36 @@ def empty_reward_zones(network: RecordedNetwork) -> None:
     network.close(dict(entry(backstop, symbol("RZ"), vec()) for backstop in backstops))
 
 
-@contextmanager
-def pluralize(network: RecordedNetwork) -> Iterator[tuple[str, Behaviour]]:
-    """A server of a network, and the log of what it is asked."""
-    behaviour = Behaviour()
-    with running(create_app(network, behaviour)) as url:
-        yield url, behaviour
+class Watched:
+    """Readings of a network that is served, with what they remember."""
 
+    def __init__(self, network: RecordedNetwork, behaviour: Behaviour | None = None, lists: Network = LOCAL) -> None:
+        self.network, self.behaviour, self.lists = network, behaviour or Behaviour(), lists
+        self.memory = Memory(network_id(LOCAL.passphrase))
+        self.said: list[str] = []
+        self.found: list[Discovered] = []
 
-async def read_all(
-    urls: str | list[str],
-    settings: Settings,
-    memory: Memory,
-    network: Network = LOCAL,
-    said: list[str] | None = None,
-) -> Reading[list[ProtocolReading]]:
-    """Look around and read everything, without rendering it."""
-    limits = RpcLimits(requests_per_second=10_000)
-    async with RpcSource([urls] if isinstance(urls, str) else urls, LOCAL.passphrase, limits=limits) as source:
-        opened = OpenSource(source, network, [], "made", source.counters)
-        around = await discover_context(LedgerView(source), source, network, PROTOCOLS, memory)
-        if said is not None:
-            said += around.notices
+    def read(self, *nodes: str, settings: Settings | None = None) -> Reading[list[ProtocolReading]]:
+        """Look around, read everything without rendering it, and remember what was found."""
+        settings, known = settings or settings_for(), self.memory.confirmed()
+        with running(create_app(self.network, self.behaviour)) as url:
+            reading = asyncio.run(self._read([url + node for node in nodes or ("",)], settings))
+        named = [Candidate(item.protocol, item.address, Origin.CONFIGURATION) for item in settings.markets]
+        tried = [*self.memory.candidates(), *named]
+        self.found = learn(self.memory, reading.result, tried, known, reading.certificate.ledger)
+        return reading
 
-        async def program(view: Any) -> list[ProtocolReading]:
-            return await read_protocols(view, settings, opened, around)
+    async def _read(self, urls: list[str], settings: Settings) -> Reading[list[ProtocolReading]]:
+        limits = RpcLimits(requests_per_second=10_000)
+        async with RpcSource(urls, LOCAL.passphrase, limits=limits) as source:
+            opened = OpenSource(source, self.lists, [], "made", source.counters)
+            around = await discover_context(LedgerView(source), source, self.lists, PROTOCOLS, self.memory)
+            self.said = around.notices
 
-        return await read_at_one_ledger(source, program)
+            async def program(view: LedgerView) -> list[ProtocolReading]:
+                return await read_protocols(view, settings, opened, around)
+
+            return await read_at_one_ledger(source, program)
 
 
 def markets_of(reading: Reading[list[ProtocolReading]]) -> set[str]:
@@ -90,33 +90,27 @@ def notices_of(reading: Reading[list[ProtocolReading]]) -> list[str]:
 
 def test_new_pool_through_events_alone() -> None:
     """Of the events that had gone before the first run nothing is missed but what only they named."""
-    network, memory = RecordedNetwork(event_window=2), Memory(network_id(LOCAL.passphrase))
+    watched = Watched(network := RecordedNetwork(event_window=2))
     empty_reward_zones(network)
     lost = network.deploy("lost")
     for _ in range(5):
         network.advance()
     new = network.deploy("new")
-    with running(create_app(network)) as url:
-        reading = asyncio.run(read_all(url, settings_for(), memory))
 
-    assert {*MARKETS, new} == markets_of(reading)
-    assert ("blend", lost, None) not in memory.markets
+    assert {*MARKETS, new} == markets_of(watched.read())
+    assert ("blend", lost, None) not in watched.memory.markets
 
 
 def test_market_that_vanishes() -> None:
     """A market that is gone from the chain stays remembered, and is absent, which is not a failure."""
-    network, memory = RecordedNetwork(), Memory(network_id(LOCAL.passphrase))
+    watched = Watched(network := RecordedNetwork())
     gone = network.deploy("gone")
-    with running(create_app(network)) as url:
-        first = asyncio.run(read_all(url, settings_for(), memory))
-        learn(memory, first.result, memory.candidates(), (), first.certificate.ledger)
-        network.close({instance_key(gone): None})
-        second = asyncio.run(read_all(url, settings_for(), memory))
-        learn(memory, second.result, memory.candidates(), (), second.certificate.ledger)
+    watched.read()
+    network.close({instance_key(gone): None})
+    [blend] = [part for part in watched.read().result if part.protocol == "blend"]
 
-    [blend] = [part for part in second.result if part.protocol == "blend"]
     assert ([gone], []) == ([item.market for item in blend.absent], blend.unread)
-    assert memory.markets["blend", gone, None].confirmed
+    assert watched.memory.markets["blend", gone, None].confirmed
 
 
 def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
@@ -133,52 +127,37 @@ def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / MEMORY_KEY).exists()
 
 
-def test_operators_market_is_not_remembered() -> None:
-    """A contract outside of the factory that the operator named is read as long as he names it."""
-    network, memory = RecordedNetwork(), Memory(network_id(LOCAL.passphrase))
-    fake = network.deploy("fake", through_factory=False)
-    named = settings_for(markets=[{"protocol": "blend", "address": fake}])
-    with running(create_app(network)) as url:
-        reading = asyncio.run(read_all(url, named, memory))
-        tried = [*memory.candidates(), Candidate("blend", fake, Origin.CONFIGURATION)]
-        learn(memory, reading.result, tried, (), reading.certificate.ledger)
+def test_contracts_without_a_record() -> None:
+    """Of contracts that the factory has no record of, one that only its event names is not read.
 
-    assert fake in markets_of(reading)
-    assert ("blend", fake, None) not in memory.markets
-    assert [notice for notice in notices_of(reading) if fake in notice and "[[markets]] names them" in notice]
+    One that the operator named is read as long as he names it, and is not remembered.
+    """
+    watched = Watched(network := RecordedNetwork())
+    fake, named = (network.deploy(label, through_factory=False) for label in ("fake", "named"))
+    network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
+    reading = watched.read(settings=settings_for(markets=[{"protocol": "blend", "address": named}]))
+
+    assert {*MARKETS, named} == markets_of(reading)
+    for market, said in ((fake, "not read, because anybody"), (named, "[[markets]] names them")):
+        assert [notice for notice in notices_of(reading) if market in notice and said in notice]
+    assert not watched.memory.markets["blend", fake, None].confirmed
+    assert ("blend", named, None) not in watched.memory.markets
 
 
 def test_events_that_fail() -> None:
     """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
-    network, behaviour, said = RecordedNetwork(), Behaviour(), list[str]()
-    memory = Memory(network_id(LOCAL.passphrase))
-    with running(create_app(network, behaviour)) as url:
-        asyncio.run(read_all(url, settings_for(), memory))
-        before = dict(memory.streams)
-        new = network.deploy("new")
-        behaviour.broken["getEvents", 0] = RpcError(-32602, "no such wildcard")
-        asyncio.run(read_all(url, settings_for(), memory, said=said))
-        assert before == memory.streams
-        behaviour.broken.clear()
-        network.advance()
-        reading = asyncio.run(read_all(url, settings_for(), memory))
+    watched = Watched(network := RecordedNetwork())
+    watched.read()
+    before = dict(watched.memory.streams)
+    new = network.deploy("new")
+    watched.behaviour.broken["getEvents", 0] = RpcError(-32602, "no such wildcard")
+    watched.read()
+    assert before == watched.memory.streams
+    assert [notice for notice in watched.said if "could not be read, a later run tries again" in notice]
 
-    assert [notice for notice in said if "could not be read, a later run tries again" in notice]
-    assert new in markets_of(reading)
-
-
-def test_event_of_a_pool_without_record() -> None:
-    """A contract that the factory's event names and its records do not is not read, and said to be left out."""
-    network, memory = RecordedNetwork(), Memory(network_id(LOCAL.passphrase))
-    fake = network.deploy("fake", through_factory=False)
-    network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
-    with running(create_app(network)) as url:
-        reading = asyncio.run(read_all(url, settings_for(), memory))
-        learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
-
-    assert fake not in markets_of(reading)
-    assert [notice for notice in notices_of(reading) if fake in notice and "not read, because anybody" in notice]
-    assert not memory.markets["blend", fake, None].confirmed
+    watched.behaviour.broken.clear()
+    network.advance()
+    assert new in markets_of(watched.read())
 
 
 def test_factory_that_no_list_has() -> None:
@@ -186,54 +165,45 @@ def test_factory_that_no_list_has() -> None:
     network = RecordedNetwork()
     empty_reward_zones(network)
     deployed = {network.deploy(label, label=label) for label in LABELS}
-    lists = [
+    lists = tuple(
         replace(item, contracts=tuple(known for known in item.contracts if known.role not in (FACTORY, MARKET)))
         for item in LOCAL.deployments
         if item.protocol == "blend"
-    ]
-    memory = Memory(network_id(LOCAL.passphrase))
-    settings = settings_for()
-    with pluralize(network) as (url, behaviour):
-        reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
-        found = learn(memory, reading.result, memory.candidates(), (), reading.certificate.ledger)
-        asked = behaviour.counts["getLedgerEntries"]
-        asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
+    )
+    watched = Watched(network, lists=Network(NETWORK, LOCAL.passphrase, lists))
+    [blend] = [part for part in watched.read().result if part.protocol == "blend"]
+    found, asked = watched.found, watched.behaviour.counts["getLedgerEntries"]
+    watched.read()
 
-    [blend] = [part for part in reading.result if part.protocol == "blend"]
     assert (
         deployed
         == {market.address for market in blend.markets}
         == set(blend.verified)
         == {item.market for item in found}
     )
-    assert {("blend", label, FACTORY): factory for label, factory in FACTORIES.items()} == memory.contracts
-    assert 1 == 2 * asked - behaviour.counts["getLedgerEntries"]  # the second run knows the factories
+    contracts = {("blend", label, FACTORY): factory for label, factory in FACTORIES.items()}
+    assert contracts == watched.memory.contracts
+    assert 1 == 2 * asked - watched.behaviour.counts["getLedgerEntries"]  # the second run knows the factories
 
 
 def test_event_ahead_of_the_ledger_that_is_read() -> None:
     """A pool that a node names before the others have it is not there yet, and is read by the next run."""
-    network, behaviour = RecordedNetwork(), Behaviour(lags=(0, 4))
+    watched = Watched(network := RecordedNetwork(), Behaviour(lags=(0, 4)))
     empty_reward_zones(network)
     for _ in range(5):
         network.advance()
     new = network.deploy("new")
-    memory = Memory(network_id(LOCAL.passphrase))
-    settings = settings_for()
-    behaviour.broken["getEvents", 1] = RpcError(-32601, "method not found")
-    with running(create_app(network, behaviour)) as url:
-        nodes = [f"{url}/node/1", f"{url}/node/0"]
-        first = asyncio.run(read_all(nodes, settings, memory))
-        found = learn(memory, first.result, memory.candidates(), memory.confirmed(), first.certificate.ledger)
-        assert MARKETS == {item.market for item in found}
-        assert not memory.markets["blend", new, None].confirmed
-        for _ in range(4):
-            network.advance()
-        second = asyncio.run(read_all(nodes, settings, memory))
-        found = learn(memory, second.result, memory.candidates(), memory.confirmed(), second.certificate.ledger)
+    watched.behaviour.broken["getEvents", 1] = RpcError(-32601, "method not found")
+    first = watched.read("/node/1", "/node/0")
+    assert MARKETS == {item.market for item in watched.found}
+    assert not watched.memory.markets["blend", new, None].confirmed
+    for _ in range(4):
+        network.advance()
+    watched.read("/node/1", "/node/0")
 
-    assert [(new, "event")] == [(item.market, item.origin) for item in found]
-    assert memory.markets["blend", new, None].confirmed
-    assert first.certificate.ledger == memory.markets["blend", new, None].first_seen_ledger - 4
+    assert [(new, "event")] == [(item.market, item.origin) for item in watched.found]
+    assert watched.memory.markets["blend", new, None].confirmed
+    assert first.certificate.ledger == watched.memory.markets["blend", new, None].first_seen_ledger - 4
 
 
 @pytest.mark.parametrize(("lags", "every"), [((0, 1), None), ((0,), 10), ((0,), 20)])
@@ -242,10 +212,7 @@ def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
     network = RecordedNetwork(copies=10)
     for _ in range(6):
         network.advance()
-    behaviour = Behaviour(lags=lags, advance_every_requests=every)
-    settings = settings_for()
-    with running(create_app(network, behaviour)) as url:
-        reading = asyncio.run(read_all(url, settings, Memory(network_id(LOCAL.passphrase))))
+    reading = Watched(network, Behaviour(lags=lags, advance_every_requests=every)).read()
 
     assert {*MARKETS, *network.copies} == markets_of(reading)
     recorded = {market for protocol, market in LISTED if protocol in ("alula", "blend")}
@@ -255,8 +222,7 @@ def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
 
 def test_other_code_is_said_once() -> None:
     """Where the lists have other code than all markets run, each market is read by its form, with one notice."""
-    network = RecordedNetwork()
-    lists = [
+    lists = tuple(
         replace(
             item,
             contracts=tuple(
@@ -264,15 +230,10 @@ def test_other_code_is_said_once() -> None:
             ),
         )
         for item in LOCAL.deployments
-    ]
-    listed = {market for item in lists for market in item.markets}
-    memory = Memory(network_id(LOCAL.passphrase))
-    settings = settings_for()
-    with pluralize(network) as (url, _):
-        reading = asyncio.run(read_all(url, settings, memory, Network(NETWORK, LOCAL.passphrase, tuple(lists))))
-
+    )
+    reading = Watched(RecordedNetwork(), lists=Network(NETWORK, LOCAL.passphrase, lists)).read()
     notices = [notice for notice in notices_of(reading) if "contract code" in notice]
-    counts = {market: sum(market in notice for notice in notices) for market in listed}
-    assert dict.fromkeys(listed, 1) == counts
-    assert len(listed) == len(notices)
+
+    assert dict.fromkeys(MARKETS, 1) == {market: sum(market in notice for notice in notices) for market in MARKETS}
+    assert len(MARKETS) == len(notices)
     assert [] == [item for part in reading.result for item in part.unread]

@@ -149,45 +149,26 @@ def test_pages_of_histories_outlive_the_retention_time() -> None:
     sweep(store, timedelta(hours=24), now=lambda: later)
     swept = sweep(store, timedelta(hours=24), now=lambda: later + timedelta(days=400))
     assert swept.refused is None
-    assert buckets
     left = {info.key for info in store.list("")}
     assert recent - left
     assert buckets <= left
     assert store.get(STATE_KEY) is not None
 
 
-class Job:
-    """Runs of the job over one store, each at a ledger hours after the one before; three went well."""
-
-    def __init__(self, url: str, network: RecordedNetwork) -> None:
-        self.settings = settings_for(None, url, **only("slender"))
-        self.store, self.network, self.now = MemoryStore(), network, datetime(2026, 11, 21, tzinfo=UTC)
-        assert [0, 0, 0] == [self.run() for _ in range(3)]
-
-    def run(self) -> int:
-        """One run; gives its exit code."""
-        self.said = io.StringIO()
-        self.network.advance()
-        self.now += timedelta(hours=5)
-        return run(self.settings, self.store, said=self.said, now=self.now)[0]
-
-    def ledger(self) -> int:
-        """The ledger that is published."""
-        published = read_published(self.store)
-        assert published is not None
-        return published.pointer.observed_ledger
-
-
-@pytest.fixture
-def job() -> Iterator[Job]:
-    network = RecordedNetwork(close_seconds=5 * 3600)
-    with running(create_app(network)) as url:
-        yield Job(url, network)
-
-
-def test_a_run_publishes_names_the_damage_and_fails(job: Job) -> None:
+def test_a_run_publishes_names_the_damage_and_fails() -> None:
     """The new numbers are published, the files are named, nothing is compacted; it fails until they are mended."""
-    store, before, manifest = job.store, job.ledger(), read_history_manifest(job.store)
+    network, store, said = RecordedNetwork(close_seconds=5 * 3600), MemoryStore(), list[io.StringIO]()
+
+    def run_next() -> int:
+        """A run some hours later."""
+        network.advance()
+        said.append(io.StringIO())
+        now = NOW + timedelta(hours=5 * len(said))
+        return run(settings_for(**only("slender")), store, said=said[-1], now=now, network=network)[0]
+
+    assert [0, 0, 0] == [run_next() for _ in range(3)]
+    before, manifest = read_published(store), read_history_manifest(store)
+    assert before is not None
     assert manifest is not None
     whole = {file.key: stored.data for file in manifest.files[:2] if (stored := store.get(file.key)) is not None}
     (missing, _), (short, data) = whole.items()
@@ -195,10 +176,12 @@ def test_a_run_publishes_names_the_damage_and_fails(job: Job) -> None:
     store.put(short, data[:-1])
 
     with pytest.raises(PublishedCheckError, match=f"damage in the history, 2 in all; the first: {missing} is missing"):
-        job.run()
-    assert f"{short} has {len(data) - 1} bytes, not {len(data)}" in job.said.getvalue()
-    assert "compacting" not in job.said.getvalue()
-    assert before < job.ledger()
+        run_next()
+    assert f"{short} has {len(data) - 1} bytes, not {len(data)}" in said[-1].getvalue()
+    assert "compacting" not in said[-1].getvalue()
+    after = read_published(store)
+    assert after is not None
+    assert before.pointer.observed_ledger < after.pointer.observed_ledger
     for key, content in whole.items():
         store.put(key, content)
-    assert 0 == job.run()
+    assert 0 == run_next()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -34,6 +35,14 @@ FIRST = 100_000
 """The ledger of that Monday; one closes each minute."""
 
 DAILY, HOURLY = "history/daily.parquet", "history/hourly.parquet"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_groups() -> Iterator[None]:
+    """Most groups of rows are more than one row group of a file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollups, "ROW_GROUP_ROWS", 5)
+        yield
 
 
 def run(store: Store, time: int, *, pools: int = 2, rollups: bool = True) -> None:
@@ -103,16 +112,21 @@ def from_nothing(store: Store) -> dict[str, bytes]:
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from([300, 900, HOUR, 5 * HOUR, DAY, 20 * DAY, 70 * DAY]), st.booleans()),
+        st.tuples(
+            st.sampled_from([300, 900, HOUR, 5 * HOUR, DAY, 20 * DAY, 70 * DAY]),
+            st.sampled_from([0, 2, 2, 2]),
+            st.booleans(),
+        ),
         min_size=1,
         max_size=10,
     )
 )
-def test_any_history(steps: list[tuple[int, bool]]) -> None:
+def test_any_history(steps: list[tuple[int, int, bool]]) -> None:
     """At any pace, with days and months compacted or not, the files are right, and the same as made from nothing."""
     store, time = MemoryStore(), MONDAY
-    for step, compacts in steps:
-        run(store, time)
+    run(store, time - 300)
+    for step, pools, compacts in steps:
+        run(store, time, pools=pools)
         if compacts:
             compact_history(store)
         time += step
@@ -159,28 +173,6 @@ def test_many_pools_have_one_month_of_hours(monkeypatch: pytest.MonkeyPatch) -> 
     assert_right(store)
     months = {"history/hourly-2026-11.parquet", "history/hourly-2026-12.parquet"}
     assert months == files_of(store).keys() - {DAILY, HOURLY}
-
-
-def test_large_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group of more rows than a row group is in several, with the same bytes whatever way it came about."""
-    monkeypatch.setattr(rollups, "ROW_GROUP_ROWS", 5)
-    store = MemoryStore()
-    for hour in range(14):
-        run(store, MONDAY + hour * HOUR)
-
-    assert_right(store)
-    assert from_nothing(store) == files_of(store)
-
-
-def test_a_run_without_pools() -> None:
-    """The last run of a bucket is the last one that has rows."""
-    store = MemoryStore()
-    run(store, MONDAY)
-    run(store, MONDAY + 600, pools=0)
-    run(store, MONDAY + HOUR)
-
-    assert_right(store)
-    assert 4 == len(pl.read_parquet(io.BytesIO(files_of(store)[HOURLY])))
 
 
 @cache

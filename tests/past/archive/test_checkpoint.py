@@ -58,7 +58,8 @@ def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: P
 
 def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
     """A ledger between checkpoints is refused with the ledger of the next one; a missing file is named."""
-    archive = read(MadeArchive(tmp_path, []))
+    made = MadeArchive(tmp_path, [])
+    archive = read(made)
 
     with pytest.raises(ArchiveError, match="ledger 100 is not a checkpoint; the archive has the state at 127"):
         archive.checkpoint(100)
@@ -66,6 +67,9 @@ def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
         archive.checkpoint(191)
     with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
         FolderFiles(tmp_path / "nothing")
+    made.write_state({"currentLedger": 63})
+    with pytest.raises(ArchiveError, match=r"history-0000007f\.json: it is of ledger 63"):
+        archive.checkpoint(127)
 
 
 GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": levels([b"a" * 32, bytes(32), b"c" * 32])}
