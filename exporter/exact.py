@@ -284,10 +284,7 @@ def basis_points(function: Function) -> Function:
 
 
 def power_floor(base: pl.Series, exponent: Operand, scale: int) -> pl.Series:
-    """The fixed-point number `base` to the power `exponent` (not negative), by square and multiply from the lowest bit.
-
-    The order matters for the last digit, because every product is rounded down.
-    """
+    """The fixed-point `base` to the power `exponent` (not negative), lowest bit first, each product rounded down."""
 
     @cache
     def power(square: int, remaining: int) -> int:

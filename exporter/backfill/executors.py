@@ -44,10 +44,7 @@ class Processes(ProcessPoolExecutor):
     """Processes of this machine, which can be freed from one that died while it sent its result."""
 
     def free(self) -> None:
-        """Where a worker is dead and the pool waits for the rest of what it said: end all, so that the pool breaks.
-
-        Such a pool would wait for ever. With nobody left who could write, what it waits for ends.
-        """
+        """End all workers where one died and the pool waits for the rest of what it said: it would wait for ever."""
         workers = list((self._processes or {}).values())
         if any(not worker.is_alive() for worker in workers):
             for worker in workers:

@@ -154,10 +154,7 @@ def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequ
 def finish_history(
     store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
 ) -> None:
-    """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove.
-
-    ``rows`` are the auctions and the bad debt in the ledgers of ``spans``.
-    """
+    """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove."""
     with store.exclusive():
         manifest = read_history_manifest(store)
         if manifest is not None:

@@ -24,10 +24,7 @@ def candidates(
     instances: Iterable[tuple[str, ContractInstance]] = (),
     found: Iterable[Candidate] = (),
 ) -> dict[str, list[Candidate]]:
-    """The candidates of each protocol, each address and named pool once; who vouches for one is taken from any.
-
-    ``found`` are those that earlier runs and events found; ``instances`` are the contracts of a snapshot file.
-    """
+    """The candidates of each protocol, each address and named pool once; who vouches for one is taken from any."""
     known: dict[tuple[str, str, str | None], Candidate] = {}
 
     def add(candidate: Candidate) -> None:

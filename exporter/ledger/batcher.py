@@ -33,7 +33,6 @@ class Batcher:
         self._asking: set[asyncio.Task[None]] = set()  # those that ask for keys, until they are answered
 
     async def keys(self, asked: Sequence[bytes]) -> None:
-        """Ask for keys. Raises what ``send`` raises."""
         await self._ask("keys", asked)
 
     async def calls(self, asked: Sequence[ContractCall]) -> None:

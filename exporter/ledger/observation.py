@@ -188,10 +188,7 @@ class CallObservation:
         return self.answer.error is None
 
     def interval(self, keys: dict[bytes, KeyObservation]) -> Interval:
-        """The ledgers at which the call is known to give this result.
-
-        They are those over which everything in its footprint was the same, if the call was simulated at one of them.
-        """
+        """The ledgers at which the call is known to give this result."""
         at = Interval(self.answer.ledger, self.answer.ledger)
         if not self.answer.footprint:
             return at
@@ -204,10 +201,7 @@ class CallObservation:
         return wide if self.answer.ledger in wide else at
 
     def must_repeat(self, keys: dict[bytes, KeyObservation]) -> bool:
-        """Whether the call has to be simulated again, since reading its footprint cannot widen its interval.
-
-        Something it looked at changed after it, or is known at single ledgers only, or there is no footprint.
-        """
+        """Whether the call has to be simulated again, since reading its footprint cannot widen its interval."""
         footprint = self.answer.footprint
         if any(key in keys and keys[key].interval.first > self.answer.ledger for key in footprint):
             return True

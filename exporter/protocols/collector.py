@@ -220,7 +220,6 @@ class Collector:
                 self.reading.held.append(Held(market, "admin", role, value))
 
     def take_proposed(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """Note who has to accept to be an admin: ``roles`` are names of the instance's storage, and what people say."""
         storage = {} if instance is None else named(instance_of(instance.contract_data()).storage)
         for name, role in roles.items():
             if name in storage:

@@ -1,8 +1,4 @@
-"""Who is behind the prices of markets: the code of their oracles, which contracts these ask, and the code of those.
-
-The readers ask for the entries of oracles along with their own, so that only the instances of what they name cost a
-batch.
-"""
+"""Who is behind the prices of markets: the code of their oracles, which contracts these ask, and the code of those."""
 
 from __future__ import annotations
 

@@ -58,10 +58,7 @@ def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:
 
 
 def shared_columns(rows: pl.DataFrame, protocol: str, version: str | pl.Expr, **given: Given) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, each as given, or else of its own name in ``rows``.
-
-    After them are those of `exporter.tables.TERMS` that are given. ``version`` is that of the contracts.
-    """
+    """The columns of `PROTOCOL_COLUMNS`, as given or else of their own name in ``rows``, then the `TERMS` given."""
     unknown = given.keys() - PROTOCOL_COLUMNS.keys() - TERMS.keys()
     if unknown:
         raise TypeError(f"no protocol has the columns {', '.join(sorted(unknown))}")

@@ -117,7 +117,6 @@ class Fields:
         return {name: self.number(name, *bounds) for name, bounds in layout.items()}
 
     def number(self, name: str, kind: int, least: int, most: int) -> int:
-        """A number that is neither below ``least`` nor above ``most``."""
         value: int = self._take(name, kind)
         if not least <= value <= most:
             bound = f"below {least}" if value < least else f"above {most}"

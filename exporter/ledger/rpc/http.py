@@ -153,10 +153,7 @@ def parse_retry_after(value: str | None) -> float | None:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The failure that an exception of the HTTP client, or of the operating system below it, represents.
-
-    Its text has the name of the exception and never the original's text, which may quote the URL.
-    """
+    """The failure that an exception of the HTTP client represents, never with its text, which may quote the URL."""
     if isinstance(error, (TimeoutError, httpx.TimeoutException)):
         name, text = "timeout", "timed out"
     elif isinstance(error, (httpx.ConnectError, httpx.ProxyError)):

@@ -340,10 +340,7 @@ _data_extension = xdr_walk.union("extension of transaction data", {0: 0, 1: xdr_
 
 
 def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """The LedgerKey XDR of what a SorobanTransactionData only reads, and of what it writes (or would restore).
-
-    Raises `DecodeError` when the bytes are something else.
-    """
+    """The LedgerKey XDR of what a SorobanTransactionData reads, and of what it writes. Raises `DecodeError`."""
     parts: list[tuple[bytes, ...]] = []
     try:
         position = _data_extension(transaction_data, 0)

@@ -98,7 +98,6 @@ class StorageHost:
         return self._read(key)
 
     def data(self, contract: str, key: ScVal, durability: int = entries.PERSISTENT) -> ScVal | None:
-        """The value that a contract stores under a key, or None."""
         entry = self.entry(entries.data_key(contract, key, durability))
         return None if entry is None else entries.decode_contract_data(entry.data).value
 

@@ -1,9 +1,4 @@
-"""RedStone's adapter, and its SEP-40 contract over the adapter's feeds (docs/oracles.md, "RedStone").
-
-The adapter has the last price of each feed, and the ones before it; its times in entries are in milliseconds. The
-SEP-40 contract gives them by asset, in the decimals of the finest feed. The adapter's address is in its code, not in
-an entry.
-"""
+"""RedStone's adapter, and its SEP-40 contract over the adapter's feeds (docs/oracles.md, "RedStone")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The files of a history archive: their names, where they come from, and the records in them.
-
-`ArchiveFiles` is the seam to where an archive is kept: a folder, a web server or a bucket.
-"""
+"""The files of a history archive: their names, where they come from, and the records in them."""
 
 from __future__ import annotations
 

@@ -87,10 +87,7 @@ def newest_proof(archives: Archives, trust: Trust) -> tuple[Checkpoint, bytes]:
 
 
 def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
-    """How many validators the trusted ones trust themselves, at a checkpoint, that the list of trust does not have.
-
-    They name them by the quorum sets of their messages. More than none means that there may be a newer list.
-    """
+    """How many validators trusted ones name in quorum sets that the list lacks: there may be a newer list."""
     listed = {key for keys in trust.organisations.values() for key in keys}
     named: set[bytes] = set()
     for archive in archives.each:

@@ -97,7 +97,6 @@ class _Reader(Collector):
                 )
 
     def take_pool(self, market: Market, pool: str, entry: Entry) -> None:
-        """Append one pool to the columns. Raises `DecodeError` and `UnreadError`."""
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
@@ -133,10 +132,7 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Alula markets: the candidates, since nothing on the chain lists them.
-
-    Raises `SourceError` alone; anything wrong with one market or pool is in the reading.
-    """
+    """Read the candidates: nothing on the chain lists Alula's markets. Raises `SourceError` alone."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = await view.read([key for market in markets for key in layout.market_keys(market)])

@@ -1,9 +1,4 @@
-"""Alula's own view of a market: ``get_market_data()``, and ``get_pool_data(pool)`` where a price fails the former.
-
-Neither accrues, and one price that the market refuses fails the whole call (docs/protocols/alula.md, "Views"). So a
-market of which one price is refused is asked pool by pool, and the refusal itself is compared with what the exporter
-says of the price.
-"""
+"""Alula's own view of a market, and of each pool where a refused price fails it (docs/protocols/alula.md, "Views")."""
 
 from __future__ import annotations
 

@@ -162,7 +162,6 @@ class _Reader(Collector):
         }
 
     def take_reserve(self, found: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
-        """Append one reserve to the columns. Raises `DecodeError` and `UnreadError`."""
         market, instance = found.address, self.instances[found.address]
         reserve = layout.decode_reserve(config, data)
         form, place = reserve["generation"], found.members.index(asset)

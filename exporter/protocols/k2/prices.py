@@ -1,8 +1,4 @@
-"""K2's prices: one simulation for all reserves of an oracle, and one each where that fails.
-
-The deployed router asks ``get_asset_prices_vec_fresh``; the published source has ``get_asset_prices_vec`` alone, with
-the same shapes. One asset that the oracle refuses fails the call for all (docs/protocols/k2.md, "Prices").
-"""
+"""K2's prices: one simulation for an oracle, one a reserve where that fails (docs/protocols/k2.md, "Prices")."""
 
 from __future__ import annotations
 

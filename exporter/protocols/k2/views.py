@@ -1,8 +1,4 @@
-"""K2's own view of a reserve, ``get_current_reserve_data``: ``RDATA`` with indexes and time brought to the call's time.
-
-Totals follow from these and the scaled totals. Where the view fails, the one index that other readers of K2 use is
-asked alone (docs/protocols/k2.md, "Views").
-"""
+"""K2's own view of a reserve, or where it fails one index alone (docs/protocols/k2.md, "Views")."""
 
 from __future__ import annotations
 

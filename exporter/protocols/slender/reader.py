@@ -113,10 +113,7 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Slender markets: the candidates, since nothing on the chain lists them.
-
-    Raises `SourceError` alone; anything wrong with one market or reserve is in the reading.
-    """
+    """Read the candidates: nothing on the chain lists Slender's markets. Raises `SourceError` alone."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = await view.read([instance_key(market) for market in markets])

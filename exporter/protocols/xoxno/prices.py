@@ -1,8 +1,4 @@
-"""Prices of XOXNO's price aggregator: ``quotes(Vec<PriceKey>)``, many tokens in one simulated call.
-
-No token costs another its price. Where the call itself fails, as when its budget does not suffice, each token is asked
-for alone (docs/protocols/xoxno.md, "Prices").
-"""
+"""Prices of XOXNO's aggregator: many in one call, each alone where that fails (docs/protocols/xoxno.md, "Prices")."""
 
 from __future__ import annotations
 

@@ -175,7 +175,6 @@ class _Reader(Collector):
     def take_pool(
         self, market: Market, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
     ) -> None:
-        """Append one hub market to the columns. Raises `DecodeError` and `UnreadError`."""
         present = [
             live(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
             for what, entry in (("State", state), ("Params", parameters))
@@ -200,10 +199,7 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all controllers with the hub markets that deployments and candidates name: nothing on the chain lists them.
-
-    Raises `SourceError` alone; anything wrong with one controller or hub market is in the reading.
-    """
+    """Read the controllers and hub markets that deployments and candidates name. Raises `SourceError` alone."""
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.named)
     tokens = dict.fromkeys(pool.token for market in markets for pool in reader.pools(market))
