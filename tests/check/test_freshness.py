@@ -20,7 +20,7 @@ from exporter import FORMAT
 from exporter.check import freshness
 from exporter.check.freshness import PublishedStatus, describe, judge, read_status
 from exporter.cli import main
-from exporter.errors import ConfigError, SourceError
+from exporter.errors import SourceError
 from exporter.localnet.runner import running
 from exporter.stores import tree_sources
 from exporter.tree.families import POINTER_KEY
@@ -142,13 +142,6 @@ def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(SourceError, match="did not come within"):
             read(url)
         gone.set()
-
-
-def test_a_url_with_a_secret() -> None:
-    """A URL with a password in it is refused, and the password is not repeated."""
-    with pytest.raises(ConfigError) as caught:
-        read("https://user:hunter2@markets.example")
-    assert "hunter2" not in str(caught.value)
 
 
 def test_the_command(tmp_path: Path) -> None:

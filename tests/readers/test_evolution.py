@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import polars as pl
 
 from exporter import FORMAT
 from tests.readers.snippets import ask, template
-from tests.readers.trees import COLUMNS, Row, assert_found, manifest_of, rewrite_newest
+from tests.readers.trees import COLUMNS, Row, assert_found, rewrite_newest
 
 
 def with_a_column(frame: pl.DataFrame) -> pl.DataFrame:
@@ -43,19 +42,3 @@ def test_a_new_version_stops_the_reader(reader: str, extremes: tuple[Path, list[
     rewrite_newest(folder, renamed, number=FORMAT + 1)
 
     assert "a newer format: see Evolution in docs/history.md" in ask(reader, template(reader, folder))["refused"]
-
-
-def test_a_new_column_is_null_before(extremes: tuple[Path, list[Row]]) -> None:
-    """Who wants the new column gets it, as the documentation says: with nulls in the rows of earlier files."""
-    folder, rows = extremes
-    rewrite_newest(folder, with_a_column)
-    files = [str(folder / file.key) for file in manifest_of(folder).files]
-    newest = pl.read_parquet_schema(files[-1])
-    scanned = pl.scan_parquet(files, schema=newest, missing_columns="insert", hive_partitioning=False)
-    query = f"SELECT later FROM read_parquet({files!r}, union_by_name = true, hive_partitioning = false)"
-
-    expected = [None] * (len(rows) - 3) + [7] * 3
-    assert expected == scanned.collect()["later"].sort(nulls_last=False).to_list()
-    with duckdb.connect() as connection:
-        by_duckdb = connection.execute(f"{query} ORDER BY later NULLS FIRST").fetchall()
-    assert expected == [later for (later,) in by_duckdb]

@@ -143,10 +143,10 @@ def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 
 def fetch(app: Starlette, url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> httpx.Response:
-    """Ask an application for a URL (path and query)."""
+    """Ask an application for a URL (path and query); what fails inside it is an answer, too."""
 
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://preview") as client:
             return await client.request(method, url, headers=dict(headers or {}))
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from exporter.tree.values import as_written
-from tests.check.trees import Files, good_tree, keys, status_of, summaries
+from tests.check.trees import Files, good_tree, status_of, summaries
 
 Row = dict[str, Any]
 
@@ -86,21 +86,8 @@ def test_totals(files: Files, rows: list[Row]) -> None:
     assert len(unpriced) * 10_000 // len(rows) == status["unpriced_bps"]
 
 
-def test_tokens(files: Files, rows: list[Row]) -> None:
-    """A token's document has its pools and their symbol."""
-    tokens = [load(files, key) for key in keys(files, "v1/tokens/C") if "/" not in key.removeprefix("v1/tokens/")]
-
-    assert {row["token_address"] for row in rows} == {token["address"] for token in tokens}
-    for token in tokens:
-        own = [row for row in rows if row["token_address"] == token["address"]]
-        assert [(row["market"], row["pool"]) for row in own] == [
-            (pool["market"], pool["pool"]) for pool in token["pools"]
-        ]
-        assert token["symbol"] in {row["symbol"] for row in own}
-
-
 def test_pools(files: Files, rows: list[Row]) -> None:
-    """The detail of a pool repeats its row, and so do the lists of pools; the changes name the same pools."""
+    """The detail of a pool repeats its row, and its curve has the point of now; the changes name the same pools."""
     for row in rows:
         detail = load(files, f"v1/assets/{row['market']}/{row['pool']}.json")
         assert row == {name: detail[name] for name in row}
@@ -109,14 +96,10 @@ def test_pools(files: Files, rows: list[Row]) -> None:
         now = (rates["accrued_utilization"], "utilization"), (rates["accrued_borrow_apr"], "apr")
         used, rate = (int(value) * 10_000 // 10 ** rates[f"{name}_decimals"] for value, name in now)
         assert {"utilization_bps": used, "borrow_apr_bps": rate} in curve
-    by_place = {(row["market"], row["pool"]): row for row in rows}
-    pages = [load(files, key)["data"] for key in keys(files, "v1/pools/")]
-    assert any(pages)
-    for pool in (pool for page in pages for pool in page):
-        row = by_place[pool["market"], pool["pool"]]
-        assert row == {name: pool[name] for name in row}
     changes = load(files, "v1/changes.json")
-    assert list(by_place) == [(pool["market"], pool["pool"]) for pool in changes["pools"]]
+    assert [(row["market"], row["pool"]) for row in rows] == [
+        (pool["market"], pool["pool"]) for pool in changes["pools"]
+    ]
 
 
 def test_parquet(files: Files, rows: list[Row]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import socket
@@ -12,9 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
 
 from exporter.errors import ConfigError
 from exporter.serve.preview import (
@@ -67,12 +64,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "public"
     write_served_tree(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def app(root: Path) -> Starlette:
-    """The application over the tree."""
-    return create_app(root)
 
 
 # What is answered out of this tree: listings with rows and without, and what is refused or not there.
@@ -128,7 +119,7 @@ def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
     assert 200 == fetch(app, "/v1/assets").status_code
 
 
-def test_unexpected_errors_reveal_nothing(app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_errors_reveal_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure inside the server gives a problem document without its reason."""
 
     def fail(_: Path) -> None:
@@ -136,12 +127,7 @@ def test_unexpected_errors_reveal_nothing(app: Starlette, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("exporter.serve.preview.page_sizes", fail)
 
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://preview") as client:
-            return await client.get("/v1/assets")
-
-    response = asyncio.run(ask())
+    response = fetch(create_app(root), "/v1/assets")
     assert (500, "application/problem+json") == (response.status_code, response.headers["content-type"])
     assert b"secret" not in response.content
     assert "*" == response.headers["access-control-allow-origin"]

@@ -116,26 +116,26 @@ POOLS_REFUSED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "name", "accepted"),
-    [
-        ("/v1/assets", "protocol=blend", "protocol", "market, token, limit, cursor"),
-        ("/v1/assets", "symbol=USDC&limit=5", "symbol", "market, token, limit, cursor"),
-        ("/v1/assets", "sort=-tvl", "sort", "market, token, limit, cursor"),
-        ("/v1/assets", "p%61ge=2", "page", "market, token, limit, cursor"),
-        ("/v1/assets", "cursor=&fields=symbol", "fields", "market, token, limit, cursor"),
-        ("/v1/pools", "status=open&sort=apy", "sort", "protocol, status, market, token, cursor"),
-        ("/v1/pools", "status=shut&p%61ge=2", "page", "protocol, status, market, token, cursor"),
-        ("/v1/pools", f"token={T}&limit=5", "limit", "protocol, status, market, token, cursor"),
-        ("/v1/tokens", "symbol=USDC", "symbol", "none"),
-        ("/v1/tokens", f"token={T}&limit=5", "limit", "none"),
-        ("/v1/protocols", f"m%61rket={M}", "market", "none"),
-        ("/v1/changes", "cursor=x", "cursor", "none"),
-        ("/v1/yields/pools", f"token={T}", "token", "none"),
-        ("/v1/yields/borrow", "name=x&page=1", "page", "none"),
-        ("/v1/markets", "x=1&p%65r_page=2&page=1", "page", "none"),
-    ],
-)
+REFUSED_NAMES = [
+    ("/v1/assets", "protocol=blend", "protocol", "market, token, limit, cursor"),
+    ("/v1/assets", "symbol=USDC&limit=5", "symbol", "market, token, limit, cursor"),
+    ("/v1/assets", "sort=-tvl", "sort", "market, token, limit, cursor"),
+    ("/v1/assets", "p%61ge=2", "page", "market, token, limit, cursor"),
+    ("/v1/assets", "cursor=&fields=symbol", "fields", "market, token, limit, cursor"),
+    ("/v1/pools", "status=open&sort=apy", "sort", "protocol, status, market, token, cursor"),
+    ("/v1/pools", "status=shut&p%61ge=2", "page", "protocol, status, market, token, cursor"),
+    ("/v1/pools", f"token={T}&limit=5", "limit", "protocol, status, market, token, cursor"),
+    ("/v1/tokens", "symbol=USDC", "symbol", "none"),
+    ("/v1/tokens", f"token={T}&limit=5", "limit", "none"),
+    ("/v1/protocols", f"m%61rket={M}", "market", "none"),
+    ("/v1/changes", "cursor=x", "cursor", "none"),
+    ("/v1/yields/pools", f"token={T}", "token", "none"),
+    ("/v1/yields/borrow", "name=x&page=1", "page", "none"),
+    ("/v1/markets", "x=1&p%65r_page=2&page=1", "page", "none"),
+]
+
+
+@pytest.mark.parametrize(("path", "query", "name", "accepted"), REFUSED_NAMES)
 def test_names_that_read_like_parameters_are_refused(path: str, query: str, name: str, accepted: str) -> None:
     """What a client takes for a filter, an order or a page is refused with the accepted names, never ignored."""
     answer = route(path, query, SIZES)
@@ -146,18 +146,18 @@ def test_names_that_read_like_parameters_are_refused(path: str, query: str, name
     assert accepted in answer.detail
 
 
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
-        ("/v1/assets", "utm_source=x&_=1795392000&v=2"),
-        ("/v1/assets", "sort=&protocol&page="),
-        ("/v1/assets", "sort=&sort=tvl"),
-        ("/v1/assets", "Sort=tvl&sort[]=tvl&xsort=1&sortx=1"),
-        ("/v1/markets", "utm_source=x&_=5"),
-        ("/v1/markets", "sort=&page"),
-        ("/v1/protocol/summary", "sort=name&page=2"),
-    ],
-)
+IGNORED_NAMES = [
+    ("/v1/assets", "utm_source=x&_=1795392000&v=2"),
+    ("/v1/assets", "sort=&protocol&page="),
+    ("/v1/assets", "sort=&sort=tvl"),
+    ("/v1/assets", "Sort=tvl&sort[]=tvl&xsort=1&sortx=1"),
+    ("/v1/markets", "utm_source=x&_=5"),
+    ("/v1/markets", "sort=&page"),
+    ("/v1/protocol/summary", "sort=name&page=2"),
+]
+
+
+@pytest.mark.parametrize(("path", "query"), IGNORED_NAMES)
 def test_other_names_are_ignored(path: str, query: str) -> None:
     """Cache busters, campaigns, and names without a value change nothing; nor does anything on other documents."""
     assert route(path, "", SIZES) == route(path, query, SIZES)
@@ -243,34 +243,34 @@ def test_what_is_ill_formed_is_refused(path: str, query: str, status: int, said:
     assert said in answer.detail
 
 
-@pytest.mark.parametrize(
-    ("path", "keys"),
-    [
-        ("/", ("index.html",)),
-        (f"/v1/markets/{M}", (f"v1/markets/{M}.json",)),
-        (f"/v1/markets/%43{M[1:]}", (f"v1/markets/{M}.json",)),
-        (f"/v1/markets/{M}.json", (f"v1/markets/{M}.json",)),
-        ("/v1/system/status", ("v1/system/status.json", "v1/system/status/index.json")),
-        ("/v1/protocol/summary", ("v1/protocol/summary.json", "v1/protocol/summary/index.json")),
-        (f"/v1/assets/{M}/{T}", (f"v1/assets/{M}/{T}.json",)),
-        (f"/v1/tokens/{T}", (f"v1/tokens/{T}.json",)),
-        (f"/v1/assets/market/{M}", (f"v1/assets/market/{M}.json", f"v1/assets/market/{M}/index.json")),
-        (f"/v1/assets/{M}/{T}.json", (f"v1/assets/{M}/{T}.json",)),
-        (f"/v1/assets/{M}/a-pool_1", (f"v1/assets/{M}/a-pool_1.json",)),
-        (
-            f"/v1/assets/{M}/{T}/history/1h",
-            (f"v1/assets/{M}/{T}/history/1h.json", f"v1/assets/{M}/{T}/history/1h/index.json"),
-        ),
-        (f"/v1/buckets/{TOKEN}", (f"v1/buckets/{TOKEN}.json",)),
-        ("/v1/assets/index.json", ("v1/assets/index.json",)),
-        ("/v1/assets/limit/20.json", ("v1/assets/limit/20.json",)),
-        (f"/v1/pages/{TOKEN}", (f"v1/pages/{TOKEN}.json",)),
-        (f"/v1/pages/{TOKEN}.json", (f"v1/pages/{TOKEN}.json",)),
-        ("/history/pools/date=2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
-        ("/history/pools/date%3D2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
-        ("/style.css", ("style.css",)),
-    ],
-)
+PATHS = [
+    ("/", ("index.html",)),
+    (f"/v1/markets/{M}", (f"v1/markets/{M}.json",)),
+    (f"/v1/markets/%43{M[1:]}", (f"v1/markets/{M}.json",)),
+    (f"/v1/markets/{M}.json", (f"v1/markets/{M}.json",)),
+    ("/v1/system/status", ("v1/system/status.json", "v1/system/status/index.json")),
+    ("/v1/protocol/summary", ("v1/protocol/summary.json", "v1/protocol/summary/index.json")),
+    (f"/v1/assets/{M}/{T}", (f"v1/assets/{M}/{T}.json",)),
+    (f"/v1/tokens/{T}", (f"v1/tokens/{T}.json",)),
+    (f"/v1/assets/market/{M}", (f"v1/assets/market/{M}.json", f"v1/assets/market/{M}/index.json")),
+    (f"/v1/assets/{M}/{T}.json", (f"v1/assets/{M}/{T}.json",)),
+    (f"/v1/assets/{M}/a-pool_1", (f"v1/assets/{M}/a-pool_1.json",)),
+    (
+        f"/v1/assets/{M}/{T}/history/1h",
+        (f"v1/assets/{M}/{T}/history/1h.json", f"v1/assets/{M}/{T}/history/1h/index.json"),
+    ),
+    (f"/v1/buckets/{TOKEN}", (f"v1/buckets/{TOKEN}.json",)),
+    ("/v1/assets/index.json", ("v1/assets/index.json",)),
+    ("/v1/assets/limit/20.json", ("v1/assets/limit/20.json",)),
+    (f"/v1/pages/{TOKEN}", (f"v1/pages/{TOKEN}.json",)),
+    (f"/v1/pages/{TOKEN}.json", (f"v1/pages/{TOKEN}.json",)),
+    ("/history/pools/date=2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
+    ("/history/pools/date%3D2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
+    ("/style.css", ("style.css",)),
+]
+
+
+@pytest.mark.parametrize(("path", "keys"), PATHS)
 def test_paths_pick_a_file(path: str, keys: tuple[str, ...]) -> None:
     """Each path picks the file that the API's table names, whatever the query says."""
     for query in ("", "utm_source=bad&v=1"):

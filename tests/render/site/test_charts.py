@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.buckets import observations_of
-from exporter.history.series import Series
 from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, table
 from exporter.render.site.text import NOTHING
 from exporter.render.site.trends import MOST_POINTS, Trends
@@ -162,7 +161,7 @@ def test_groups_are_summed_exactly() -> None:
     huge = 10**38 - 1
     rows = [pool_row(0, number, tvl_usd_cents=huge) for number in range(5)]
     tables = tables_of([*rows, pool_row(0, 5, **unpriced()), pool_row(1, 6, **unpriced())], tvl_usd_cents=None)
-    groups = Trends(_exactly(tables.pools), tables.pools).of_groups("market")
+    groups = Trends(series_of(tables, 1), tables.pools).of_groups("market")
 
     one, other = groups[contract(100)], groups[contract(101)]
     names = ("tvl_usd_cents", "supplied_usd_cents", "pool_count", "priced_count")
@@ -174,7 +173,7 @@ def test_groups_show_the_pools_of_the_greatest_value() -> None:
     """Of a market or token four pools are shown, the greatest first, unpriced ones last."""
     rows = [pool_row(0, number, tvl_usd_cents=value) for number, value in enumerate((5, 9, 1, 7, 3))]
     tables = tables_of([*rows, pool_row(0, 5, **unpriced()), pool_row(1, 6, **unpriced())])
-    groups = Trends(_exactly(tables.pools), tables.pools).of_groups("market")
+    groups = Trends(series_of(tables, 1), tables.pools).of_groups("market")
 
     assert [contract(10_000 + number) for number in (1, 3, 0, 4)] == [
         pool for (_, pool), _ in groups[contract(100)].greatest
@@ -198,11 +197,3 @@ def test_groups_are_drawn_by_day() -> None:
     for key, name in (("market", contract(100)), ("network", "network")):
         group = trends.of_groups(key)[name]
         assert ["1d", "1d", "1d"] == [group.bucket, *(trend.bucket for _, trend in group.greatest)]
-
-
-def _exactly(pools: pl.DataFrame) -> Series:
-    """A series of one run with the very numbers of the frame."""
-    series = Series()
-    for _ in series.extend(observations_of(pools), LEDGER, CLOSE_TIME):
-        pass
-    return series

@@ -264,13 +264,6 @@ def test_hostile_names_stay_names() -> None:
             assert "x" * 450 not in text
 
 
-def test_the_charts_of_a_first_run_have_one_point() -> None:
-    """With one observation each line is a dot."""
-    tables = tables_of([pool_row(0, 0)])
-
-    assert 4 == site_of(tables, series_of(tables, 1))[POOL].count("<circle")
-
-
 def test_a_large_tree_has_small_pages() -> None:
     """However many pools there are, no page but the API's has 100 kB, and lists go on over pages."""
     tables = big_tables(101, 1_010)

@@ -193,20 +193,12 @@ def _differences(case: Case, found: dict[str, tuple[Any, Any]]) -> list[str]:
     ]
 
 
-def _parameters(test: Any, number: int) -> list[Any]:
-    """The table of a parametrized test."""
-    (mark,) = [mark for mark in test.pytestmark if mark.name == "parametrize"]
-    return [row if number == 0 else row[number - 1] for row in mark.args[1]]
-
-
 def _urls() -> Iterable[str]:
     for query, *_ in (*test_routes.OF_ASSETS, *test_routes.BAD_VALUES):
         yield f"/v1/assets?{query}"
-    for path, query, _, _ in _parameters(test_routes.test_names_that_read_like_parameters_are_refused, 0):
+    for path, query, *_ in (*test_routes.REFUSED_NAMES, *test_routes.IGNORED_NAMES, *test_routes.REFUSED):
         yield f"{path}?{query}"
-    for path, query in _parameters(test_routes.test_other_names_are_ignored, 0):
-        yield f"{path}?{query}"
-    for path in _parameters(test_routes.test_paths_pick_a_file, 1):
+    for path, _ in test_routes.PATHS:
         yield path
         yield f"{path}?limit=bad&market=bad"
     for query in [
@@ -228,8 +220,6 @@ def _urls() -> Iterable[str]:
             f"{path}/history?{query}" for query in ("bucket=2h", "cursor=a.b", "cursor=unknown", "%62ucket=%36h")
         )
         yield f"{path}/history/1h.json"
-    for path, query, _ in test_routes.REFUSED:
-        yield f"{path}?{query}"
     yield from test_serve.URLS
     yield from test_serve.MISSING_PAGES
     yield from test_routes.TRAVERSALS

@@ -27,11 +27,6 @@ from tests.serve.test_preview import BIG, COMMON, PARQUET, STRANGER
 CASES = table()
 
 
-def test_the_table_is_large() -> None:
-    """The cases are those of the rule's and the preview server's own tests, and there are many of each status."""
-    assert len(CASES) > 250
-
-
 def test_preview_server(preview: HttpTarget, root: Path) -> None:
     """The preview server passes all cases, and does not name itself."""
     cases = [case for case in CASES if can_be_sent(case)]
@@ -151,8 +146,9 @@ def test_if_range_guards_against_another_file(ask: Ask) -> None:
     assert [206, 200] == statuses
 
 
-def test_preflight(ask: Ask) -> None:
-    """A browser's preflight for a range is allowed for any path, and remembered for a day."""
+def test_methods(ask: Ask) -> None:
+    """A browser's preflight for a range is allowed for any path and remembered for a day; 405 says what is allowed."""
+    assert "GET, HEAD, OPTIONS" == ask(Case("/v1/assets", "POST", {"content-length": "0"})).headers["allow"]
     asked = ORIGIN | {"access-control-request-method": "GET", "access-control-request-headers": "range"}
     for url in ("/v1/assets?limit=bad", f"/{PARQUET}", "/nothing"):
         answer = ask(Case(url, "OPTIONS", asked))
@@ -161,11 +157,6 @@ def test_preflight(ask: Ask) -> None:
         assert "GET, HEAD, OPTIONS" == answer.headers["access-control-allow-methods"]
         assert "If-None-Match, Range" == answer.headers["access-control-allow-headers"]
         assert "86400" == answer.headers["access-control-max-age"]
-
-
-def test_refused_methods_name_those_that_are_not(ask: Ask) -> None:
-    """405 says which methods there are."""
-    assert "GET, HEAD, OPTIONS" == ask(Case("/v1/assets", "POST", {"content-length": "0"})).headers["allow"]
 
 
 @pytest.mark.parametrize("header", ["gzip", "gzip, deflate, br"])

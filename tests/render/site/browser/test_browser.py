@@ -346,14 +346,3 @@ def test_a_missing_page_leads_home_from_any_prefix(
 
         assert [f"{url}{root}/", f"{url}{root}/pools.html"] == links
         assert [] == page.evaluate("axe.run()")["violations"]
-
-
-def test_the_skip_link_leads_to_the_content(browser: Browser, url: str) -> None:
-    """The first press of Tab shows a link that moves the focus to the content."""
-    with opened(browser) as (page, _):
-        page.goto(f"{url}/index.html")
-        page.keyboard.press("Tab")
-        assert "Skip to the content" == page.evaluate("document.activeElement.textContent")
-        page.keyboard.press("Enter")
-
-        assert "main" == page.evaluate("document.activeElement.id")
