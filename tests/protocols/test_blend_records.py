@@ -20,8 +20,7 @@ from exporter.protocols.blend import Blend
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.records import record_key
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
-from tests.protocols.places import LISTS
-from tests.protocols.world import LoggingSource, World, account, contract, token
+from tests.protocols.world import LoggingSource, World, account, contract
 
 V1, V2 = World("blend").deployments
 FACTORY_1, FACTORY_2 = (item.address(FACTORY) or "" for item in (V1, V2))
@@ -101,15 +100,6 @@ class TestVerifying:
         assert [BLEND_V1] == markets(reading)
         assert [True] == [bytes(range(32)).hex() in notice for notice in reading.notices]
 
-    def test_named_twice(self) -> None:
-        """An address named twice is one market, and demanded if it was demanded once."""
-        world, gone = World("blend"), contract("gone")
-        named = [Candidate("blend", item, origin) for item in (BLEND_V1, gone) for origin in list(Origin)[1::-1]]
-        tables = world.compute(named)
-
-        assert 1 == tables.markets["market"].to_list().count(BLEND_V1)
-        assert [gone] == [item.market for item in tables.unread]
-
 
 class TestRewardZones:
     """Markets that the backstops reward."""
@@ -150,22 +140,6 @@ class TestRewardZones:
 
         assert 6 == tables.pools.height
         assert [True] == [notice in item for item in tables.notices]
-
-    def test_listed_contract_that_is_not_a_pool(self) -> None:
-        """A listed contract that is something else is unread, not passed over in silence."""
-        other = token("USDC")
-        zone = (reward_zone_key(BACKSTOP_1), vec(address(other)))
-        world = strangers(zone, (record_key(FACTORY_1, other), (BOOL, True)))
-
-        assert [(other, "undecodable")] == [(item.market, item.reason) for item in world.compute([]).unread]
-
-    def test_endless_list_is_not_followed(self) -> None:
-        """Nothing is asked for the entries of a list that is too long to be one."""
-        world = World("blend")
-        world.put(LISTS["blend"][0], vec(*(address(contract(f"T{number}")) for number in range(5000))))
-        world.read()
-
-        assert max(world.source.waves) < 100
 
 
 LACKING = [without(V1, FACTORY), V2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -12,18 +11,14 @@ from exporter.deployments import BACKSTOP
 from exporter.ledger.codec.entries import data_key, instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, MAP, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
-from exporter.ledger.view import read_at_one_ledger
-from exporter.localnet.player import RecordedNetwork
-from exporter.protocols import PROTOCOLS
 from exporter.protocols.balances import balance_key as token_balance_key
 from exporter.protocols.blend.backstop import ALLOTMENT, Balance, Comet, EmissionSource, Funding, PoolBackstop
 from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
 from exporter.protocols.blend.layout import reward_zone_key
-from exporter.protocols.blend.reader import BlendReading
-from tests.localnet.direct_source import DirectSource
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.places import USDC, XLM
-from tests.protocols.world import World, contract
+from tests.protocols.world import Change as ChangeOfWorld
+from tests.protocols.world import World, archive, contract, put
 
 NOW = World("blend").time
 A, B = contract("A"), contract("B")
@@ -321,29 +316,24 @@ class TestReading:
     @pytest.mark.parametrize(
         "change",
         [
-            (RECORDS, None),
-            (RECORDS, i128(0), address(USDC), "balance"),
-            (SHARES, i128(0)),
-            (instance_key(BACKSTOP_1), None),
-            (instance_key(BLND), u32(8), "METADATA", "decimal"),
+            put(RECORDS, None),
+            put(RECORDS, i128(0), address(USDC), "balance"),
+            put(SHARES, i128(0)),
+            put(instance_key(BACKSTOP_1), None),
+            put(instance_key(BLND), u32(8), "METADATA", "decimal"),
+            archive(RECORDS),
+            archive(SHARES),
         ],
     )
-    def test_without_a_price_of_blnd(self, change: Change) -> None:
+    def test_without_a_price_of_blnd(self, change: ChangeOfWorld) -> None:
         """Without Comet's pool, or with other decimals, the amounts stay and the yield is null with its reason."""
-        world = world_of(change)
+        world = World("blend")
+        change(world)
         apr, yearly, reason = reward(world, "apr_bps", "per_year", "reason")
 
         assert (None, "no_reward_price") == (apr, reason)
         assert yearly == reward(World("blend"), "per_year")[0]
         assert backstop_of(world)["value_usd_cents"] is None
-
-    @pytest.mark.parametrize("key", [RECORDS, SHARES])
-    def test_an_archived_pool_of_comet(self, key: bytes) -> None:
-        """What Comet held when it was archived prices nothing now."""
-        world = World("blend")
-        world.archive(key)
-
-        assert ("no_reward_price",) == reward(world, "reason")
 
     def test_another_backstop_is_paid(self) -> None:
         """A v1 backstop that the emitter does not name has all that it promised, and gets nothing more."""
@@ -385,17 +375,3 @@ class TestReading:
         row = backstop_of(world_of((LP_VALUE, vec(i128(4 * ONE), i128(800_000))), *changes))
 
         assert {None} == {row[name] for name in unknown}
-
-    def test_two_rounds_while_everything_moves(self) -> None:
-        """Reserves, prices and what is paid change at every ledger, and one closes after each request."""
-        network = RecordedNetwork(copies=12, moves_per_ledger=100)
-        source = DirectSource(network, moving=True)
-        world = World("blend")
-        named = [replace(world.candidates()[0], address=market) for market in (BLEND_V1, BLEND_V2, *network.copies)]
-        read = asyncio.run(
-            read_at_one_ledger(source, lambda view: PROTOCOLS["blend"].read(view, named, world.deployments))
-        )
-
-        assert isinstance(read.result, BlendReading)
-        assert 12 * 6 == len(read.result.columns["pool"])
-        assert read.certificate.rounds <= 2

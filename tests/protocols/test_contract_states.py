@@ -246,22 +246,6 @@ def k2_operation(probe: Probe, row: Row, what: str) -> None:
 
 
 @EVERY
-def test_k2_least_first_supply(k2: list[State], every: int) -> None:
-    """A first supply of one unit fails as too small, and nothing but the account's first does."""
-    small = [
-        (state, probe)
-        for state in k2[::every]
-        for probe in state.answers["probes"]
-        if probe["op"] == "supply" and probe["one"] == K2_TOO_SMALL
-    ]
-    assert small
-    for state, probe in small:
-        row = state.rows[state.answers["reserves"][probe["i"]]["asset"]]
-        assert 1 < row["min_first_supply"], (state, probe)
-        assert row["can_supply"] is not False, (state, probe)
-
-
-@EVERY
 def test_xoxno_fields(xoxno: list[State], every: int) -> None:
     """Stored and accrued numbers, indexes, caps and prices are what the contracts' views say."""
     for state in xoxno[::every]:

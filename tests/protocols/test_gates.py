@@ -15,6 +15,7 @@ from exporter.ledger.codec.scval import BOOL, MAP, WASM, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.protocols.balances import balance_call
 from exporter.protocols.xoxno import layout as xoxno
+from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
 from tests.protocols.judged import OPERATIONS, closed
 from tests.protocols.places import ALULA, K2, MARKET, VAULT, XLM, field, vault
 from tests.protocols.world import World, put
@@ -230,6 +231,6 @@ class TestXoxno:
         put(instance_key(world.market), None if spokes is None else u32(spokes), "LastSpokeId")(world)
         row = world.row("USDC")
 
-        expected = (None, None, None) if spokes is None else (False, "unlisted", 0)
-        assert expected == (row["can_borrow"], row["pool_status"], row["supply_cap"])
+        expected = (None, None, None, UNKNOWN_SPOKES) if spokes is None else (False, "unlisted", 0, None)
+        assert expected == tuple(row[name] for name in ("can_borrow", "pool_status", "supply_cap", "can_reason"))
         assert 2 == len(world.source.waves)

@@ -52,35 +52,6 @@ def projected(vault: Vault) -> dict[str, int]:
     return computed("peridot", [vault], NOW).row(0, named=True)
 
 
-def test_whole_vault() -> None:
-    """All numbers of a vault a day after its last accrual [calc].
-
-    Suppliers own 1488 of which 500 are lent: U = 336021; rate 20000 + floor(336021 × 0.18) = 80483; interest
-    floor(5e9 × 80483 × 86400 / 31536000e6) = 1102506, of which 110250 go to reserves and 55125 to the fees.
-    """
-    row = projected(PLAIN)
-
-    expected = {
-        "stored_utilization": 336_021,
-        "stored_borrow_apr": 80_483,
-        "stored_supply_apr": 22_987,  # floor(336021 × floor(80483 × 0.85 = 68410.55) / 10^6)
-        "borrow_apy_bps": 804,
-        "supply_apy_bps": 229,
-        "total_borrowed": 5_001_102_506,
-        "total_supplied": 14_880_937_131,  # 14,880,000,000 + 1,102,506 - 165,375
-        "backstop_credit": 120_165_375,
-        "utilization_bps": 3_360,
-        "supply_index": 14_880_937 * 10**12,
-        "borrow_index": 1_250_275_626_500_000_000,
-    }
-    assert expected == {name: row[name] for name in expected}
-
-
-def test_a_clock_behind() -> None:
-    """Nothing accrues before the last accrual."""
-    assert PLAIN["total_borrowed"] == projected(PLAIN | {"last_update_time": NOW + 5})["total_borrowed"]
-
-
 @pytest.mark.parametrize(
     ("borrowed", "cash", "aside", "expected"),
     [(7, 2, 9, (0, False)), (7, 2, 10, (10**6, True)), (1, 0, 0, (10**6, False)), (0, 2, 10, (0, False))],

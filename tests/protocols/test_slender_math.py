@@ -36,27 +36,6 @@ def published(reserve: Reserve) -> dict[str, Any]:
     return computed("slender", [PLAIN | reserve], NOW).row(0, named=True)
 
 
-def test_a_whole_year() -> None:
-    """After a year the debt has grown by its rate, and what suppliers own by theirs on what is lent [calc]."""
-    expected = {
-        "borrow_index": 1_100_000_000,
-        "total_borrowed": 550 * 10**7,
-        "supply_index": 1_045_000_000,
-        "total_supplied": 1045 * 10**7,
-        "utilization_bps": 5_263,
-        "stored_utilization": 500_000_000,
-        "accrued_utilization": 521_531_100,  # floor(545 / 1045)
-        "stored_supply_apr": 45_000_000,
-        "accrued_supply_apr": 46_937_799,  # floor(0.09 × 545 / 1045)
-        "supply_apy_bps": 450,
-        "borrow_apy_bps": 1_000,
-        "available_to_supply": 1_000 * 10**7,  # the cap is held against the supply as stored
-    }
-    row = published({"liquidity_cap": 2_000 * 10**7})
-
-    assert expected == {name: row[name] for name in expected}
-
-
 @pytest.mark.parametrize(
     ("rate", "prior", "seconds", "accrued"),
     [

@@ -15,7 +15,6 @@ import pytest
 from exporter.protocols.xoxno import math
 from exporter.protocols.xoxno.layout import Spoke
 from exporter.protocols.xoxno.math import project_pools
-from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
 from exporter.tree.pools import AssetSpoke
 from tests.protocols.judged import closed, columnar, frame_of, projected, published
 
@@ -226,15 +225,6 @@ def test_terms_of_several_spokes() -> None:
     assert [True, True, False, False] == [spoke.can_supply for spoke in shown]
     assert ["10000000000", "10000000000", "5", "10000000000"] == [spoke.borrow_cap for spoke in shown]
     assert None is row_of(LENDING | {"max_utilization": RAY}, spokes)["max_utilization_bps"]
-
-
-def test_what_cannot_be_known() -> None:
-    """Where the spokes could not be read, nothing of them is said, with the reason; what the pool itself says is."""
-    row = row_of(LENDING, None)
-    of_spokes = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "risk_scope", "supply_cap")
-
-    assert {None} == {row.get(name) for name in of_spokes}
-    assert (UNKNOWN_SPOKES, 1_500, None) == (row["can_reason"], row["reserve_factor_bps"], row["spokes"])
 
 
 def test_an_insolvent_market_takes_no_supply() -> None:
