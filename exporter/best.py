@@ -23,7 +23,6 @@ Side = Literal["supply", "borrow"]
 SIDES: tuple[Side, ...] = ("supply", "borrow")
 
 _REASONS = ("closed", "not known", "no price", "old price", "too small", "no room")
-"""Why a pool does not count, in the order of the checks."""
 
 
 def with_ranks(pools: pl.DataFrame) -> pl.DataFrame:

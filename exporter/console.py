@@ -87,7 +87,6 @@ class Console:
 
     @contextmanager
     def progress(self, label: str) -> Iterator[Progress]:
-        """Progress of a long step, on a terminal only."""
         progress = Progress(label, self._stream if self._progress else None)
         try:
             yield progress

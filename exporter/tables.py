@@ -36,7 +36,6 @@ FRAME_DTYPES: Mapping[ParquetType, pl.DataType] = {
     ParquetType.TIMESTAMP: pl.Int64(),  # unix seconds
     ParquetType.BOOLEAN: pl.Boolean(),
 }
-"""The type in a frame for a type in a file."""
 
 _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLEAN}
 

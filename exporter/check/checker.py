@@ -53,7 +53,6 @@ from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing
 
 MAX_FAULTS = 20
-"""How many faults of one document are named."""
 
 BPS = 10_000
 
@@ -106,7 +105,6 @@ class TreeChecker:
             whole.fault(key, f"cannot be read: {error}")
 
     def use_schemas(self, openapi: bytes) -> None:
-        """Validate all documents that are added from now on against the schemas of an OpenAPI document, too."""
         try:
             self._schemas = schemas_of(decode_json(openapi, OpenApiDocument).components["schemas"])
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
@@ -149,7 +147,6 @@ class TreeChecker:
         return whole.summary
 
     def _read(self, key: str, data: bytes, sha256: str, family: Family | None, names: Mapping[str, str]) -> str | None:
-        """Judge a file by itself and by what came before; gives the name of its model if it is a document."""
         whole = self.whole
         if family is RUN_FILES:
             RunListing.from_parquet(data)

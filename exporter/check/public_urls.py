@@ -103,11 +103,9 @@ ERRORS = (
     (f"v1/markets/{_STRANGER}", 404),
     ("v1/nothing", 404),
 )
-"""URLs that are answered with a problem document, and the status."""
 
 
 EMPTY = (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0", f"v1/pools?token={_STRANGER}")
-"""URLs that are answered with the empty page."""
 
 
 async def check_public_urls(

@@ -48,7 +48,6 @@ MAX_DOCUMENT_BYTES = 512 * 2**20
 MAX_INTENT_BYTES = 64 * 1024
 
 TOGETHER = 64
-"""How many files are asked for together."""
 
 ROUNDS = 3
 """How often a check begins again because another run was published under it."""
@@ -204,7 +203,6 @@ async def _read_history(
 
 
 async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
-    """The rollups of the history. A publisher at work may be between them and the manifest."""
     faults: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
 

@@ -13,7 +13,6 @@ from exporter.tree.run_listing import RunListing
 _Model = TypeVar("_Model")
 
 SHOWN_FAULTS = 20
-"""How many faults a message lists."""
 
 MAX_FAULT_CHARACTERS = 400
 """A fault may repeat what a file says, and a file may say anything."""
@@ -120,14 +119,12 @@ class Whole:
     links: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Keys that must be there in the end and were not when a file led to them: that file, and what is wrong if not."""
     documents: dict[type, tuple[str, Any]] = field(default_factory=dict)
-    """The documents of which a tree has one, with their keys."""
     latest: str | None = None
     """The digest of the newest run's Parquet file under its lasting name."""
     wanted: list[str] = field(default_factory=list)
     """The keys of older pages of histories that documents led to."""
 
     def one(self, model: type[_Model]) -> _Model | None:
-        """The document of a model of which a tree has one."""
         _, document = self.documents.get(model, ("", None))
         return cast("_Model | None", document)
 
@@ -137,7 +134,6 @@ class Whole:
         return key in self.seen or (self.partial and key in self.listed)
 
     def fault(self, key: str, *texts: str) -> None:
-        """Note what is wrong in the file of a key, once."""
         for text in texts:
             cut = text if len(text) <= MAX_FAULT_CHARACTERS else text[: MAX_FAULT_CHARACTERS - 1] + "…"
             self.faults.add(Fault(key, cut.replace("\n", " ")))

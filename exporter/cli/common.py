@@ -95,7 +95,6 @@ source_options = options(
     click.option("--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable."),
     click.option("--snapshot", type=FILE, help="Read a ledger snapshot file or a run's evidence."),
 )
-"""Options of every command that reads a ledger by a configuration."""
 
 archive_options = options(
     click.option("--archive", "archives", multiple=True, metavar="URI", help="Read a history archive; repeatable."),

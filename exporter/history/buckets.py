@@ -183,7 +183,6 @@ def _floored_median(name: str) -> pl.Expr:
 
 
 def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """The medians of the prices as text; those of mixed decimals are printed again."""
     columns = grouped.select("oracle_price", "least_decimals", "most_decimals").iter_rows()
     printed = [None if price is None else printed_price(price, most) for price, _, most in columns]
     mixed = (grouped["least_decimals"] != grouped["most_decimals"]).fill_null(False).arg_true().to_list()

@@ -74,7 +74,6 @@ class Histories:
         return self.get(f"closed/{bucket.name}")
 
     def cursors(self, bucket: Bucket) -> dict[Place, tuple[str, int]]:
-        """The page before each newest document of a length, and when its span ended."""
         return {row[:2]: row[2:] for row in self.get(f"cursors/{bucket.name}").iter_rows()}
 
     def close(self, bucket: Bucket, rows: pl.DataFrame, time: int) -> Iterator[RenderedFile]:

@@ -234,7 +234,6 @@ def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
 
 @contextmanager
 def _writing(target: Path, form: str) -> Iterator[Any]:
-    """A writer of a file that takes the target's place when all went well."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     writers: dict[str, Callable[[Path, pa.Schema], Any]] = {
         "parquet": partial(pq.ParquetWriter, compression="zstd"),

@@ -41,14 +41,12 @@ def column_names(kind: ParquetType) -> list[str]:
 
 
 FILE_SCHEMA = pl.Schema({column.name: _TYPES[column.type][0] for column in COLUMNS})
-"""The columns of a history file as Polars has them."""
 
 ORDER = ("market", "pool", "observed_ledger")
 """How the rows of a file of several runs are sorted."""
 
 # Not converted from a frame: that would start the threads of Polars, and a process that forks after it hangs.
 ARROW_SCHEMA: pa.Schema = pa.schema([(column.name, _TYPES[column.type][1]) for column in COLUMNS])
-"""The same as pyarrow has them."""
 
 ROW_GROUP_ROWS = 100_000
 

@@ -67,7 +67,6 @@ HOURLY_COLUMNS = (
 )
 
 _METADATA = ("table", "bucket", "begins", "ends", "last_ledger", "source_rows")
-"""The metadata of a rollup."""
 
 Read = Callable[[str], bytes | None]
 """Gives a file of the tree by its key; None where it is missing."""
@@ -308,7 +307,6 @@ class _Runs:
         return times[-1][0], self._files[-1].rows // len(times)
 
     def times(self, file: HistoryFile) -> list[tuple[int, int]]:
-        """The close times (unix seconds) and ledgers of a file's runs, ascending."""
         if file.key not in self._times:
             columns = pl.col("ledger_close_time").dt.epoch("s"), pl.col("observed_ledger")
             found = sorted(self._select(file, columns).unique().rows())
@@ -319,14 +317,12 @@ class _Runs:
         return self._times[file.key]
 
     def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pl.DataFrame]:
-        """The rows of the last run of each bucket from one time to another, file by file, ascending."""
         last = self._last_runs(kind.seconds, begin, end)
         for file in self._files:
             if ledgers := last.get(file.key):
                 yield self._select(file, kind.columns, pl.col("observed_ledger").is_in(ledgers))
 
     def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
-        """The ledgers of these runs by file, found from the end backwards."""
         found: dict[str, list[int]] = {}
         limit = end
         for file in reversed(self._files):

@@ -102,10 +102,7 @@ def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], 
 
 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
-    """Take the census of a checkpoint; with a store, compare it with the run there and add it to its tree.
-
-    Raises as `open_archive_state` does, and `CheckError` or `StoreError` for a store without a run of this network.
-    """
+    """Take the census of a checkpoint; with a store, compare it with the run there and add it to its tree."""
     run = None if store is None else run_read(store)
     if run is not None and run.status.network != settings.passphrase:
         raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")

@@ -1,8 +1,4 @@
-"""The evidence of a run: everything that its numbers come from, as one file that the run leaves next to them.
-
-It is gzip of JSON lines (docs/proofs.md, "The entries file"). `exporter run --snapshot` renders the same files from it,
-byte for byte.
-"""
+"""The evidence of a run: everything that its numbers come from, as one file (docs/proofs.md, "The entries file")."""
 
 from __future__ import annotations
 

@@ -125,7 +125,6 @@ class ChainCheck:
     other_clock: list[str] = field(default_factory=list)
     """Markets and pools whose differences all vanish at the time at which the RPC says that it ran the call."""
     by_protocol: Counter[str] = field(default_factory=Counter)
-    """How many fields of each protocol were compared."""
 
     def as_dict(self) -> dict[str, Any]:
         return {

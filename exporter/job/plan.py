@@ -84,7 +84,6 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
 
 
 def _toml(value: Any) -> str:
-    """A setting as it can be written into the configuration file."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list | tuple):

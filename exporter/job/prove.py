@@ -1,7 +1,4 @@
-"""Proving published runs: their evidence is held against the next checkpoint of the network's history archives.
-
-It is a step of its own, because a checkpoint can be proven only when the next one is there.
-"""
+"""Proving published runs, once a checkpoint of the network's history archives is there that has what they read."""
 
 from __future__ import annotations
 
@@ -204,10 +201,7 @@ def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[P
 
 
 def claims_of(evidence: bytes) -> Claims:
-    """The claims of evidence about the state.
-
-    Raises `RefutedError`, and `NotProvableError` beyond the verifier's bounds.
-    """
+    """The claims of evidence about the state. Raises `RefutedError`, `NotProvableError`."""
     try:
         return read_claims(evidence)
     except RefusedError as error:
@@ -217,10 +211,7 @@ def claims_of(evidence: bytes) -> Claims:
 
 
 def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives, *, full: bool) -> Outcome:
-    """Hold evidence against the checkpoint of a proof file; at the run's own ledger in all buckets.
-
-    Raises `RefutedError`, and `ArchiveError` where no archive gave the buckets or the evidence is too large.
-    """
+    """Hold evidence against the checkpoint of a proof file. Raises `RefutedError`, `ArchiveError`."""
     claims = claims_of(evidence)
     try:
         proven = check_proof(proof, trust)

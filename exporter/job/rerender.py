@@ -35,7 +35,6 @@ OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at"
 """The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
 
 OF_THE_FILES = frozenset({"run_id", "manifest_key"})
-"""Those that are digests of all files."""
 
 OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 """The keys of files that show which files the history has."""
@@ -43,9 +42,9 @@ OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """How many files came out byte for byte, and what is wrong with ``different`` ones, by key.
+    """How many files came out byte for byte; ``different`` ones by key.
 
-    ``unknown`` show files of the history that are gone; ``kept`` are pages of an earlier run.
+    ``unknown`` show files of the history that are gone.
     """
 
     same: int
@@ -120,7 +119,7 @@ def settings_of(tree: FetchedTree) -> Settings:
 
 
 def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
-    """Repeat a run from its evidence into the folder of a fetched tree, and compare its files. Raises `RefutedError`.
+    """Repeat a run from its evidence into a fetched tree's folder, and compare its files. Raises `RefutedError`.
 
     ``changes`` is the list to go on with; a run takes over those of its own ledger.
     """

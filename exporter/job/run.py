@@ -297,7 +297,6 @@ class Job:
         return read, evidence
 
     def keep_discoveries(self, read: MarketsRead) -> None:
-        """Name what is new, and keep it, before anything can go wrong with the rest of the run."""
         report_discovered(read.discovered, self.log)
         if read.memory is None:
             return
@@ -320,7 +319,6 @@ class Job:
             return tables, report_missing(self.settings, tables, read.notices, self.log)
 
     def record(self, tables: Tables) -> Recorded:
-        """Make the run's Parquet file, and bring the histories up to the run before."""
         store, ledger = self.store, tables.ledger
         with self.log.step("record", "writing the history file") as facts:
             part = render_history(
@@ -351,7 +349,6 @@ class Job:
         return Recorded(part, series, damage, lost)
 
     def publish(self, tables: Tables, evidence: RenderedFile, recorded: Recorded) -> RunSummary:
-        """Render the tree file by file, each checked as it is made, and publish it."""
         settings, store, replaced = self.settings, self.store, self.replaced_ledger
         part, series, close_time = recorded.part, recorded.series, tables.close_time
         checker = TreeChecker(Whole(tables.ledger, settings.output.page_sizes, own_files_only=True))
@@ -447,7 +444,6 @@ class Job:
                 )
 
     def judge_history(self, damage: list[str]) -> None:
-        """End the run here where earlier files of the history are damaged."""
         with self.log.step("history", "checking the history's earlier files") as facts:
             facts.update(damaged=len(damage))
             if damage:

@@ -32,7 +32,6 @@ def interval_minutes(workflow: str) -> int | None:
 
 
 def _numbers(field: str, end: int) -> set[int]:
-    """The numbers below ``end`` that a field of a cron line names."""
     found: set[int] = set()
     for part in field.split(","):
         match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)

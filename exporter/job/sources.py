@@ -33,7 +33,6 @@ TOLERANCE = timedelta(minutes=5)
 """How far a ledger's close time may lie ahead of this machine's clock, and behind it without a warning."""
 
 OnRequest = Callable[[], None]
-"""Called for each request that a source makes."""
 
 
 def ignore_requests() -> None:
@@ -154,10 +153,9 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 
 
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
-    """Compare the close time (unix seconds) of a ledger with this machine's clock; gives a warning, if any.
+    """Compare a ledger's close time (unix seconds) with this machine's clock; gives a warning, if any.
 
-    A time that is too late would bar every honest run after it. Raises `SourceError` for one too far in the future, or
-    a ledger older than ``network.max_ledger_age``.
+    A time that is too late would bar every honest run after it. Raises `SourceError`.
     """
     behind = now - datetime.fromtimestamp(close_time, UTC)
     seconds, longest = int(abs(behind).total_seconds()), settings.max_ledger_age

@@ -9,7 +9,6 @@ from enum import StrEnum
 from exporter.errors import EXIT_DONE, EXIT_UNPROVEN, printable
 
 SHOWN = 20
-"""At most this many names are kept of a reason."""
 
 MAX_NAME = 240
 """Of a name, which may come out of somebody's file, at most this many characters."""
@@ -82,5 +81,4 @@ class Unproven:
             yield reason, f"{word} ({reason}): {count:,} {_MEANINGS[reason]}: {', '.join(names)}{more}"
 
     def facts(self, reason: Reason) -> dict[str, object]:
-        """The count and the names of a reason, as JSON has them."""
         return {"count": self.counts[reason], "names": self.names[reason]}

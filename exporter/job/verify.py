@@ -120,10 +120,9 @@ def verify_tree(
 ) -> Verified:
     """Verify the published tree at a URI. Raises `RefutedError`, `SourceError`, `ConfigError`.
 
-    Buckets come from ``archives``, or those of the trusted organisations. ``trust`` is a file, None for those known for
-    the network. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of
-    the checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
-    At most ``earlier`` runs before it are repeated.
+    Buckets come from ``archives``, or those of the trusted organisations; ``trust`` is their list, None for the known
+    ones. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of the
+    checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
     """
     with console.step("check", "checking the tree") as facts:
         try:
@@ -228,8 +227,6 @@ def _is_census_of(data: bytes, found: Complete | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Prover:
-    """Holds evidence of a tree's runs against checkpoints, and counts what that leaves unproven."""
-
     tree: FetchedTree
     trust: Trust
     archives: Archives
@@ -239,7 +236,7 @@ class _Prover:
     def hold(self, run_id: str, ledger: int, evidence: bytes) -> Outcome:
         """Hold evidence against its checkpoint, by the tree's proof file or one made here.
 
-        Raises `RefutedError`, `ArchiveError`, and `NotProvableError` where there is no such checkpoint yet.
+        Raises `RefutedError`, `ArchiveError`, `NotProvableError`.
         """
         proof = self.tree.proof_files.get(run_id)
         if proof is None:

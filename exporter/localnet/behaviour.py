@@ -59,7 +59,6 @@ class Behaviour:
         return max(network.chain.latest - self.lags[node], network.chain.oldest)
 
     def fail(self, method: str, node: int) -> None:
-        """Raise what the call that comes now is to fail with, if it is."""
         if error := self.broken.get((method, node)):
             raise error
         if self.fail_rate and self._random.random() < self.fail_rate:

@@ -35,8 +35,6 @@ OnClose = Callable[[int, int, Sequence[Change], Sequence[ContractEvent]], None]
 
 
 class _Version(NamedTuple):
-    """A key's entry from ``ledger`` on, until its next version."""
-
     ledger: int
     entry: RawEntry | None
 
@@ -103,7 +101,6 @@ class Chain:
         return None if stored is None else seen_at(key, stored, ledger)
 
     def state(self, ledger: int) -> dict[bytes, RawEntry]:
-        """Everything a reader at ``ledger`` sees: the truth that tests compare with."""
         return {key: entry for key in self.known_keys() if (entry := self.entry(key, ledger)) is not None}
 
     def stored(self, key: bytes) -> RawEntry | None:
@@ -112,7 +109,6 @@ class Chain:
         return versions[-1].entry if versions else None
 
     def known_keys(self) -> Iterator[bytes]:
-        """Every key that has a version in the window, present or not."""
         return iter(list(self._versions))
 
     def close(

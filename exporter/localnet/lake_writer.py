@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
 EVICTED_AFTER = 12
-"""How many ledgers after its last one an expired entry is evicted."""
 
 _word, _long = struct.Struct(">I").pack, struct.Struct(">q").pack
 _NOTHING = bytes(4)
@@ -161,7 +160,6 @@ class LakeWriter:
             self._flush()
 
     def _header(self, ledger: int, close_time: int, tx_set: bytes, results: bytes) -> bytes:
-        """The header's bytes; its hash becomes that of the newest ledger."""
         tx_set_hash = hashlib.sha256(tx_set).digest()
         proposed = tx_set_hash + _long(close_time)
         signature = self._signer.sign(self._network_id + _word(4) + proposed).signature

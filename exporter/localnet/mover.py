@@ -30,7 +30,6 @@ from exporter.protocols import accrual_rules
 from exporter.protocols.accrual import Step, Transition
 
 Look = Callable[[bytes], bytes | None]
-"""Gives the data of the entry under a LedgerKey."""
 
 _MARKET_DOLLARS = (40_000, 60_000_000)
 
@@ -124,7 +123,6 @@ class Mover:
                         yield replace(pool, protocol=protocol, decimals=_decimals(look, pool.token))
 
     def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
-        """The entries that one user's operation on each of these pools writes."""
         draft = Draft(look)
         batches: dict[tuple[str, int], list[Pool]] = {}
         seen = Counter[bytes]()

@@ -39,11 +39,9 @@ class Simulation:
 
     @property
     def restored(self) -> tuple[bytes, ...]:
-        """The archived entries, which a transaction would restore."""
         return tuple(key for key, entry in self.footprint.items() if entry and entry.live_until == ARCHIVED)
 
     def transaction_data(self) -> bytes:
-        """The SorobanTransactionData XDR, with the footprint; what is to be restored is written."""
         written = list(dict.fromkeys((*self.written, *self.restored)))
         read = [key for key in self.footprint if key not in written]
         extension = b"\0\0\0\0"

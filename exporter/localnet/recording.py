@@ -105,7 +105,6 @@ class Rewriting:
         )
 
     def value(self, value: ScVal, name: str = "") -> ScVal:
-        """A value; ``name`` is that of the field that it is of."""
         kind, content = value
         if content is None:
             return value

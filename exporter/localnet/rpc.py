@@ -123,7 +123,6 @@ class _Simulation(msgspec.Struct):
 
 
 def _range_of(node: Node, oldest: int, form: type[str | int] = str) -> Result:
-    """The ledgers that an answer is out of; most methods have close times as strings."""
     return {
         "latestLedger": node.latest,
         "latestLedgerCloseTime": form(node.close_time(node.latest)),

@@ -42,10 +42,7 @@ MAX_MONTH_BYTES = 256 * 2**20
 
 
 def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> HistoryPart:
-    """Make one file of several, ascending by their first ledger and of one schema version.
-
-    Raises `StoreError` for a file that is not as named, `CheckError` where what was written does not read back.
-    """
+    """Make one file of several of one schema version, ascending by ledger. Raises `StoreError`, `CheckError`."""
     by_key = {file.key: file for file in files}
     read = {key: _Part.of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
     parts = [read[file.key] for file in files]
@@ -134,7 +131,6 @@ def _inside(stretch: tuple[str, str]) -> pl.Expr:
 def _check_written(
     folder: str, data: bytes, parts: Sequence[_Part], stretches: Sequence[tuple[str, str]], rows: int
 ) -> None:
-    """Read the file back, and compare every stretch with the rows of the parts, read once more."""
     written = _Part(parts[0].file, data, "")
     found = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
     if found != rows:
@@ -212,7 +208,7 @@ def compact_history(
 ) -> Compacted:
     """Compact what `plan_compaction` finds, at most ``most`` pieces, each published before the next.
 
-    Raises `LostRaceError`, and `StoreError` or `CheckError`, after which what was compacted before stays.
+    Raises `LostRaceError`, `StoreError`, `CheckError`.
     """
     done: list[Piece] = []
     files: list[HistoryFile] = []

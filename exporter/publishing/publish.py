@@ -101,10 +101,7 @@ class PublishResult:
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """A run of which everything is known but its status document.
-
-    ``records`` are files that were not in the stream: the listing of the run's files, its manifest and the history's.
-    """
+    """Everything is known but the status document; ``records`` are files that were not in the stream."""
 
     summary: RunSummary
     records: tuple[RenderedFile, ...]
@@ -149,10 +146,7 @@ class Publication:
         """The history's manifest as it is once this run is published."""
 
     def keep(self, lengths: Callable[[int], Collection[str]]) -> KeptHistories:
-        """Take over newest documents of histories from the published run, instead of having them in the stream.
-
-        ``lengths`` says the lengths of bucket of which none closed since that run, by its ledger.
-        """
+        """Take over the published run's newest documents in ``lengths`` of which none closed since its ledger."""
         if self._published is None:
             return KeptHistories()
         kept = kept_histories(self._store, self._published.pointer, lengths(self._published.pointer.observed_ledger))
@@ -332,7 +326,6 @@ def begin_publication(
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
-    """The manifest with this run's file, and the keys of files that it ceases to name."""
     previous = read_history_manifest(store, older=True)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
@@ -377,9 +370,9 @@ def _time(moment: datetime) -> str:
 
 
 def verify(store: Store, summary: RunSummary) -> int:
-    """Read the pointer, the manifest and a sample of files back; gives how many files were compared.
+    """Read a sample of files back; gives how many were compared, none where a later run is published by now.
 
-    None are where a later run is published by now. Raises `PublishedCheckError` that names the key.
+    Raises `PublishedCheckError` that names the key.
     """
     records = ReadOnce(store)
     try:

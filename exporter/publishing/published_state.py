@@ -1,7 +1,6 @@
 """The state of a store: the published run, the run that was begun, and the listings of their files.
 
-Only the fields that are needed are read, and unknown ones ignored, so that a run can publish over a tree of an earlier
-format.
+Unknown fields are ignored, so that a run can publish over a tree of an earlier format.
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ def refuse_not_newer(
 
 
 def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
-    """Ask before the work is done whether a run at this ledger, closed then (unix seconds), could be published now.
+    """Ask before the work is done whether a run at this ledger, closed then (unix seconds), could be published.
 
     Raises `LedgerNotNewerError`, and `SourceError` where the close time cannot be right.
     """

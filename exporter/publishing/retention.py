@@ -66,15 +66,11 @@ _KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """Facts about runs, by the keys of their manifests, and of files of the history.
+    """Facts about runs, by the keys of their manifests, and of files of the history; times in unix seconds.
 
-    Attributes:
-        superseded: since when (unix seconds) earlier runs are.
-        history: since when files of the history are.
-        began: when publishing began, by a clock near the ledger, of runs that found none of their pages there already.
-        settled: runs of which no document is left that a later run did not have.
-        expired: runs whose pages the last sweep began to remove.
-        whole: when a sweep last began to look at every page.
+    ``began`` says when publishing began, by a clock near the ledger, of runs that found none of their pages there.
+    ``settled`` are runs of which no document is left that a later run did not have, ``expired`` those whose pages the
+    last sweep began to remove. ``whole`` is when a sweep last began to look at every page.
     """
 
     superseded: dict[str, int]
@@ -225,7 +221,6 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
 
 
 def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
-    """The documents there of these runs that the published one does not have. An expired run may be unreadable."""
     stale, kept = set[str](), set(_documents(current)) if due else set[str]()
     for key in due:
         try:

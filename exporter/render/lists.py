@@ -30,7 +30,6 @@ from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot
 from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
-"""Rows of a page of ``/v1/pools``."""
 
 
 class Page(NamedTuple):

@@ -270,7 +270,6 @@ def _schemas() -> dict[str, object]:
 
 
 def _tolerant(schema: Any) -> Any:
-    """A schema that allows fields it does not know, as clients must, with its texts in one line each."""
     if isinstance(schema, dict):
         kept = {name: value for name, value in schema.items() if (name, value) != ("additionalProperties", False)}
         return {

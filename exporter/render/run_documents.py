@@ -147,7 +147,6 @@ def render_details(
 
 
 def _filled(model: type[_Part], row: Mapping[str, Any], **more: object) -> _Part:
-    """A part of a document from the columns of its names, as documents write them, and other values."""
     return model(**{name: row[name] for name in model.__struct_fields__ if name not in more}, **more)
 
 

@@ -61,7 +61,6 @@ def integers(low: int, high: int) -> str:
 
 
 def _ranges(low: int, high: int) -> Iterator[str]:
-    """One expression for each run of numbers that share their first digits and end in free ones."""
     while low <= high:
         # The largest block 10^k that begins at low and does not go beyond high.
         free = 0

@@ -175,7 +175,6 @@ def _answer(root: Path, request: Request) -> Response:
 
 
 def _file(request: Request, key: str, data: bytes) -> Response:
-    """The answer for a file: 200, 206, 304 or 416."""
     etag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = EVERY_ANSWER | {"accept-ranges": "bytes", "cache-control": cache_control(kind_of(key)), "etag": etag}
     if etag_matches(request.headers.get("if-none-match"), etag):

@@ -85,7 +85,6 @@ def make_durable(files: Collection[str], folders: Collection[str]) -> None:
 
 @cache
 def _sync_file_system() -> Callable[[str], None] | None:
-    """Find ``syncfs`` in the C library; Python has no name for it. None where there is none."""
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     except (AttributeError, OSError):
@@ -212,8 +211,6 @@ class FolderStore:
     def uri(self) -> str:
         return str(self.root)
 
-    # -- reading ------------------------------------------------------------------------------------------------
-
     @property
     def reads_at_once(self) -> int:
         return 1
@@ -241,8 +238,6 @@ class FolderStore:
             with reported("list", key), suppress(FileNotFoundError):  # deleted while the listing went on
                 status = entry.stat(follow_symlinks=False)
                 yield ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
-
-    # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> bool:
         return self.put_many([(key, data)]).written == 1
@@ -345,7 +340,6 @@ class FolderStore:
                     os.rmdir(name, dir_fd=parent)
 
     def _write_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
-        """Write a stream of files in batches, each durable before its files get their names."""
         total = Written()
         batch: deque[_Staged] = deque()
         changed: set[str] = set()  # the paths of folders that have new names in them, which are not durable yet

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """Bounds; the defaults suit AWS S3, Cloudflare R2 and Ceph RADOS Gateway.
+    """Bounds, in seconds. Tries of a request pause between them, each pause twice the last, and end after the deadline.
 
-    The connection and each silence of the server end after their seconds. A request is made ``tries`` times, with
-    pauses that double, and not again ``deadline_seconds`` after the first. ``lease_seconds`` is how long a publisher
-    that died keeps others out: more than twice ``margin_seconds``.
+    A publisher that died keeps others out for ``lease_seconds``: more than twice ``margin_seconds``.
     """
 
     concurrency: int = 48
@@ -58,7 +56,6 @@ MAX_LEASE_SECONDS = 3600
 """A lease that claims to last longer is not believed."""
 
 MAX_DELETED = 1000
-"""How many objects are removed by one request."""
 
 LONGEST_KEY = 400
 """The longest of the exporter's own keys; a prefix must leave room for it."""
@@ -66,7 +63,6 @@ LONGEST_KEY = 400
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 SHA256 = "sha256"
-"""The name of the digest among an object's metadata."""
 
 UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
@@ -99,10 +95,10 @@ _R = TypeVar("_R")
 
 
 class RefusedError(Exception):
-    """One request had no success. It never leaves this package: `explained` makes what people read of it.
+    """One request had no success; `explained` makes what people read of it.
 
     ``status`` is 0 where there was no answer; ``code`` is the server's word, or one of the constants of this module.
-    ``doubtful`` says that one of the attempts may have taken effect without an answer that says so.
+    ``doubtful`` says that one of the attempts may have taken effect.
     """
 
     def __init__(self, status: int, code: str) -> None:
@@ -251,13 +247,8 @@ class Entry:
 class S3Client:
     """The requests that a store makes, by its own keys: the prefix in the bucket is added here.
 
-    Methods raise ConfigError or StoreError, naming the object, except `put` and `attempt`, which raise RefusedError.
-    ConfigError is also raised where no bucket can have this name, or no key begin with this prefix.
-
-    Attributes:
-        quotes_etags: whether the server wants the etag of ``If-Match`` in quotes, as the standard says. Ceph before
-            18 wants it without; that is found out by the first such write.
-        conditions_work: whether the server was seen to refuse writes whose condition is not met.
+    Methods raise `ConfigError` or `StoreError`, except `put` and `attempt`, which raise `RefusedError`. Ceph before 18
+    wants the etag of ``If-Match`` without quotes, unlike the standard; that is found out by the first such write.
     """
 
     def __init__(
@@ -369,8 +360,6 @@ class S3Client:
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
         return explained(refused, action, self.bucket, self.full(key), right)
 
-    # -- reading ------------------------------------------------------------------------------------------------
-
     def get(self, key: str) -> Found | None:
         def request() -> Found:
             answer = self.boto.get_object(Bucket=self.bucket, Key=self.full(key))
@@ -413,12 +402,10 @@ class S3Client:
                 raise StoreError(f"cannot list {self.uri}/{prefix}: the server's listing does not advance")
             more["ContinuationToken"] = token
 
-    # -- writing ------------------------------------------------------------------------------------------------
-
     def put(self, key: str, data: bytes, headers: Mapping[str, Any], match: str | None) -> str:
-        """Make one attempt to write an object, and return its etag.
+        """Make one attempt to write an object; gives its etag.
 
-        ``headers`` are arguments of boto3; ``match`` is the etag that must be there, as it is sent, None: no object.
+        ``match`` is the etag that must be there, None: no object.
         """
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
         answer = self.boto.put_object(Bucket=self.bucket, Key=self.full(key), Body=data, **headers, **condition)

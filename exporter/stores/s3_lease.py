@@ -133,8 +133,6 @@ class Lease:
             return self._write(None, self._etag)
         return None
 
-    # -- getting hold -------------------------------------------------------------------------------------------
-
     def _take(self, free: str | None) -> None:
         for _ in range(ROUNDS):
             asked = self._clock()
@@ -182,8 +180,6 @@ class Lease:
         for _ in in_parallel(unmet, refuses, workers=workers, stop=threading.Event()):
             pass
         self._client.conditions_work = True
-
-    # -- keeping it ---------------------------------------------------------------------------------------------
 
     def _renew_until_released(self) -> None:
         pause = self._options.lease_seconds / 5

@@ -64,7 +64,6 @@ class SeenObjects:
         self._lock = Lock()
 
     def etag(self, key: str, *, immutable: bool = False) -> str | None:
-        """The etag of the object under a key; None where there is none, or an immutable one is expected to be new."""
         folder = folder_of(key)
         if key not in self._entries and not (immutable and folder.startswith(EXPECTED_NEW)):
             self._list(folder)
@@ -84,7 +83,6 @@ class SeenObjects:
         self._entries[key] = entry
 
     def _list(self, folder: str) -> None:
-        """List a folder, and all others with the first, unless that was done."""
         if folder in self._listed:
             return
         with self._lock:
@@ -115,13 +113,12 @@ def _is_shallow(folder: str) -> bool:
 
 
 _FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES}
-"""The folders that a run writes to."""
 
 
 class S3Store:
-    """A tree of objects below a prefix of a bucket, without slashes at its ends; it may be empty.
+    """A tree of objects below a prefix of a bucket, which may be empty.
 
-    A bucket that cannot be reached or written to is reported by the first request.
+    The first request reports an unusable bucket.
     """
 
     def __init__(
@@ -148,8 +145,6 @@ class S3Store:
     def close(self) -> None:
         self._client.close()
 
-    # -- reading ------------------------------------------------------------------------------------------------
-
     @property
     def reads_at_once(self) -> int:
         return self._client.options.concurrency
@@ -171,8 +166,6 @@ class S3Store:
         for entry in source.entries(check_prefix(prefix)):
             if is_key(entry.key) and not is_alias(entry.key):
                 yield ObjectInfo(entry.key, entry.size, entry.modified)
-
-    # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> bool:
         return self.put_many([(key, data)]).written == 1
@@ -225,8 +218,6 @@ class S3Store:
             self._lease = self._seen = None
             self._free = lease.release()
 
-    # -- single objects -----------------------------------------------------------------------------------------
-
     def _etag(self, key: str, *, immutable: bool = False) -> str | None:
         if self._seen is not None:
             return self._seen.etag(key, immutable=immutable)
@@ -263,8 +254,6 @@ class S3Store:
         # Encrypted by KMS or uploaded in parts: the etag says nothing, the digest that was sent with it does.
         described = self._client.head(key)
         return described is not None and (described.etag, described.sha256) == (etag, etag_of(data))
-
-    # -- many objects -------------------------------------------------------------------------------------------
 
     def _put_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
         stop = Event()

@@ -115,9 +115,7 @@ class Store(Protocol):
         """Find out cheaply whether a run could publish here. Another publisher at work is not a failure."""
         ...
 
-    def remove_leftovers(self, before: datetime) -> None:
-        """Remove what unfinished writes older than ``before`` left behind."""
-        ...
+    def remove_leftovers(self, before: datetime) -> None: ...
 
 
 def one_by_one(files: Iterable[tuple[str, bytes]], write: Callable[[str, bytes], bool]) -> Written:

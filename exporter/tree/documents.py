@@ -56,7 +56,6 @@ from exporter.tree.values import (
 )
 
 EXPORTER_VERSION: str = exporter.__version__
-"""The name of the exporter in files that say who made them."""
 
 CensusKind = Annotated[
     str,

@@ -1,11 +1,9 @@
 """The table of the tree: every kind of key, once.
 
-All else follows from it: what parses a file, its kind and headers, its copy in a bucket, the policy of the bucket, what
-the sweep may remove, the public URLs that the check asks for, and the description of the API.
-
-A new family of documents is a model in `exporter/tree/documents.py`, a row here, and what renders it, in
-`exporter/render/run_documents.py` or near it. A URL with parameters in its path or query needs a rule in
-`exporter/tree/routes.py` and its ports at the edge; one without is found by its name.
+All that depends on the kind of a key follows from it. A new family of documents is a model in
+`exporter/tree/documents.py`, a row here, and what renders it, in `exporter/render/run_documents.py` or near it. A URL
+with parameters in its path or query needs a rule in `exporter/tree/routes.py` and its ports at the edge; one without is
+found by its name.
 """
 
 from __future__ import annotations
@@ -82,13 +80,9 @@ class Family:
     Attributes:
         template: the key, with the names of `PLACES` in braces.
         model: the document that it holds; None for what is not a document.
-        url: the public URL that it answers in addition to its own name; None where there is no other.
-        operation: its part of the description of the API.
-        kind: what may happen to a key after it was written; None for what no run lists, because the publisher writes
-            it for itself or apart from runs.
-        sweep: when it is removed.
-        aliased: whether a bucket has a copy under the path of ``url``, which then holds no query; for the few documents
-            that a bare bucket answers by their public path.
+        url: the public URL that it answers in addition to its own name.
+        kind: None for what no run lists, because the publisher writes it for itself or apart from runs.
+        aliased: whether a bucket, which has no rules, has a copy under the path of ``url``.
         public: whether anybody but the publisher has a use for it.
         says: what its keys say of the document in addition to their places, by field.
     """
@@ -108,7 +102,6 @@ class Family:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the keys of the family, whole; its groups are the places by name."""
         parts = re.split(r"\{(\w+)\}", self.template)
         return re.compile(
             "".join(f"(?P<{part}>{PLACES[part]})" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
@@ -116,7 +109,6 @@ class Family:
 
     @cached_property
     def prefix(self) -> str:
-        """The start of all keys of the family; the whole key where there is only one."""
         return self.template.partition("{")[0]
 
     @property
@@ -431,7 +423,6 @@ RUN = Family(
     sweep=Sweep.AFTER_RETENTION,
 )
 RUN_FILES = Family("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION)
-"""The files of a run, as rows."""
 
 CHANGES = Family(
     "v1/changes.json",
@@ -534,7 +525,6 @@ for _hold in (".exporter.lease", ".exporter.lock"):
     Family(_hold, kind=None, sweep=Sweep.NEVER, public=False)
 
 POINTER_KEY = POINTER.template
-"""The file that is written last by every run."""
 
 HISTORY_PAGE = "data.html"
 """The web page that lists the files of the history."""
@@ -543,16 +533,13 @@ INTENT_KEY = "v1/system/intent.json"
 """Which run began to replace documents last. The publisher's own record, no part of the API."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"
-"""The progress of a backfill from a ledger lake."""
 
 HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
 OPENAPI_KEY = OPENAPI.template
 
 EMPTY_PAGE_KEY = EMPTY_PAGE.template
-"""The assets page without rows, for a well-formed filter that matches nothing."""
 
 HISTORY_PREFIX = "history/pools/"
-"""The start of the keys of all Parquet files."""
 
 _BY_SLASHES = [[family for family in FAMILIES if family.template.count("/") == slashes] for slashes in range(9)]
 """No place has any."""

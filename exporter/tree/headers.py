@@ -21,7 +21,6 @@ CONTENT_TYPES = {
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }
-"""Content types by extension. A file with another extension is not part of the tree."""
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 
@@ -41,7 +40,6 @@ PREFLIGHT = {
     "access-control-max-age": "86400",
     "allow": METHODS,
 }
-"""Further headers of the answer to OPTIONS."""
 
 ERROR_CACHE_CONTROL = "public, max-age=5"
 """For errors that say something about the URL (400, 404)."""

@@ -67,7 +67,6 @@ def not_found(detail: str = "There is nothing at this path. The documents begin 
 
 
 METHODS = "GET, HEAD, OPTIONS"
-"""The methods that are answered."""
 
 MAX_URL_LENGTH = 8192
 """Bytes of path and query together; CloudFront's bound."""

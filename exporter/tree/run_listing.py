@@ -36,7 +36,6 @@ class RunListing:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The files as columns: ``key``, ``kind``, ``bytes``, ``sha256`` (32 bytes)."""
         table = pq.ParquetFile(pa.BufferReader(self.parquet)).read([*_SCHEMA], use_threads=False)
         return pl.DataFrame(pl.from_arrow(table)).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
 
@@ -93,7 +92,6 @@ class RunListing:
 
     @classmethod
     def from_parquet(cls, data: bytes) -> RunListing:
-        """Take a Parquet file. Raises `CheckError` for what is not a listing."""
         listing = cls(data)
         try:
             _check(listing.frame)

@@ -25,7 +25,6 @@ PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 
 BUCKET_NAMES = ("5m", "1h", "1d", "1w")
-"""The lengths of a history's buckets, ascending."""
 
 DEFAULT_BUCKET = "1d"
 

@@ -67,7 +67,6 @@ def debt(pool: Mapping[str, Any]) -> str:
 
 
 def _yield_cell(side: str, bps: int, pool: Mapping[str, Any]) -> str:
-    """A yield on the common basis, with the protocol's own on hover."""
     return (
         f'<td class="number {side}" data-value="{bps}" title="{exact_percent(bps)}; the protocol shows '
         f'{exact_percent(pool[f"{side}_apy_bps"])}">{percent(bps)}{reward(pool, side)}</td>'

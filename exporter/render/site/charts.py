@@ -223,7 +223,6 @@ def _value_axis(unit: Unit, top: int, step: int) -> str:
 
 @lru_cache(maxsize=1 << 8)
 def _time_axis(starts: tuple[int, ...]) -> tuple[list[str], str]:
-    """Where each start lies, as a point of a path begins, and the axis below."""
     first, last = starts[0], starts[-1]
     span = last - first
     if not span:
@@ -268,7 +267,6 @@ def _day_and_time(time: int) -> str:
 
 
 def _draw(colour: int, values: Sequence[int | None], xs: Sequence[str], top: int, area: bool) -> str:
-    """The line, and what is below it if it is an area; nothing where no value is known."""
     height = _BOTTOM - _TOP
     strokes = fills = ""
     points: list[str] = []

@@ -138,7 +138,6 @@ class _Site:
         labels: Mapping[tuple[str, str], str],
         **context: Any,
     ) -> Iterator[RenderedFile]:
-        """The pages of a market or token: the first with charts, the others with further pools."""
         for page in pages_of(pools, name):
             drawn = group_charts(trend, labels) if trend is not None and page.number == 1 else ()
             bucket = None if trend is None else BUCKET_WORDS[trend.bucket]

@@ -42,7 +42,6 @@ def api_reference() -> Part:
 
 
 def _route(path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Part:
-    """An operation; its request has the examples of its parameters, its response those of the document's fields."""
     parameters, request = operation.get("parameters", ()), path
     for parameter in parameters:
         if parameter["in"] == "path" and (value := _sample(parameter["schema"], {})) != _ANY_TEXT:

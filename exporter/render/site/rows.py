@@ -15,7 +15,6 @@ from exporter.protocols.compute import Tables
 from exporter.render.site.text import harmless, no_price
 
 PAGE_ROWS = 100
-"""Rows on a page of a list; more have pages of their own."""
 
 Row = dict[str, Any]
 _Item = TypeVar("_Item")

@@ -18,7 +18,6 @@ from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 NO_PRICE = "no price"
 
 NOTHING = "\N{EN DASH}"
-"""Shown where there is no value."""
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 

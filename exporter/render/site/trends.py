@@ -83,7 +83,6 @@ class Trends:
         yield from (found[place] for place in places)
 
     def of_groups(self, scope: str) -> dict[str, Trend]:
-        """The trends of all markets, tokens or protocols, or of the network (a scope of the totals), by id."""
         members: dict[Place, list[Place]] = {}
         by_value = self._pools.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
         for market, pool, token, protocol, _ in by_value.iter_rows():
@@ -121,7 +120,6 @@ def _trends(
     columns: Sequence[tuple[str, object, str]],
     places: set[Place],
 ) -> dict[Place, Trend]:
-    """The columns of each place: its closed buckets, and what is observed now."""
     keys, names = histories.form.keys, [name for _, _, name in columns]
     wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
     rows = pl.concat([part.select(*keys, "start", *names) for part in (histories.closed(bucket), now)])
@@ -188,6 +186,5 @@ def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterato
 
 
 def _aligned(pool: Trend, name: str, starts: Sequence[int]) -> Sequence[int | None]:
-    """The values of a pool at the starts of its group, of which it may lack some."""
     known = dict(zip(pool.starts, pool.values[name], strict=True))
     return [known.get(start) for start in starts]
