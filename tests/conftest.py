@@ -67,8 +67,8 @@ def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the settings of the machine out of the tests: no ``EXPORTER_*`` variable reaches one."""
-    for name in [name for name in os.environ if name.startswith("EXPORTER_")]:
+    """Keep the settings of the machine out of the tests: no variable of the exporter or of AWS reaches one."""
+    for name in [name for name in os.environ if name.startswith(("EXPORTER_", "AWS_"))]:
         monkeypatch.delenv(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import exporter.stores.folder
-from exporter.errors import StoreError
 from exporter.publishing.publish import verify
 from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
@@ -23,7 +21,6 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import utc_now
 from tests.publishing.published_tree import (
     MARKETS,
-    MadeRun,
     TestClock,
     assert_whole,
     make_run,
@@ -40,15 +37,6 @@ NEW = make_run(101, {"CAAA": 5, "CDDD": 3, "CEEE": 2, "CFFF": 1})
 LATER = make_run(102)
 
 
-def operations_of(run: MadeRun) -> int:
-    """How many operations it takes to publish a run after the old one."""
-    store = MemoryStore()
-    publish_run(store, OLD)
-    bucket = BucketSimulator(store)
-    publish_run(bucket, run)
-    return len(bucket.calls)
-
-
 def current_part(tree: dict[str, object]) -> dict[str, object]:
     """A tree without what may remain of a run that died: its history, and the sweep's record of it."""
     return {
@@ -56,90 +44,77 @@ def current_part(tree: dict[str, object]) -> dict[str, object]:
     }
 
 
-def test_killed_at_any_operation() -> None:
-    """Killed before or after any operation, the old run is whole; published again, the run leaves no trace of it."""
-    clock = TestClock()
-    undisturbed = MemoryStore(clock=clock)
-    publish_run(undisturbed, OLD, clock)
-    publish_run(undisturbed, NEW, clock)
-    deaths = [(position, after) for position in range(operations_of(NEW)) for after in (False, True)]
-    outlived = []
-
-    for position, after in deaths:
-        store = MemoryStore(clock=clock)
-        publish_run(store, OLD, clock)
-        bucket = BucketSimulator(store)
-        bucket.die_at(position, after=after)
-        with pytest.raises(SimulatedKill):
-            publish_run(bucket, NEW, clock)
-        if published_ledger(store) == NEW.ledger:
-            outlived.append((position, after))
-        else:
-            assert_whole(store, OLD)
-            result = publish_run(store, NEW, clock)
-            assert verify(store, result.summary) > 0
-        assert_whole(store, NEW)
-        assert tree_of(undisturbed) == tree_of(store)
-
-    assert len(deaths) > 50
-    assert [deaths[-1]] == outlived  # only death after the last operation, the swap of the pointer, is too late
-
-
-def test_killed_and_followed_by_a_later_run() -> None:
-    """Killed at any operation and followed by a later run, nothing of it is left after the retention time."""
-    clock = TestClock()
-    undisturbed = MemoryStore(clock=clock)
-    publish_run(undisturbed, OLD, clock)
-    publish_run(undisturbed, LATER, clock)
-    sweep(undisturbed, RETENTION, now=clock)
+def followed_by_a_later_run(store: MemoryStore, clock: TestClock) -> dict[str, object]:
+    """Publish a later run and sweep until the retention time is over; gives what is left."""
+    publish_run(store, LATER, clock)
+    assert sweep(store, RETENTION, now=clock).refused is None
+    assert_whole(store, LATER)
+    assert OLD.rows["v1/assets/index.json"] == walk(store, OLD.document("v1/assets/index.json"))
     clock.advance(RETENTION + 2 * CACHE_MARGIN)
-    sweep(undisturbed, RETENTION, now=clock)
+    assert sweep(store, RETENTION, now=clock).refused is None
+    assert_whole(store, LATER)
+    return current_part(tree_of(store))
 
-    for position in range(operations_of(NEW) - 1):
+
+def test_killed_at_any_operation() -> None:
+    """Killed after any operation, the old run is whole.
+
+    Neither the run itself, published again, nor a later one leaves a trace of that.
+    """
+    clock = TestClock()
+    old = MemoryStore(clock=clock)
+    publish_run(old, OLD, clock)
+    undisturbed = MemoryStore(old, clock)
+    bucket = BucketSimulator(undisturbed)
+    publish_run(bucket, NEW, clock)
+    assert len(bucket.calls) > 25
+    later = followed_by_a_later_run(MemoryStore(old, clock), clock)
+
+    for position in range(len(bucket.calls)):
         clock = TestClock()
-        store = MemoryStore(clock=clock)
-        publish_run(store, OLD, clock)
-        bucket = BucketSimulator(store)
-        bucket.die_at(position, after=True)
+        left = MemoryStore(old, clock)
+        dying = BucketSimulator(left)
+        dying.die_at(position, after=True)
         with pytest.raises(SimulatedKill):
-            publish_run(bucket, NEW, clock)
-        publish_run(store, LATER, clock)
-        assert sweep(store, RETENTION, now=clock).refused is None
-        assert_whole(store, LATER)
-        assert OLD.rows["v1/assets/index.json"] == walk(store, OLD.document("v1/assets/index.json"))
-        clock.advance(RETENTION + 2 * CACHE_MARGIN)
-        assert sweep(store, RETENTION, now=clock).refused is None
-        assert_whole(store, LATER)
-        assert current_part(tree_of(undisturbed)) == current_part(tree_of(store))
+            publish_run(dying, NEW, clock)
+        again = MemoryStore(left, clock)
+        if position < len(bucket.calls) - 1:  # the last operation swaps the pointer
+            assert_whole(left, OLD)
+            result = publish_run(again, NEW, clock)
+            assert verify(again, result.summary) > 0
+        assert_whole(again, NEW)
+        assert tree_of(undisturbed) == tree_of(again)
+        if position < len(bucket.calls) - 1:
+            assert later == followed_by_a_later_run(left, clock)
 
 
 def test_sweep_killed_at_any_operation() -> None:
     """A sweep that is killed at any operation harms no reader, and the next one completes it."""
-    trees = []
-    position = 0
+    clock = TestClock()
+    unswept = MemoryStore(clock=clock)
+    publish_run(unswept, OLD, clock)
+    publish_run(unswept, NEW, clock)
+    sweep(unswept, RETENTION, now=clock)
+    clock.advance(RETENTION + 2 * CACHE_MARGIN)
+    publish_run(unswept, LATER, clock)
+    trees: list[dict[str, object]] = []
     died = True
     while died:
-        clock = TestClock()
-        store = MemoryStore(clock=clock)
-        publish_run(store, OLD, clock)
-        publish_run(store, NEW, clock)
-        sweep(store, RETENTION, now=clock)
-        clock.advance(RETENTION + 2 * CACHE_MARGIN)
-        publish_run(store, LATER, clock)
+        store = MemoryStore(unswept, clock)
         bucket = BucketSimulator(store)
-        bucket.die_at(position, after=True)
+        bucket.die_at(len(trees), after=True)
         try:
             sweep(bucket, RETENTION, now=clock)
             died = False
         except SimulatedKill:
-            position += 1
+            pass
         assert_whole(store, LATER)
         assert NEW.rows["v1/assets/index.json"] == walk(store, NEW.document("v1/assets/index.json"))
         for _ in range(2):  # the second one forgets what the first one removed
             assert sweep(store, RETENTION, now=clock).refused is None
         trees.append(tree_of(store))
 
-    assert position > 10
+    assert len(trees) > 10
     assert [trees[-1]] * len(trees) == trees
 
 
@@ -207,39 +182,6 @@ def test_killed_at_any_step_on_the_disk(tmp_path: Path) -> None:
 
     assert steps > 50
     assert leftovers > 20  # the deaths did leave temporary files for the sweep
-
-
-@pytest.mark.slow
-def test_disk_full_at_any_step_on_the_disk(tmp_path: Path) -> None:
-    """With the disk full from any step on, a StoreError says so, nothing half-written stays, the old run is there."""
-    store = FolderStore(tmp_path / "undisturbed")
-    publish_run(store, OLD)
-    for last in range(effects_of(store)):
-        store = FolderStore(tmp_path / str(last))
-        with effect_hook(lambda: None):
-            publish_run(store, OLD)
-        done = iter(range(last))
-
-        def refuse(name: str, data: bytes, folder: int) -> None:
-            if next(done, None) is None:  # noqa: B023 - used up before the next round
-                write_file(name, data[: len(data) // 2], folder)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            write_file(name, data, folder)
-
-        with effect_hook(lambda: None), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(exporter.stores.folder, "write_file", refuse)
-            try:
-                publish_run(store, NEW)
-                break
-            except StoreError as error:
-                assert "No space left on device; free space and run again" in str(error)  # noqa: PT017
-        assert [] == list(store.root.rglob(f"{TEMPORARY_PREFIX}*"))
-        assert_whole(store, OLD)
-        with effect_hook(lambda: None):
-            publish_run(store, NEW)
-        assert_whole(store, NEW)
-    else:
-        pytest.fail("the disk never had room enough")
 
 
 CHILD = """

@@ -15,7 +15,7 @@ from exporter.stores.store import Clock
 
 BUCKET = "bucket"
 
-_KEPT_HEADERS = ("content-type", "cache-control", "content-encoding", "content-disposition", "content-language")
+_KEPT_HEADERS = ("content-type", "cache-control", "content-encoding")
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NAMESPACE = ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -157,8 +157,8 @@ def operation_of(method: str, key: str, query: Mapping[str, str]) -> str:
     return method
 
 
-def _names(tags: str, etag: str) -> bool:
-    return any(tag.strip().removeprefix("W/").strip('"') == etag for tag in tags.split(",") if tag)
+def _names(tag: str, etag: str) -> bool:
+    return tag.strip('"') == etag
 
 
 def _xml() -> dict[str, str]:

@@ -185,7 +185,7 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
 STRIDES = pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 
 
-@STRIDES
+@pytest.mark.parametrize("stride", [151, pytest.param(1, marks=pytest.mark.slow)])
 def test_something_passes_by(stride: int) -> None:
     """A call that is refused, lost or cut off once is repeated, and the run is published as if nothing had been."""
     assert every_case([*PASSING], passing, stride)
@@ -195,6 +195,8 @@ def test_something_passes_by(stride: int) -> None:
 def test_something_lasts(stride: int) -> None:
     """When every call from one on fails, readers keep the run they have, and a later run completes."""
     names = [*PASSING, "access denied", *DEATHS]
+    if stride > 1:  # without an answer a case takes seconds
+        names = [name for name in names if not name.startswith("no answer")]
     assert_switched(every_case(names, lasting, stride), stride)
 
 

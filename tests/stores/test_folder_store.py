@@ -16,7 +16,7 @@ import pytest
 
 import exporter.stores.folder
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
-from exporter.stores.folder import LOCK_NAME, TEMPORARY_PREFIX, FolderStore, make_durable
+from exporter.stores.folder import LOCK_NAME, TEMPORARY_PREFIX, FolderStore, make_durable, write_file
 
 
 def files_below(folder: Path) -> list[str]:
@@ -153,15 +153,17 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     ],
 )
 def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str) -> None:
-    """What the operating system refuses is said in words, with the key and what to do."""
+    """What the operating system refuses is said in words, with the key and what to do; nothing half-written stays."""
 
     def refuse(name: str, data: bytes, folder: int) -> None:
-        raise OSError(number, os.strerror(number), name)
+        write_file(name, data[: len(data) // 2], folder)
+        if data == b"last":
+            raise OSError(number, os.strerror(number), name)
 
     store = FolderStore(tmp_path)
     monkeypatch.setattr(exporter.stores.folder, "write_file", refuse)
     with pytest.raises(StoreError, match=f"cannot write v1/a.json: {advice}"):
-        store.put("v1/a.json", b"{}")
+        store.put_many([("v1/first.json", b"first"), ("v1/a.json", b"last")])
 
     assert [] == files_below(tmp_path)
 

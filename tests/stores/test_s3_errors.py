@@ -14,7 +14,7 @@ from exporter.stores.s3_client import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHA
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import OPTIONS, store_at
-from tests.s3.faults import Answer, Cut, Hang, Reset
+from tests.s3.faults import Answer, Cut, Reset
 from tests.s3.wire_bucket import WireBucket
 
 FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
@@ -91,13 +91,11 @@ def test_no_such_bucket(bucket: WireBucket) -> None:
         Answer(409, "ConditionalRequestConflict"),
         Reset(),
         Reset(after=True),
-        Hang(),
-        Hang(after=True),
         Cut(),
     ],
     ids=str,
 )
-def test_what_passes_is_tried_again(bucket: WireBucket, store: S3Store, fault: Answer | Reset | Hang | Cut) -> None:
+def test_what_passes_is_tried_again(bucket: WireBucket, store: S3Store, fault: Answer | Reset | Cut) -> None:
     """A failure that passes goes unnoticed; a write that took effect unanswered is known by its bytes."""
     assert store.put_new("y", b"1")
     writes: dict[str, Callable[[str], object]] = {
@@ -105,29 +103,23 @@ def test_what_passes_is_tried_again(bucket: WireBucket, store: S3Store, fault: A
         "y": lambda key: store.swap(key, b"2", hashlib.md5(b"1", usedforsecurity=False).hexdigest()),
         "z": lambda key: store.swap(key, b"3", None),
     }
-    if isinstance(fault, Hang):  # which takes its time
-        del writes["y"], writes["z"]
     for key, write in writes.items():
         bucket.disturb_next("alice", fault)
         assert write(key)
         bucket.calm()
-    expected = {"p/v1/pages/x.json": b"1", "p/y": b"2", "p/z": b"3"}
 
-    assert {f"p/{key}": expected[f"p/{key}"] for key in writes} == {
-        key: stored.data for key, stored in bucket.objects.items() if key.removeprefix("p/") in writes
-    }
+    assert {"v1/pages/x.json": b"1", "y": b"2", "z": b"3"} == bucket.data()
 
 
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
         (Answer(503), r"status 503 SlowDown \(3 tries\)"),
-        (Hang(), r"no answer in time \(3 tries\)"),
         (Reset(), r"not reached \(3 tries\)"),
     ],
     ids=str,
 )
-def test_tries_are_bounded(bucket: WireBucket, store: S3Store, fault: Answer | Hang | Reset, text: str) -> None:
+def test_tries_are_bounded(bucket: WireBucket, store: S3Store, fault: Answer | Reset, text: str) -> None:
     """What lasts is an error after the last try, which names the object."""
     bucket.disturb_next("alice", fault, more=20)
     with pytest.raises(StoreError, match=r"cannot write s3://bucket/p/a: .*" + text):
@@ -148,25 +140,25 @@ def test_time_is_bounded(bucket: WireBucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "passing"),
+    ("error", "code", "passing", "text"),
     [
-        (botocore.EndpointConnectionError(endpoint_url="x"), UNREACHABLE, True),
-        (botocore.ConnectTimeoutError(endpoint_url="x"), TIMEOUT, True),
-        (botocore.ReadTimeoutError(endpoint_url="x"), TIMEOUT, True),
-        (botocore.ConnectionClosedError(endpoint_url="x"), UNREACHABLE, True),
-        (botocore.ProxyConnectionError(proxy_url="x"), UNREACHABLE, True),
-        (botocore.IncompleteReadError(actual_bytes=1, expected_bytes=2), CUT_OFF, True),
-        (botocore.NoCredentialsError(), NO_CREDENTIALS, False),
-        (botocore.SSLError(endpoint_url="x", error=ValueError()), "Untrusted", False),
-        (botocore.ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRoleWithWebIdentity"), NO_CREDENTIALS, False),
-        (botocore.UnknownServiceError(service_name="x", known_service_names="y"), "UnknownServiceError", False),
+        (botocore.EndpointConnectionError(endpoint_url="x"), UNREACHABLE, True, "the server is not reached"),
+        (botocore.ConnectTimeoutError(endpoint_url="x"), TIMEOUT, True, "no answer in time"),
+        (botocore.ReadTimeoutError(endpoint_url="x"), TIMEOUT, True, "no answer in time"),
+        (botocore.ConnectionClosedError(endpoint_url="x"), UNREACHABLE, True, "the server is not reached"),
+        (botocore.ProxyConnectionError(proxy_url="x"), UNREACHABLE, True, "the server is not reached"),
+        (botocore.IncompleteReadError(actual_bytes=1, expected_bytes=2), CUT_OFF, True, "the answer broke off"),
+        (botocore.NoCredentialsError(), NO_CREDENTIALS, False, "no credentials for"),
+        (botocore.SSLError(endpoint_url="x", error=ValueError()), "Untrusted", False, "certificate is not trusted"),
+        (botocore.ClientError({}, "AssumeRoleWithWebIdentity"), NO_CREDENTIALS, False, "no credentials for"),
+        (botocore.NoRegionError(), "NoRegionError", False, "run again"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_errors_of_boto3(error: Exception, code: str, *, passing: bool) -> None:
+def test_errors_of_boto3(error: Exception, code: str, passing: bool, text: str) -> None:
     """Each error of boto3 is classified by what it means for the request."""
     refused = refusal_of(error)
 
     assert refused is not None
     assert (code, passing) == (refused.code, refused.passing)
-    assert isinstance(explained(refused, "read", "bucket", "key", "right"), ConfigError | StoreError)
+    assert text in str(explained(refused, "read", "bucket", "key", "right"))
