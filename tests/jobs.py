@@ -20,6 +20,7 @@ from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import FromArchive, OpenSource, RpcEndpoints, Source, StoredLedger
 from exporter.ledger.view import LedgerView, read_at_one_ledger
+from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
@@ -46,9 +47,9 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
     return load(None, values, environment={}).settings
 
 
-def direct(network: RecordedNetwork) -> OpenSource:
-    """The network without a server between, of which calls are simulated."""
-    return OpenSource(DirectSource(network), NETWORKS[NETWORK], [], "direct", None)
+def direct(network: LocalNetwork, *, moving: bool = False) -> OpenSource:
+    """The network without a server between, of which calls are simulated; ``moving`` closes a ledger at each answer."""
+    return OpenSource(DirectSource(network, moving), NETWORKS[NETWORK], [], "direct", None)
 
 
 @dataclass(frozen=True)

@@ -104,17 +104,6 @@ def test_scan_history(tmp_path: Path) -> None:
         exporter.scan_history(str(tmp_path / "nowhere"))
 
 
-def test_a_run_that_fails_says_so_in_its_report(tmp_path: Path) -> None:
-    """The error has the command's exit code, and so has the report; no URL is in it."""
-    report = tmp_path / "report.json"
-    settings = settings_for(tmp_path / "out", "http://127.0.0.1:9/SECRET", output__report=str(report))
-    with pytest.raises(exporter.ExporterError) as caught:
-        exporter.run(settings)
-
-    assert (3, 3) == (caught.value.exit_code, json.loads(report.read_text())["exit_code"])
-    assert "SECRET" not in report.read_text()
-
-
 def test_type_checkers_see_the_same_names() -> None:
     """The stub has every public name, so that none is untyped."""
     stub = (Path(exporter.__file__).parent / "__init__.pyi").read_text()

@@ -123,7 +123,9 @@ def test_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch, log_format: str) ->
 
     assert 1 == result.exit_code
     assert "RuntimeError: cannot handle" in result.stderr
-    assert KEY not in result.output + Path("run-report.json").read_text()
+    report = Path("run-report.json").read_text()
+    assert 1 == json.loads(report)["exit_code"]
+    assert KEY not in result.output + report
     assert ("Traceback" in result.stderr) is (log_format == "text")
 
 

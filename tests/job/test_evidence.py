@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,16 +45,25 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
     assert [f"v1/evidence/{path.name}"] == [info.key for info in store.list("v1/evidence/")]
 
 
-def test_the_evidence_of_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
-    """A run over a ledger snapshot file leaves evidence as well, of which the same run is made."""
+def test_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
+    """Of the real ledger 55,261,759 the contract's own numbers are published, and the evidence gives the same run."""
     mainnet, store = settings_for(network__name="mainnet"), MemoryStore()
     _, facts = run(mainnet, store, snapshot=mainnet_snapshot_path)
     (info,) = store.list("v1/evidence/")
-    stored = store.get(info.key)
-    assert stored is not None
-    (tmp_path / "evidence").write_bytes(stored.data)
+    market = "v1/markets/CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP.json"
+    evidence, published = store.get(info.key), store.get(market)
+    assert evidence is not None
+    assert published is not None
+    document = json.loads(published.data)
+    (tmp_path / "evidence").write_bytes(evidence.data)
 
     assert run(mainnet, MemoryStore(), snapshot=tmp_path / "evidence")[1]["run_id"] == facts["run_id"]
+    assert (55261759, 2, None) == (document["observed_ledger"], document["pool_count"], document["tvl_usd_cents"])
+    fields = ("symbol", "total_supplied", "total_borrowed", "borrow_apy_bps", "supply_apy_bps", "oracle_price_usd")
+    assert [
+        ("native", "126430667051058", "1177183034145", 10, 0, None),
+        ("USDC", "32967024554566", "21562828886421", 1199, 610, None),
+    ] == [tuple(pool[name] for name in fields) for pool in document["pools"]]
 
 
 def test_of_another_network(left: tuple[str, Path]) -> None:

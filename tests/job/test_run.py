@@ -15,9 +15,7 @@ import pytest
 from exporter.console import Console
 from exporter.errors import CheckError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunLog
-from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.behaviour import Behaviour
-from exporter.localnet.network import snapshot_network
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
@@ -240,21 +238,3 @@ class TestEmbeddedNetwork:
             run(settings_for(tmp_path / "out", discovery__enabled=False), network=RecordedNetwork())
 
         assert not (tmp_path / "out").exists()
-
-
-class TestMainnetFile:
-    """The real ledger 55,261,759 through the embedded RPC."""
-
-    def test_published_numbers(self, tmp_path: Path, mainnet_snapshot_path: Path) -> None:
-        """The market document has the contract's own numbers to the last digit, in both directions."""
-        with running(create_app(snapshot_network(LedgerSnapshot.load(mainnet_snapshot_path)))) as url:
-            run(settings_for(tmp_path, url, network__name="mainnet"))
-
-        market = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
-        document = json.loads((tmp_path / "v1" / "markets" / f"{market}.json").read_bytes())
-        assert (55261759, 2, None) == (document["observed_ledger"], document["pool_count"], document["tvl_usd_cents"])
-        fields = ("symbol", "total_supplied", "total_borrowed", "borrow_apy_bps", "supply_apy_bps", "oracle_price_usd")
-        assert [
-            ("native", "126430667051058", "1177183034145", 10, 0, None),
-            ("USDC", "32967024554566", "21562828886421", 1199, 610, None),
-        ] == [tuple(pool[name] for name in fields) for pool in document["pools"]]

@@ -55,9 +55,9 @@ from exporter.publishing.compaction import compact_history
 from exporter.render.changes import render_feeds
 from exporter.stores import open_store
 from exporter.tree.documents import ChangeList, timestamp
-from exporter.tree.families import EVIDENCE, POINTER_KEY
+from exporter.tree.families import POINTER_KEY
 from exporter.tree.run_listing import RunListing
-from tests.check.trees import Files, add_listed, change, read, seal, status_of, write
+from tests.check.trees import Files, change, read, seal, write
 from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
@@ -132,14 +132,6 @@ def forge(tree: Path, folder: Path, change: Callable[[Files], object]) -> Path:
     change(files)
     seal(files)
     return write(files, folder)
-
-
-def put_evidence(files: Files, data: bytes) -> None:
-    """Other evidence of the run."""
-    del files[status_of(files)["evidence_key"]]
-    key = EVIDENCE.key(sha256=sha256(data).hexdigest())
-    add_listed(files, key, data)
-    change(files, POINTER_KEY, lambda status: status.update(evidence_key=key))
 
 
 def expect(result: Result, code: int, *said: str) -> None:
@@ -332,14 +324,6 @@ def test_a_tree_that_was_tampered_with(out: Path) -> None:
     result = CliRunner().invoke(main, ["verify", str(out), "--archive", "/nowhere"])
 
     expect(result, EXIT_REFUTED, "v1/markets.json: ")
-
-
-def test_files_that_do_not_follow_from_their_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
-    """A tree whose files agree with each other, but not with their evidence, is refused by the first such file."""
-    trees.publish(tmp_path / "lying", CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
-    other = forge(tmp_path / "lying", tmp_path / "other", lambda files: put_evidence(files, evidence_of(single)))
-
-    expect(trees.verify(other), EXIT_REFUTED, " does not follow from the run's evidence")
 
 
 def change_of(ledger: int, before: int) -> dict[str, object]:
