@@ -74,14 +74,6 @@ class TestThisMachinesClock:
             run(settings, network=network, now=late)
         assert run(settings_for(out, **SLENDER), network=network, now=late)[1]["nothing_to_do"]
 
-    def test_evidence_may_be_old(self, tmp_path: Path) -> None:
-        """Only what an RPC gives has to be new."""
-        publish(tmp_path / "out", LEDGER, TIME)
-        evidence = tmp_path / "out" / published(tmp_path / "out")["evidence_key"]
-        settings = settings_for(tmp_path / "again", network__max_ledger_age=900)
-
-        assert 0 == run(settings, snapshot=evidence, now=CLOSED + timedelta(days=400))[0]
-
     def test_a_slow_clock(self) -> None:
         """A ledger that closed more than five minutes ago is a warning; not where that is on purpose."""
 
