@@ -80,6 +80,12 @@ class TestVerifying:
         )
         assert notice.startswith(said)
 
+    def test_named_twice(self) -> None:
+        """A market without a record that the operator names is read, whoever else names it before or after."""
+        named = [Candidate("blend", BLEND_V1, origin) for origin in (Origin.CONFIGURATION, Origin.EVENT)]
+        for order in (named, named[::-1]):
+            assert [BLEND_V1] == markets(strangers((RECORD, None)).read(order).result)
+
     def test_file_without_factories(self) -> None:
         """Where what was read has no factory at all, nothing can be verified, and the file's contracts are read."""
         around = (FACTORY_1, FACTORY_2, BACKSTOP_1, BACKSTOP_2)

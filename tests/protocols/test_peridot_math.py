@@ -52,6 +52,11 @@ def projected(vault: Vault) -> dict[str, int]:
     return computed("peridot", [vault], NOW).row(0, named=True)
 
 
+def test_a_clock_behind() -> None:
+    """Nothing accrues before the last accrual."""
+    assert PLAIN["total_borrowed"] == projected(PLAIN | {"last_update_time": NOW + 5})["total_borrowed"]
+
+
 @pytest.mark.parametrize(
     ("borrowed", "cash", "aside", "expected"),
     [(7, 2, 9, (0, False)), (7, 2, 10, (10**6, True)), (1, 0, 0, (10**6, False)), (0, 2, 10, (0, False))],
