@@ -13,7 +13,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +129,9 @@ class _Recorded:
         return SimulationAnswer(self.ledger, encode_scval(found.value), None, (), "recorded")
 
 
-def states(folder: Path, protocol: str, every: int = 1) -> list[State]:
-    """A protocol's states, or one of this many; skips where there are none."""
+@cache
+def states(folder: Path, protocol: str) -> list[State]:
+    """A protocol's states, read once for all tests; skips where there are none."""
     archive = folder / ARCHIVE
     if not archive.is_file():
         pytest.skip(f"{folder} has no {ARCHIVE}")
@@ -141,7 +142,7 @@ def states(folder: Path, protocol: str, every: int = 1) -> list[State]:
             if content is not None:
                 files[Path(member.name).name] = content.read()
     names = sorted(name.removesuffix(".ans.json") for name in files if name.endswith(".ans.json"))
-    return [State(protocol, name, files[f"{name}.snap.json"], files[f"{name}.ans.json"]) for name in names[::every]]
+    return [State(protocol, name, files[f"{name}.snap.json"], files[f"{name}.ans.json"]) for name in names]
 
 
 def _calls_in(part: Any) -> Iterator[Answered]:

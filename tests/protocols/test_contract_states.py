@@ -35,18 +35,6 @@ Probe = dict[str, Any]
 OPERATIONS = {"supply": "can_supply", "withdraw": "can_withdraw", "borrow": "can_borrow", "repay": "can_repay"}
 
 
-@pytest.fixture(scope="module")
-def k2(real_data: Path) -> list[State]:
-    """All of K2's states."""
-    return states(real_data, "k2")
-
-
-@pytest.fixture(scope="module")
-def xoxno(real_data: Path) -> list[State]:
-    """All of XOXNO's states."""
-    return states(real_data, "xoxno")
-
-
 FIELDS = {"k2": ("reserves", 12), "peridot": ("stored", 4), "xoxno": ("stored", 7)}
 """By protocol: the part of the answers that has the views of the stored state, and the fields of a pool in these."""
 
@@ -56,7 +44,7 @@ FIELDS = {"k2": ("reserves", 12), "peridot": ("stored", 4), "xoxno": ("stored", 
 def test_views(real_data: Path, protocol: str, every: int) -> None:
     """All pools are read, and what `exporter check --on-chain` compares agrees with every stored view."""
     views, (part, fields) = PROTOCOLS[protocol].views, FIELDS[protocol]
-    for state in states(real_data, protocol, every):
+    for state in states(real_data, protocol)[::every]:
         assert ([], []) == (state.tables.unread, state.reading.absent), state
         answers = {(each.contract, each.function, each.arguments): each.value for each in state.calls(part)}
         compared = 0
@@ -91,9 +79,9 @@ def reserves(state: State) -> Iterator[tuple[dict[str, Any], Row, dict[tuple[str
 
 
 @EVERY
-def test_k2_fields(k2: list[State], every: int) -> None:
+def test_k2_fields(real_data: Path, every: int) -> None:
     """Totals, indexes, rates, limits, cash and the router's own are what the contracts' views say."""
-    for state in k2[::every]:
+    for state in states(real_data, "k2")[::every]:
         router = state.answers["router"]
         listed = {each.function: each for each in state.calls("calls") if each.contract == router}
         reserves_list, is_paused = listed["get_reserves_list"].value, listed["is_paused"].value
@@ -131,7 +119,7 @@ def test_k2_fields(k2: list[State], every: int) -> None:
 def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> None:
     """What the rules of known contracts say of tokens, vaults and K2's prices is what the contracts answered."""
     answered = 0
-    for state in states(real_data, protocol, every):
+    for state in states(real_data, protocol)[::every]:
         answers = storage_answers(state.entry, state.snapshot.ledger, state.snapshot.close_time)
         for each in state.calls("calls"):
             answer = answers.answer(ContractCall(each.contract, each.function, each.arguments))
@@ -143,9 +131,9 @@ def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> Non
 
 
 @EVERY
-def test_k2_rate_model(k2: list[State], every: int) -> None:
+def test_k2_rate_model(real_data: Path, every: int) -> None:
     """The rates that a rate contract gives for some cash and debt are those of the math."""
-    for state in k2[::every]:
+    for state in states(real_data, "k2")[::every]:
         for reserve, row, views in reserves(state):
             (view,) = (each for (_, function), each in views.items() if function == "calculate_interest_rates")
             assert view.value is not None
@@ -170,9 +158,9 @@ def test_k2_rate_model(k2: list[State], every: int) -> None:
 
 
 @EVERY
-def test_k2_prices(k2: list[State], every: int) -> None:
+def test_k2_prices(real_data: Path, every: int) -> None:
     """A price is the oracle's for the asset alone; one that the oracle refuses, or the router does, is none."""
-    for state in k2[::every]:
+    for state in states(real_data, "k2")[::every]:
         asked = {
             each.arguments[0][1][0][1][1][1]: each
             for each in state.calls("calls")
@@ -204,9 +192,9 @@ K2_TOO_SMALL = 1
 
 
 @EVERY
-def test_k2_operations(k2: list[State], every: int) -> None:
+def test_k2_operations(real_data: Path, every: int) -> None:
     """What was tried goes through where a gate is open, up to the amount, and not above where the reserve bounds it."""
-    for state in k2[::every]:
+    for state in states(real_data, "k2")[::every]:
         for probe in state.answers["probes"]:
             row = state.rows[state.answers["reserves"][probe["i"]]["asset"]]
             if probe["op"] == "repay1":
@@ -246,9 +234,9 @@ def k2_operation(probe: Probe, row: Row, what: str) -> None:
 
 
 @EVERY
-def test_xoxno_fields(xoxno: list[State], every: int) -> None:
+def test_xoxno_fields(real_data: Path, every: int) -> None:
     """Stored and accrued numbers, indexes, caps and prices are what the contracts' views say."""
-    for state in xoxno[::every]:
+    for state in states(real_data, "xoxno")[::every]:
         answers = state.answers
         pools = [f"1-{token}" for token in answers["assets"]]
         assert answers["decs"] == [state.rows[pool]["decimals"] for pool in pools], state
@@ -319,9 +307,9 @@ def spokes_agree(state: State) -> None:
 
 
 @EVERY
-def test_xoxno_prices(xoxno: list[State], every: int) -> None:
+def test_xoxno_prices(real_data: Path, every: int) -> None:
     """Prices and their validity are what the controller sees."""
-    for state in xoxno[::every]:
+    for state in states(real_data, "xoxno")[::every]:
         (seen,) = (each for each in state.calls("bulk") if each.function == "get_market_indexes_detailed")
         assert seen.value is not None
         for item in seen.value[1]:
@@ -341,9 +329,9 @@ XOXNO_POOL = (112, 127, 311, 312)
 
 
 @EVERY
-def test_xoxno_operations(xoxno: list[State], every: int) -> None:
+def test_xoxno_operations(real_data: Path, every: int) -> None:
     """What was tried goes through where its spoke is open, up to the spoke's amount, and not above."""
-    for state in xoxno[::every]:
+    for state in states(real_data, "xoxno")[::every]:
         for probe in state.answers["probes"]:
             pool = f"1-{state.answers['assets'][probe['i']]}"
             row, spoke = state.rows[pool], spokes_of(state, pool)[probe["spoke"]]

@@ -21,12 +21,6 @@ PAUSES = {
 }
 
 
-@pytest.fixture(scope="module")
-def peridot(real_data: Path) -> list[State]:
-    """All of Peridot's states."""
-    return states(real_data, "peridot")
-
-
 def vaults(state: State, part: str) -> Iterator[tuple[Row, dict[str, ScVal]]]:
     """Each vault's row, with the values of its views before (``stored``) or after (``accrued``) it was brought up."""
     for vault, answered in zip(state.answers["vs"], state.answers[part], strict=True):
@@ -41,9 +35,9 @@ def probes(state: State, operation: str) -> Iterator[tuple[Row, dict[str, Any]]]
 
 
 @pytest.mark.slow
-def test_fields(peridot: list[State]) -> None:
+def test_fields(real_data: Path) -> None:
     """All vaults are read, and what is published of them is what their views say, stored and accrued."""
-    for state in peridot:
+    for state in states(real_data, "peridot"):
         assert set(state.answers["vs"]) == set(state.rows)
         for row, views in vaults(state, "accrued"):
             expected = {
@@ -57,9 +51,9 @@ def test_fields(peridot: list[State]) -> None:
             assert views["get_total_ptokens"][1] == row["raw"]["receipt_supply"]
 
 
-def test_gates_and_risk(peridot: list[State]) -> None:
+def test_gates_and_risk(real_data: Path) -> None:
     """Pauses close gates, and the collateral factor is the controller's."""
-    for state in peridot:
+    for state in states(real_data, "peridot"):
         for row, views in vaults(state, "stored"):
             for view, gate in PAUSES.items():
                 assert row[gate] in (not views[view][1], None), (state, gate)
@@ -68,10 +62,10 @@ def test_gates_and_risk(peridot: list[State]) -> None:
             assert views["get_market_cf"][1] // 100 == row["collateral_factor_bps"]
 
 
-def test_prices(peridot: list[State]) -> None:
+def test_prices(real_data: Path) -> None:
     """A price that is published is the controller's; where it has none, none is. It may also have a cached one."""
     priced = 0
-    for state in peridot:
+    for state in states(real_data, "peridot"):
         for row, views in vaults(state, "stored"):
             answer = views["get_price_usd"]
             if row["price_reason"] != VALID_PRICE:
@@ -81,13 +75,13 @@ def test_prices(peridot: list[State]) -> None:
             assert row["oracle_price"] * scale == price * 10 ** row["oracle_decimals"], state
             priced += 1
 
-    assert priced > len(peridot)
+    assert priced > len(states(real_data, "peridot"))
 
 
-def test_deposits(peridot: list[State]) -> None:
+def test_deposits(real_data: Path) -> None:
     """Who may supply may, up to the room under the cap; the search for the most stopped a little below it."""
     capped = 0
-    for state in peridot:
+    for state in states(real_data, "peridot"):
         for row, probe in probes(state, "deposit"):
             assert (probe["one"] == SUCCESS) == (row["can_supply"] and row["available_to_supply"] != 0), (state, probe)
             room, most, tried = row["available_to_supply"], int(probe["max"]), int(probe["hi"])
@@ -100,10 +94,10 @@ def test_deposits(peridot: list[State]) -> None:
     assert capped
 
 
-def test_withdrawals(peridot: list[State]) -> None:
+def test_withdrawals(real_data: Path) -> None:
     """Whoever has shares gets all of them paid out, which is no more than is said to be available."""
     paid = 0
-    for state in peridot:
+    for state in states(real_data, "peridot"):
         for row, probe in probes(state, "exit"):
             if probe["pb"] == "0":
                 continue
