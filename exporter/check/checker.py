@@ -226,10 +226,7 @@ def contradictions(row: AssetDetail) -> Iterator[str]:
 
 
 def schemas_of(components: Mapping[str, Any]) -> Schemas:
-    """Compile an OpenAPI document's schemas. They are a stranger's: none is fetched, every pattern ends.
-
-    Raises `CheckError`.
-    """
+    """Compile a stranger's schemas: none is fetched, every pattern ends. Raises `CheckError`."""
     compiled = {}
     for name, schema in components.items():
         if not isinstance(schema, dict):

@@ -1,7 +1,4 @@
-"""The verdict of `exporter status`: whether the published run is as fresh as it promised to be.
-
-The pointer alone is read, so that a monitor needs nothing of the schedule that may have died.
-"""
+"""The verdict of `exporter status`: whether the published run is as fresh as it promised, from the pointer alone."""
 
 from __future__ import annotations
 
@@ -93,10 +90,7 @@ def judge(status: PublishedStatus, now: datetime, max_lag: int, max_age: int | N
 
 
 async def read_status(uri: str) -> PublishedStatus:
-    """Read the pointer of a tree.
-
-    Raises `ConfigError` for a URI or format of no tree, `SourceError` without a pointer.
-    """
+    """Read the pointer of a tree. Raises `ConfigError`, and `SourceError` without a pointer."""
     async with open_tree(uri) as source:
         try:
             async with asyncio.timeout(READING_SECONDS):

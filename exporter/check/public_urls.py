@@ -111,10 +111,7 @@ EMPTY = (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0"
 async def check_public_urls(
     source: HttpSource, whole: Whole, status: SystemStatus, listed: RunListing, count: int, drawn: Random
 ) -> None:
-    """Ask for files by their public URLs, and for what must be refused; note every difference by URL.
-
-    ``count`` files are ``drawn``, in addition to those of which there is only one.
-    """
+    """Ask for ``count`` files ``drawn``, and for what must be refused, by public URLs; note every difference."""
     files = listed.frame
     always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
     keys = [key for key in files["key"] if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
@@ -137,10 +134,7 @@ async def check_public_urls(
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
-    """The public URLs of a file, without the first slash; its own name is one.
-
-    The index of a listing answers for limits whose files are not ``listed``.
-    """
+    """The public URLs of a file; the index of a listing answers for limits whose files are not ``listed``."""
 
     def limited(url: str, size: int) -> Iterator[str]:
         # The last limit before the next size is answered with the same page.

@@ -106,10 +106,7 @@ def _proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
 def rollup_faults(
     manifest: HistoryManifest, read: Read, there: Collection[str] | None, *, whole: bool
 ) -> Iterator[tuple[str, str]]:
-    """The faults of the rollups and of the table of liquidations, by key.
-
-    The files of months are ``there``, where they can be listed. With ``whole`` the rollups are also recomputed.
-    """
+    """Faults of the rollups and of the table of liquidations, by key; ``whole`` recomputes the rollups."""
     named = {entry.key: entry for entry in manifest.rollups}
     if manifest.files and any(file.rows for file in manifest.files):
         yield from ((kind.key, "is not named by the history's manifest") for kind in KINDS if kind.key not in named)

@@ -102,11 +102,7 @@ class CheckSummary:
 
 @dataclass(slots=True)
 class Whole:
-    """A tree, reduced to what its checks need.
-
-    With ``partial`` only a sample of the ``listed`` files is added; with ``own_files_only`` nothing of the history of
-    earlier runs.
-    """
+    """A tree, reduced to what its checks need. ``partial``: a sample; ``own_files_only``: no earlier run's history."""
 
     ledger: int
     page_sizes: Sequence[int]

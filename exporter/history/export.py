@@ -1,7 +1,4 @@
-"""A part of a published history in one file: Parquet, CSV or Arrow, from a folder, a bucket or the web.
-
-Every file of the history is compared with its digest before a row of it is used; one is in memory at a time.
-"""
+"""A part of a published history in one file: Parquet, CSV or Arrow; each file is compared with its digest first."""
 
 from __future__ import annotations
 

@@ -60,10 +60,7 @@ def span_of(folder: str) -> tuple[datetime, datetime]:
 
 
 def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManifest:
-    """Take a manifest, with ``older`` also of an earlier format, out of its bytes.
-
-    Raises `FormatError`, and `msgspec.DecodeError` where it is not a manifest, or contradicts itself.
-    """
+    """Take a manifest, with ``older`` also of an earlier format. Raises `FormatError`, `msgspec.DecodeError`."""
     if refuse_other_format(HISTORY_MANIFEST_KEY, data, older=older):
         decoded = _of_earlier_format(decode_json(data, dict[str, Any]))
     else:
@@ -150,10 +147,7 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
 
 
 def history_below(previous: HistoryManifest | None, before: int, entry: HistoryFile) -> HistoryManifest | None:
-    """A manifest without ledgers from ``before`` on, but for the run's ``entry``.
-
-    Raises `StoreError`, `SourceError`.
-    """
+    """A manifest without ledgers from ``before`` on, except ``entry``. Raises `StoreError`, `SourceError`."""
     if previous is None:
         return None
     kept = [file for file in previous.files if file.last_ledger < before or file == entry]

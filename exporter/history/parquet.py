@@ -98,9 +98,9 @@ def check_representable(pools: pl.DataFrame) -> None:
 
 
 def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:
-    """The Parquet file of a run, sorted by market and pool. Raises `CheckError` where it did not read back.
+    """The Parquet file of a run (time in unix seconds, ``network`` a passphrase), sorted by market and pool.
 
-    The close time is in unix seconds, ``network`` is the passphrase. Rows fit the file (`check_representable`).
+    Raises `CheckError` where it did not read back.
     """
     metadata = {
         "table": "pools",

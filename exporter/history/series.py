@@ -170,10 +170,7 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
-    """Take in every file of the history that a series does not know, below the ledger ``before``; gives the pages.
-
-    Raises `StoreError` for a file that is not as named, `CheckError` where ledgers and times contradict each other.
-    """
+    """Take in files of the history below the ledger ``before``; gives the pages. Raises `StoreError`, `CheckError`."""
     files = [file for file in _files(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):
         by_key = {file.key: file for file in batch}

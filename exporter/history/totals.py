@@ -1,7 +1,4 @@
-"""Totals in buckets: of each market, token and protocol, and of the whole network, from the buckets of their pools.
-
-Their meaning is in `exporter.tree.documents.TotalsBucket`. Sums are Python's, of any size.
-"""
+"""Totals in buckets, from those of the pools: of each market, token and protocol, and of the whole network."""
 
 from __future__ import annotations
 

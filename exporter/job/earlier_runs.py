@@ -1,7 +1,4 @@
-"""Earlier runs of a tree are repeated from their evidence, and the history's rows of them compared.
-
-A row of the history is covered when the run that wrote it was repeated. What no such run covers is counted.
-"""
+"""Earlier runs of a tree are repeated from their evidence, and the history's rows of them compared."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ _PLACE = ("market", "pool")
 def repeat_earlier(
     tree: FetchedTree, settings: Settings, unproven: Unproven
 ) -> tuple[dict[int, str], ChangeList | None]:
-    """Repeat earlier runs; gives those whose rows the history has, by ledger, and the changes to go on with.
-
-    Raises `RefutedError` where the history has other rows.
-    """
+    """Repeat runs; gives those in the history, by ledger, and the changes to go on with. Raises `RefutedError`."""
     covered, seed = dict[int, str](), None
     against = compared_with(tree)
     for run in tree.earlier:

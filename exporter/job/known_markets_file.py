@@ -49,9 +49,9 @@ def load_memory(store: Store, network_id: str) -> Memory:
 
 
 def save_memory(store: Store, memory: Memory) -> bool:
-    """Keep a memory, merged with what other runs kept meanwhile; gives whether anything changed.
+    """Keep a memory, merged with what others kept meanwhile; gives whether it changed.
 
-    Raises `StoreError`, and `LostRaceError` where others wrote at every try.
+    Raises `StoreError`, `LostRaceError`.
     """
     for attempt in range(_TRIES):
         stored = store.get(MEMORY_KEY)

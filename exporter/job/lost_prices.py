@@ -1,8 +1,4 @@
-"""The pools that have lost their price: where too many of those that had one lately have none, a run says so.
-
-A run that finds too many keeps their names in the output, so that the runs after it count them also when the history of
-the last days has no price of theirs any more.
-"""
+"""The pools that lost their price: kept between runs, so that they count also when the history has none any more."""
 
 from __future__ import annotations
 

@@ -160,10 +160,7 @@ async def read_markets(
 async def read_protocols(
     view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None
 ) -> list[ProtocolReading]:
-    """Read all protocols: a program for `exporter.ledger.view`. Raises `SourceError`.
-
-    ``around`` has what earlier runs and events name.
-    """
+    """Read all protocols; ``around`` has what earlier runs and events name. Raises `SourceError`."""
     return await _read_tried(view, where_to_look(settings, opened, around), whole=opened.whole)
 
 

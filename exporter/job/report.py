@@ -146,10 +146,7 @@ def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
 
 
 def report_missing(settings: Settings, tables: Tables, said: Sequence[str], log: RunLog) -> list[str]:
-    """Name everything that is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``.
-
-    ``said`` was printed already. Raises `CheckError` where no market was read at all.
-    """
+    """Name what is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``. Raises `CheckError`."""
     log.add(
         **{
             name: list(map(structs.asdict, getattr(tables, name)))

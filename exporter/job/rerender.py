@@ -42,10 +42,7 @@ OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """How many files came out byte for byte; ``different`` ones by key.
-
-    ``unknown`` show files of the history that are gone.
-    """
+    """How many files came out byte for byte; ``different`` ones by key. ``unknown`` ones list files that are gone."""
 
     same: int
     different: dict[str, str]
@@ -119,9 +116,9 @@ def settings_of(tree: FetchedTree) -> Settings:
 
 
 def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
-    """Repeat a run from its evidence into a fetched tree's folder, and compare its files. Raises `RefutedError`.
+    """Repeat a run from its evidence, with the ``changes`` to go on with, and compare its files.
 
-    ``changes`` is the list to go on with; a run takes over those of its own ledger.
+    Raises `RefutedError`.
     """
     store = open_store(settings.output.uri)
     if changes is not None:

@@ -489,10 +489,7 @@ def without_collecting() -> Iterator[None]:
 
 
 def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:
-    """Find out before minutes of reading whether a run of this network (a passphrase) could be published at all.
-
-    Says whether there is a tree of an earlier format. Raises `FormatError` for a later one.
-    """
+    """Fail before minutes of reading where a run cannot be published; says whether the tree has an earlier format."""
     published = read_published(store, older=True)
     read_history_manifest(store, older=True)
     if write:

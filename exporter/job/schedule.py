@@ -15,10 +15,7 @@ _CRON = re.compile(r"""^\s*-\s*cron:\s*["']?([^"'#\n]+)""", re.MULTILINE)
 
 
 def interval_minutes(workflow: str) -> int | None:
-    """The longest time from a start to the next one, in minutes; None without a schedule.
-
-    Raises `ValueError` where runs differ from day to day, or a line is not understood.
-    """
+    """The longest time from a start to the next one, in minutes. Raises `ValueError` where that cannot be known."""
     starts: set[int] = set()
     for line in _CRON.findall(workflow):
         minutes, hours, *days = line.split()

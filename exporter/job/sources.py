@@ -153,7 +153,7 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 
 
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
-    """Compare a ledger's close time (unix seconds) with this machine's clock; gives a warning, if any.
+    """Compare a close time (unix seconds) with this machine's clock; gives a warning, if any.
 
     A time that is too late would bar every honest run after it. Raises `SourceError`.
     """

@@ -86,10 +86,7 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
 
 
 def check_proof_claims(proof: Proof, outcome: Outcome, trust: Trust) -> Iterator[str]:
-    """Compare what the list of proofs says of a run with what was found; gives claims that were not looked up.
-
-    Raises `RefutedError` where it claims more.
-    """
+    """Compare the list of proofs with what was found; gives claims that were not looked up. Raises `RefutedError`."""
     counts = outcome.unproven.counts
     signed = signed_by(outcome.proven, trust), len(trust.organisations), trust.needed
     claimed_signed = proof.organisations_signed, proof.organisations_trusted, proof.organisations_needed

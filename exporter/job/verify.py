@@ -234,10 +234,7 @@ class _Prover:
     unproven: Unproven
 
     def hold(self, run_id: str, ledger: int, evidence: bytes) -> Outcome:
-        """Hold evidence against its checkpoint, by the tree's proof file or one made here.
-
-        Raises `RefutedError`, `ArchiveError`, `NotProvableError`.
-        """
+        """Hold evidence against its checkpoint. Raises `RefutedError`, `ArchiveError`, `NotProvableError`."""
         proof = self.tree.proof_files.get(run_id)
         if proof is None:
             proof = make_proof(self.archives, ledger, self.trust)[1]

@@ -1,7 +1,7 @@
-"""The embedded network's own ledger lake: what its chain closes, as the exporter of a real network writes it.
+"""The embedded network's own ledger lake, as the exporter of a real network writes it.
 
-Objects, headers, hashes, links and the signature of the closing value are real; what a simulated chain lacks (accounts,
-fees, the bucket list) is empty or made. All changes of a ledger are of one transaction, whose footprint names them.
+What a simulated chain lacks (accounts, fees, the bucket list) is empty or made up. All changes of a ledger are of one
+transaction, whose footprint names them.
 """
 
 from __future__ import annotations

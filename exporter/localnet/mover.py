@@ -1,7 +1,4 @@
-"""Moves a recorded market as its users do: it accrues as the contract does, then supply, debt and cash change together.
-
-What accrues, and how, is what the exporter's rules of transitions say (`exporter.protocols.*.accrual`).
-"""
+"""Moves a recorded market: it accrues by `exporter.protocols.*.accrual`, then supply, debt and cash change together."""
 
 from __future__ import annotations
 

@@ -91,10 +91,7 @@ class PlayedAnswers:
 
 
 class LocalNetwork:
-    """A chain with a passphrase; none of its ledgers closes (see `exporter.localnet.player`).
-
-    Calls are answered by storage rules, unless ``contracts`` says how.
-    """
+    """A chain whose ledgers do not close; calls are answered by storage rules, unless ``contracts`` says how."""
 
     def __init__(
         self, chain: Chain, passphrase: str, protocol_version: int, contracts: Answering | None = None
@@ -109,9 +106,9 @@ class LocalNetwork:
 
 
 def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) -> LocalNetwork:
-    """The network of a snapshot file, which has only a hash of its passphrase: one ledger that no other follows.
+    """The network of a snapshot file: one ledger.
 
-    Raises `SnapshotFileError` for a hash of no known passphrase, or of another than the given one.
+    Raises `SnapshotFileError` for a passphrase that is not the file's.
     """
     known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
     for candidate in known:

@@ -121,7 +121,7 @@ class RecordedNetwork(LocalNetwork):
     def deploy(self, name: str, *, label: str = "mainnet", through_factory: bool = True) -> str:
         """Close a ledger in which a copy of a Blend pool appears; gives its address.
 
-        Not ``through_factory``: of this one the factory knows and publishes nothing.
+        The factory may know nothing of it.
         """
         (known,) = (item for item in NETWORKS[NETWORK].deployments if (item.protocol, item.label) == ("blend", label))
         new, factory = derived_address(f"recorded network {name}"), known.address("factory") or ""

@@ -206,7 +206,7 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
 def compact_history(
     store: Store, *, months: int = DEFAULT_MONTHS, most: int | None = None, now: Clock = utc_now
 ) -> Compacted:
-    """Compact what `plan_compaction` finds, at most ``most`` pieces, each published before the next.
+    """Compact at most ``most`` pieces, each published before the next.
 
     Raises `LostRaceError`, `StoreError`, `CheckError`.
     """

@@ -370,10 +370,7 @@ def _time(moment: datetime) -> str:
 
 
 def verify(store: Store, summary: RunSummary) -> int:
-    """Read a sample of files back; gives how many were compared, none where a later run is published by now.
-
-    Raises `PublishedCheckError` that names the key.
-    """
+    """Read a sample of files back, if no later run is published; gives how many. Raises `PublishedCheckError`."""
     records = ReadOnce(store)
     try:
         records.read((POINTER_KEY, summary.manifest_key, RUN_FILES.key(run_id=summary.run_id)))

@@ -173,9 +173,9 @@ def refuse_not_newer(
 
 
 def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
-    """Ask before the work is done whether a run at this ledger, closed then (unix seconds), could be published.
+    """Ask before the work whether a run at this ledger, closed then, could be published.
 
-    Raises `LedgerNotNewerError`, and `SourceError` where the close time cannot be right.
+    Raises `LedgerNotNewerError`, and `SourceError` where the close time (unix seconds) cannot be right.
     """
     published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)

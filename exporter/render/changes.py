@@ -1,7 +1,4 @@
-"""Changes from run to run: `/v1/changes`, and the Atom feeds (RFC 4287) of it.
-
-The document has the changes and what the next run compares with, so both are always of one run.
-"""
+"""Changes from run to run, with what the next run compares: `/v1/changes`, and the Atom feeds (RFC 4287) of it."""
 
 from __future__ import annotations
 
@@ -292,10 +289,7 @@ def _by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
 
 
 def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[RenderedFile]:
-    """Render the feed of all changes, and that of each market; links are relative to the feed.
-
-    A feed without entries is of ``updated``, when the history began, so that it changes with the first.
-    """
+    """Render the feeds of all changes and of each market; ``updated``, for an empty one, is when the history began."""
     names = {market.market: market.name or market.market for market in changes.markets}
     pools = {(pool.market, pool.pool) for pool in changes.pools}
     template = environment().get_template("feed.atom.j2")

@@ -60,10 +60,7 @@ def page_bytes(rows: bytes, next_cursor: str | None) -> bytes:
 def render_assets(
     pools: pl.DataFrame, markets: pl.DataFrame, sizes: Sequence[int], default_size: int
 ) -> Iterator[RenderedFile]:
-    """Render ``/v1/assets``: of each filter the immutable pages, then the documents that point to them.
-
-    Every market has its documents, even without pools. Shared pages come once. `CheckError` for a frame out of order.
-    """
+    """Render the pages of each filter, then the documents that point to them. `CheckError` for a frame out of order."""
     check_pools(pools)
     rows = [encode(row) for row in snapshots(pools)]
     yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None), FileKind.DOCUMENT)
@@ -151,10 +148,7 @@ def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], 
 
 
 def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
-    """The lists of all pools and of each protocol, whole and of open pools alone, and of each market and token.
-
-    ``protocols`` have lists also without pools. ``pools`` are `listed_pools`.
-    """
+    """The lists of all `listed_pools`, of each of ``protocols`` also without pools, and of each market and token."""
     given: set[str] = set()  # lists can end alike
     rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
     for first, places in _flat_lists(pools, protocols):

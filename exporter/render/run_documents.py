@@ -47,9 +47,9 @@ _Part = TypeVar("_Part", bound=msgspec.Struct)
 
 
 def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
-    """The list of markets, and the summary of each with at most ``cap`` pools; truncated only by that.
+    """The list of markets, and each summary with at most ``cap`` pools.
 
-    Raises `CheckError` for frames that contradict each other.
+    Raises `CheckError` for contradicting frames.
     """
     check_markets(tables.pools, tables.markets)
     rows = tables.markets.select(document_fields(documents.MarketEntry)).iter_rows()

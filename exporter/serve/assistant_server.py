@@ -1,7 +1,4 @@
-"""An MCP server over a published tree, on standard input and output: the tools are the questions of `Answers`.
-
-The official SDK is an extra, so it is imported when the server starts.
-"""
+"""An MCP server over a published tree: the tools are the questions of `Answers`. The SDK is an extra, imported late."""
 
 from __future__ import annotations
 

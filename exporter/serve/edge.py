@@ -100,9 +100,9 @@ _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
 
 
 def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
-    """The files of a platform's rule, by name. Raises `ConfigError`.
+    """A rule's files by name: ``root`` for nginx, ``origin`` (None: a bound R2 bucket) for Cloudflare.
 
-    ``root`` (nginx) is the folder of the tree, ``origin`` (Cloudflare) the URL of its keys, None for a bound R2 bucket.
+    Raises `ConfigError`.
     """
     if root is not None and platform != "nginx":
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")

@@ -65,10 +65,7 @@ def create_app(root: Path) -> Starlette:
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
-    """Serve the tree in `root` until interrupted; `on_ready` receives the address (port 0: any free port).
-
-    Raises `ConfigError` when `root` is not a folder or has another format, or the address cannot be had.
-    """
+    """Serve until interrupted; ``on_ready`` receives the address (port 0: any). Raises `ConfigError`."""
     if not root.is_dir():
         making = own_command("demo")
         raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")

@@ -149,10 +149,7 @@ def reported(action: str, what: str) -> Iterator[None]:
 
 
 def open_folder(root: str, part: str, changed: set[str] | None = None) -> int:
-    """Open a folder by its part of the key, reached by no link below the root. Raises `FileNotFoundError`.
-
-    With ``changed`` folders are made if need be, and those that have new names by that are added to it.
-    """
+    """Open a folder, reached by no link below the root; with ``changed`` make it. Raises `FileNotFoundError`."""
     try:
         folder = os.open(root, _FOLDER)
     except FileNotFoundError:

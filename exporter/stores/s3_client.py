@@ -403,10 +403,7 @@ class S3Client:
             more["ContinuationToken"] = token
 
     def put(self, key: str, data: bytes, headers: Mapping[str, Any], match: str | None) -> str:
-        """Make one attempt to write an object; gives its etag.
-
-        ``match`` is the etag that must be there, None: no object.
-        """
+        """Make one attempt to write; gives the etag. ``match`` is the etag that must be there, None: no object."""
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
         answer = self.boto.put_object(Bucket=self.bucket, Key=self.full(key), Body=data, **headers, **condition)
         return _bare(answer["ETag"])

@@ -116,10 +116,7 @@ _FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES
 
 
 class S3Store:
-    """A tree of objects below a prefix of a bucket, which may be empty.
-
-    The first request reports an unusable bucket.
-    """
+    """A tree of objects below a prefix of a bucket, which may be empty; makes no request yet."""
 
     def __init__(
         self,

@@ -90,10 +90,7 @@ class Store(Protocol):
     def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written: ...
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """Replace an object if its etag is the expected one (None: absent); gives the new etag.
-
-        Raises `LostRaceError` where somebody else wrote the key; their bytes were left alone.
-        """
+        """Replace an object if its etag is as expected (None: absent); gives the new one. Raises `LostRaceError`."""
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:

@@ -37,9 +37,9 @@ class _Numbered(Struct):
 
 
 def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
-    """Refuse a document of another format; with ``older`` says whether it is of an earlier one.
+    """Refuse another format; with ``older`` says whether it is an earlier one.
 
-    Raises `FormatError`, and `msgspec.DecodeError` where it has no format number that can be read.
+    Raises `FormatError`, `msgspec.DecodeError`.
     """
     found = decode_json(data, _Numbered)
     number = found.format if found.schema_version is None else 0

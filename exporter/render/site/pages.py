@@ -41,10 +41,7 @@ _EXPLORERS = {
 def render_site(
     tables: Tables, passphrase: str, coverage: ProtocolList, series: Series, history: HistoryManifest
 ) -> Iterator[RenderedFile]:
-    """Render the site from tables with the columns of `exporter.render.lists.listed_pools`.
-
-    ``series`` and ``history`` have the run's own observations and file.
-    """
+    """Render the site; ``tables`` have the columns of `listed_pools`, the rest the run's own observations and file."""
     yield from static_files()
     yield from _Site(tables, passphrase, coverage, series, history).files()
 

@@ -59,10 +59,7 @@ def pool_pages(
 
 
 class Pieces:
-    """The template, rendered once with gaps: a page is its pieces with values between them.
-
-    It finds the gaps by their names as fields of ``it``. A value is escaped HTML without links.
-    """
+    """The template, rendered once with gaps, the fields of ``it``; values are escaped HTML without links."""
 
     def __init__(self, gaps: Iterable[str], context: Mapping[str, Any]) -> None:
         marks = {name: Markup(f"\0{name}\0") for name in gaps}

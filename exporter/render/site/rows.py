@@ -69,11 +69,7 @@ def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
 
 
 def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
-    """A token, of its pools by value, and the best pools to lend and to borrow.
-
-    Another token has the same symbol where it is ``shared``. Where no pool counts, ``no_supply`` and ``no_borrow`` say
-    why.
-    """
+    """A token, of its pools by value, and its best pools; ``no_supply`` and ``no_borrow`` say why there are none."""
     values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
     return {
         "address": address,

@@ -49,10 +49,7 @@ _OF_MANY = (
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A pool, or many together, over time: values by column, one for each start (unix seconds) of an observed bucket.
-
-    Of many together, ``greatest`` are the pools of the greatest value.
-    """
+    """Pools over time: values by column, one for each start (unix seconds) of an observed bucket."""
 
     bucket: str
     starts: Sequence[int]
