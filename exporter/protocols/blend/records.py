@@ -27,8 +27,6 @@ from exporter.protocols.blend.layout import (
     storage_of,
 )
 
-Notice = Callable[[str], None]
-
 DEPLOY_TOPIC = "deploy"
 """First topic of the event that a factory publishes for a pool; the event's value is the pool's address."""
 
@@ -89,7 +87,7 @@ async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) ->
 class Records:
     """The factories and backstops of the deployments, and what they say of markets."""
 
-    def __init__(self, deployments: Sequence[Deployment], notice: Notice) -> None:
+    def __init__(self, deployments: Sequence[Deployment], notice: Callable[[str], None]) -> None:
         self._deployments, self.notice = deployments, notice
         listed = {item.label: item.address(FACTORY) for item in deployments}
         self.factories = {label: factory for label, factory in listed.items() if factory is not None}

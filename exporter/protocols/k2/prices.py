@@ -32,7 +32,9 @@ async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dic
     contracts = [pair for pair in every if pair[0].startswith("C")]  # an account cannot be called
     parts = [(oracle, FRESH, tokens) for oracle, tokens in parts_of(contracts, MAX_RESERVES)]
     while parts:  # three times at most: the other function, each token alone
-        results = await view.call([prices_call(*part) for part in parts])
+        results = await view.call(
+            [ContractCall(oracle, name, (vec(*map(by_address, tokens)),)) for oracle, name, tokens in parts]
+        )
         again: list[_Part] = []
         for (oracle, function, tokens), result in zip(parts, results, strict=True):
             kind, items = result.value or (scval.VOID, None)
@@ -46,11 +48,6 @@ async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dic
                     quotes[oracle, token] = _quote(oracle, token, function, result, item)
         parts = again
     return quotes
-
-
-def prices_call(oracle: str, function: str, tokens: Iterable[str]) -> ContractCall:
-    """The call of one of the two functions for some tokens."""
-    return ContractCall(oracle, function, (vec(*map(by_address, tokens)),))
 
 
 def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScVal | None) -> Quote:

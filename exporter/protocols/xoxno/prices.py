@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.errors import DecodeError
@@ -23,17 +23,12 @@ MAX_FUTURE_SECONDS = 60
 _Pair = tuple[str, str]
 
 
-def quotes_call(aggregator: str, tokens: Iterable[str]) -> ContractCall:
-    """The call for the prices of some tokens, each by its ``PriceKey::Token``."""
-    return ContractCall(aggregator, "quotes", (vec(*map(price_key, tokens)),))
-
-
 async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> Mapping[_Pair, Quote]:
     """A quote for each (aggregator, token), of which the ``Oracle`` entry is given. Raises `SourceError` only."""
     parts = parts_of(asked, TOKENS_PER_CALL)
     results: dict[_Pair, CallResult] = {}
     while parts:  # twice at most: the second time each is of one token
-        answers = await view.call([quotes_call(*part) for part in parts])
+        answers = await view.call([ContractCall(to, "quotes", (vec(*map(price_key, tokens)),)) for to, tokens in parts])
         failed = []
         for (aggregator, tokens), answer in zip(parts, answers, strict=True):
             failed += [(aggregator, token) for token in tokens if answer.value is None and len(tokens) > 1]

@@ -71,7 +71,10 @@ class _Reader(Collector):
         yield from (layout.parameters_key(controller.pool, pool) for pool in pools)
         if controller.aggregator is not None:
             yield from dict.fromkeys(layout.oracle_key(controller.aggregator, pool.token) for pool in pools)
-        yield from self.spoke_keys(market)
+        yield from (layout.hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools))
+        spokes = self.spoke_numbers(market)
+        yield from (layout.spoke_key(market, spoke) for spoke in spokes)
+        yield from (layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools)
         yield from (instance_key(controller.pool), layout.proposed_owner_key(market))
         yield from oracle_keys([controller.aggregator])
 
@@ -99,12 +102,6 @@ class _Reader(Collector):
         if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
             return range(0)
         return range(1, last + 1)
-
-    def spoke_keys(self, market: str) -> list[bytes]:
-        spokes, pools = self.spoke_numbers(market), self.pools(market)
-        keys = [layout.hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools)]
-        keys += [layout.spoke_key(market, spoke) for spoke in spokes]
-        return keys + [layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools]
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
         """None where terms cannot be determined. An archived entry says what it said: it cannot change."""
