@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -182,39 +181,6 @@ def test_killed_at_any_step_on_the_disk(tmp_path: Path) -> None:
 
     assert steps > 50
     assert leftovers > 20  # the deaths did leave temporary files for the sweep
-
-
-CHILD = """
-import os, signal, sys
-from tests.publishing.published_tree import TestClock, make_run, publish_run
-from exporter.stores.folder import FolderStore
-import exporter.stores.folder as module
-
-left = int(sys.argv[2])
-def pluralize(step):
-    def run(*args, **options):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return step(*args, **options)
-    return run
-module.write_file = pluralize(module.write_file)
-os.replace = pluralize(os.replace)
-publish_run(FolderStore(sys.argv[1]), make_run(101, {"CAAA": 5, "CDDD": 3}), TestClock())
-"""
-
-
-def test_really_killed(tmp_path: Path, project_root: Path) -> None:
-    """A process that gets SIGKILL while it publishes leaves the old run whole and no lock behind."""
-    store = FolderStore(tmp_path)
-    publish_run(store, OLD)
-    child = subprocess.run([sys.executable, "-c", CHILD, tmp_path, "15"], cwd=project_root, check=False, timeout=60)
-
-    assert -signal.SIGKILL == child.returncode
-    assert_whole(store, OLD)
-    publish_run(store, NEW)
-    assert_whole(store, NEW)
 
 
 # -- a process that is forked after the imports ---------------------------------------------------------------------

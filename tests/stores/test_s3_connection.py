@@ -50,30 +50,6 @@ def test_uris(uri: str, place: tuple[str, str]) -> None:
     assert "/".join(["s3:/", *filter(None, place)]) == store.uri
 
 
-NO_PLACES = [
-    *("s3://", "s3:///prefix", "s3://b", "s3://-bucket", "s3://bucket:9000/x", "s3://[bucket/x"),
-    *("s3://bucket//x", "s3://bucket/a//b", "s3://bucket/../x", "s3://bucket/.hidden", "s3://bucket/a b"),
-    *("s3://bucket/x?region=eu", "s3://bucket/x#y", "s3://bucket/x?", "s3://bucket" + 7 * f"/{100 * 'x'}"),
-    "s3://arn:aws:s3:eu-west-1:1:accesspoint/x",
-]
-
-
-@pytest.mark.parametrize("uri", NO_PLACES)
-def test_uris_that_name_no_place(uri: str) -> None:
-    """Anything else is refused with the key of the configuration and what is accepted."""
-    with pytest.raises(ConfigError, match=r"output\.uri.*s3://bucket/prefix"):
-        open_store(uri)
-
-
-def test_secrets_in_a_uri() -> None:
-    """Credentials in the URI are refused, and not repeated."""
-    with pytest.raises(ConfigError, match=r"environment") as refused:
-        open_store("s3://AKIDEXAMPLE:hush@bucket/x")
-
-    assert "hush" not in str(refused.value)
-    assert "AKID" not in str(refused.value)
-
-
 def test_opening_costs_nothing() -> None:
     """Opening a bucket imports neither client and asks nobody."""
     program = (

@@ -234,12 +234,20 @@ def test_open_store(tmp_path: Path, form: str) -> None:
     assert b"1" == (tmp_path / "out" / "a").read_bytes()
 
 
+NO_BUCKETS = [
+    *("s3://", "s3:///prefix", "s3://b", "s3://-bucket", "s3://bucket:9000/x", "s3://[bucket/x"),
+    *("s3://bucket//x", "s3://bucket/a//b", "s3://bucket/../x", "s3://bucket/.hidden", "s3://bucket/a b"),
+    *("s3://bucket/x?region=eu", "s3://bucket/x#y", "s3://bucket/x?", "s3://bucket" + 7 * f"/{100 * 'x'}"),
+    *("s3://arn:aws:s3:eu-west-1:1:accesspoint/x", "s3://AKIDEXAMPLE:hush@bucket/x"),
+]
+
+
 @pytest.mark.parametrize(
     ("uri", "hint"),
     [
+        *((uri, r"output\.uri.*s3://bucket/prefix") for uri in NO_BUCKETS),
         ("", r"output\.uri"),
         ("  ", r"output\.uri"),
-        ("s3://", r"output\.uri"),
         ("gs://bucket/prefix", r"output\.uri"),
         ("file://host/x", r"output\.uri"),
         ("a\0b", r"output\.uri"),
