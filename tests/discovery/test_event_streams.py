@@ -78,15 +78,6 @@ def test_source_without_events() -> None:
     assert Memory("0" * 64) == follow(object())
 
 
-def test_from_the_oldest() -> None:
-    """A stream that was never read begins at the oldest ledger that is kept, without a word of a gap."""
-    source = Scripted(OutOfRange(300, 1_000, True), end(event("A")))
-    found = follow(source)
-
-    assert [1, 300] == [start for _, start in source.asked]
-    assert ({contract("A")}, {STREAM: 1_001}, []) == (pools_in(found), found.streams, found.notices)
-
-
 def test_from_where_the_last_run_stopped() -> None:
     """A stream goes on at its ledger; pages follow each other by their cursors, and each moves the stream on."""
     source = Scripted(
@@ -102,28 +93,39 @@ def test_from_where_the_last_run_stopped() -> None:
     assert [True] == ["down" in notice for notice in found.notices]
 
 
-def test_nothing_closed_since() -> None:
-    """A stream that is ahead of the endpoint, or at its newest ledger, stays where it is."""
-    for answer in (OutOfRange(300, 999, True), end(latest=990)):
-        found = follow(Scripted(answer), {STREAM: 1_000})
+@pytest.mark.parametrize(
+    ("known", "answers", "pools", "goes_on", "notices"),
+    [
+        # A stream that was never read begins at the oldest ledger that is kept, without a word of a gap.
+        (None, [OutOfRange(300, 1_000, True), end(event("A"))], "A", 1_001, []),
+        # One that is ahead of the endpoint, or at its newest ledger, stays where it is.
+        (1_000, [OutOfRange(300, 999, True)], "", 1_000, []),
+        (1_000, [end(latest=990)], "", 1_000, []),
+        # What all endpoints have forgotten is said to be gone, and the stream goes on behind it.
+        (600, [OutOfRange(700, 1_000, True), end()], "", 1_001, ["events from ledger 600 to 699 are gone;"]),
+        # While an endpoint that may keep the ledgers cannot be asked, the stream is not moved on over them.
+        (600, [OutOfRange(700, 1_000, False), end(event("A", 800))], "A", 600, ["from the endpoints that answer"]),
+        # Events that were not asked for, of other contracts or topics, name nothing and are reported once.
+        (
+            600,
+            [end(event("A"), event("B", factory=contract("spam")), event("C", topic="other"))],
+            "A",
+            1_001,
+            ["the RPC returned 2 events that were not asked for; they were ignored"],
+        ),
+    ],
+)
+def test_where_a_stream_goes_on(
+    known: int | None, answers: list[EventsPage | OutOfRange], pools: str, goes_on: int, notices: list[str]
+) -> None:
+    """What is found, the ledger from which the next run reads, and what is said."""
+    source = Scripted(*answers)
+    found = follow(source, {} if known is None else {STREAM: known})
+    beyond = [answer.oldest for answer in answers[:-1] if isinstance(answer, OutOfRange)]
 
-        assert ({STREAM: 1_000}, []) == (found.streams, found.notices)
-
-
-def test_gap() -> None:
-    """What all endpoints have forgotten is said to be gone, and the stream goes on behind it."""
-    found = follow(Scripted(OutOfRange(700, 1_000, True), end()), {STREAM: 600})
-
-    assert {STREAM: 1_001} == found.streams
-    assert ["events from ledger 600 to 699 are gone"] == [notice.split(";")[0] for notice in found.notices]
-
-
-def test_gap_that_another_endpoint_may_fill() -> None:
-    """While an endpoint that may keep the ledgers cannot be asked, the stream is not moved on over them."""
-    found = follow(Scripted(OutOfRange(700, 1_000, False), end(event("A", 800))), {STREAM: 600})
-
-    assert ({contract("A")}, {STREAM: 600}) == (pools_in(found), found.streams)
-    assert "from the endpoints that answer" in found.notices[0]
+    assert [known or 1, *beyond] == [start for _, start in source.asked]
+    assert ({*map(contract, pools)}, {STREAM: goes_on}) == (pools_in(found), found.streams)
+    assert [True for _ in notices] == [said in notice for said, notice in zip(notices, found.notices, strict=True)]
 
 
 def test_oldest_ledger_that_runs_away() -> None:
@@ -133,15 +135,6 @@ def test_oldest_ledger_that_runs_away() -> None:
 
     assert 4 == len(source.asked)
     assert [True] == ["faster than they are asked for" in notice for notice in found.notices]
-
-
-def test_foreign_events() -> None:
-    """Events that were not asked for, of other contracts or topics, name nothing and are reported once."""
-    page = end(event("A"), event("B", factory=contract("spam")), event("C", topic="other"))
-    found = follow(Scripted(page), {STREAM: 600})
-
-    assert {contract("A")} == pools_in(found)
-    assert ["the RPC returned 2 events that were not asked for; they were ignored"] == found.notices
 
 
 @pytest.mark.parametrize(("bound", "events"), [("MAX_PAGES", 0), ("MAX_EVENTS", 1)])

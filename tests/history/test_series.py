@@ -196,16 +196,3 @@ def test_five_minutes_reach_back_a_day(count: int) -> None:
     assert iso(time - 86_400) >= starts[0] > iso(time - 86_400 - 3 * 3_600)
     assert page["next_cursor"] is not None
     assert sum(page["bucket"] == "5m" for page in pages.values()) <= 9
-
-
-def test_an_empty_run_closes_buckets_too() -> None:
-    """Buckets close by the time alone: also by a run that read no pool, and after one that read none."""
-    random = Random(13)
-    historian = Historian(MemoryStore())
-    span = 36 * 300
-    times = [MONDAY, MONDAY + span, MONDAY + span + 3000, MONDAY + 2 * span, MONDAY + 3 * span, MONDAY + 3 * span + 600]
-    for number, (time, pools) in enumerate(zip(times, (1, 1, 0, 1, 0, 0), strict=True)):
-        historian.run(observe(random, places(1, pools), LEDGER + number, time), LEDGER + number, time)
-        historian.assert_as_recomputed()
-
-    assert [1, 1, 1] == [len(page["data"]) for page in historian.walk(places(1, 1)[0], "5m")]

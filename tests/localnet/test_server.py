@@ -118,15 +118,9 @@ def test_the_mainnet_snapshot_is_served(mainnet_snapshot: LedgerSnapshot) -> Non
     )
     (ledger,) = rpc.result("getLedgers", startLedger=55261759)["ledgers"]
     assert "1736780911" == ledger["ledgerCloseTime"]
-    keys = list(mainnet_snapshot.entries)
-    answered = [
-        entry
-        for start in range(0, len(keys), 200)
-        for entry in rpc.result("getLedgerEntries", keys=[text(key) for key in keys[start : start + 200]])["entries"]
-    ]
-    assert [text(key) for key in keys] == [entry["key"] for entry in answered]
-    assert [text(mainnet_snapshot.entries[key].data) for key in keys] == [entry["xdr"] for entry in answered]
-    assert {4294967295} == {entry["liveUntilLedgerSeq"] for entry in answered}
+    key = next(iter(mainnet_snapshot.entries))
+    [entry] = rpc.result("getLedgerEntries", keys=[text(key)])["entries"]
+    assert (text(mainnet_snapshot.entries[key].data), 4294967295) == (entry["xdr"], entry["liveUntilLedgerSeq"])
     assert 55261759 == snapshot_network(mainnet_snapshot).advance()
 
 
