@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
 
@@ -150,29 +150,29 @@ def test_few_reads_and_writes() -> None:
         assert sum(call.operation == "get" for call in store.calls) <= 8
 
 
-def test_ninety_days_of_hours() -> None:
-    """The hourly file begins with the month of 90 days ago; a month before that is a file of its own."""
+@pytest.mark.parametrize(
+    ("wide", "days", "months", "begins"),
+    [
+        (2_000, range(0, 201, 20), ["2026-11", "2026-12", "2027-01", "2027-02"], datetime(2027, 3, 1, tzinfo=UTC)),
+        (3, range(0, 56, 8), ["2026-11", "2026-12"], datetime(2027, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_months_of_hours(
+    monkeypatch: pytest.MonkeyPatch, wide: int, days: range, months: list[str], begins: datetime
+) -> None:
+    """The hourly file begins with the month of 90 days ago, with the current one where a run has more pools than fit.
+
+    A month before that is a file of its own.
+    """
+    monkeypatch.setattr(rollups, "WIDE_POOLS", wide)
     store = MemoryStore()
-    for day in range(0, 201, 20):
+    for day in days:
         run(store, MONDAY + day * DAY)
 
     assert_right(store)
-    begins = pl.read_parquet(io.BytesIO(files_of(store)[HOURLY]))["ledger_close_time"].min()
-    assert datetime(2027, 3, 1, tzinfo=UTC) <= begins < datetime(2027, 3, 9, tzinfo=UTC)  # type: ignore[operator]
-    months = [f"history/hourly-{month}.parquet" for month in ("2026-11", "2026-12", "2027-01", "2027-02")]
-    assert [DAILY, *months, HOURLY] == sorted(files_of(store))
-
-
-def test_many_pools_have_one_month_of_hours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a run has more pools than fit, the hourly file has the current month only."""
-    monkeypatch.setattr(rollups, "WIDE_POOLS", 3)
-    store = MemoryStore()
-    for day in range(0, 48, 8):
-        run(store, MONDAY + day * DAY)
-
-    assert_right(store)
-    months = {"history/hourly-2026-11.parquet", "history/hourly-2026-12.parquet"}
-    assert months == files_of(store).keys() - {DAILY, HOURLY}
+    first = pl.read_parquet(io.BytesIO(files_of(store)[HOURLY]))["ledger_close_time"].min()
+    assert begins <= first < begins + timedelta(days=8)  # type: ignore[operator]
+    assert [DAILY, *(f"history/hourly-{month}.parquet" for month in months), HOURLY] == sorted(files_of(store))
 
 
 @cache

@@ -6,12 +6,14 @@ import gzip
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from exporter.ledger.codec.entries import ContractData, encode_contract_data, ttl_key
 from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import bucket_name, records_name, state_name
 from exporter.past.archive.state_index import DEAD, LIVE
 from tests.entries import decode_data_key
@@ -63,6 +65,19 @@ def header(
 
 def header_record(content: bytes) -> bytes:
     return hashlib.sha256(content).digest() + content + bytes(4)
+
+
+def entries_content(passphrase: str, ledger: int, close_time: int, entries: Mapping[bytes, RawEntry | None]) -> bytes:
+    """An entries file, unpacked, with all that it can say of an entry. One that is None is said to be absent."""
+    lines: list[list[object]] = [["ledger", passphrase, ledger, close_time]]
+    for key, entry in sorted(entries.items()):
+        name = b64encode(key).decode()
+        if entry is None:
+            lines.append(["absent", name])
+        else:
+            data = b64encode(entry.data).decode()
+            lines.append(["entry", name, entry.last_modified, entry.live_until, data])
+    return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
 
 
 class MadeArchive:

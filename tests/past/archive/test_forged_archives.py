@@ -16,10 +16,9 @@ from exporter.past.archive.archive_files import bucket_name, records_name, state
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import bucket_records, check_entries, check_proof, read_claims, read_trust
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, live, time_to_live
+from tests.past.archive.simulated_archive import PASSPHRASE, entries_content, live, time_to_live
 from tests.past.archive.test_checkpoint import ONE, TWO
 from tests.past.archive.test_stellar_proof import value
-from tests.past.archive.written_claims import entries_content
 
 ORGANISATIONS = validators(4)
 BUCKETS = [

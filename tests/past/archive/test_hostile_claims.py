@@ -22,9 +22,8 @@ from exporter.past.archive import stellar_proof
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import RefusedError, check_key, read_claims
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, live, time_to_live
+from tests.past.archive.simulated_archive import PASSPHRASE, entries_content, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, ONE, OTHER
-from tests.past.archive.written_claims import entries_content
 
 MEMORY = 400 << 20
 TRUE: ScVal = (BOOL, True)

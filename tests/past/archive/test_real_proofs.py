@@ -30,8 +30,8 @@ from exporter.past.archive.stellar_proof import (
 )
 from exporter.past.archive.trusted_organisations import trust_of
 from tests.past.archive.archive_snapshot import archive_snapshot
+from tests.past.archive.simulated_archive import entries_content
 from tests.past.archive.test_checkpoint import POOL
-from tests.past.archive.written_claims import entries_content
 
 TESTNET, MAINNET = NETWORKS["testnet"].passphrase, NETWORKS["mainnet"].passphrase
 

@@ -32,9 +32,8 @@ from exporter.past.archive.stellar_proof import (
     read_trust,
 )
 from tests.past.archive.signed_archive import SignedArchive, message, trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, dead, live, time_to_live
+from tests.past.archive.simulated_archive import PASSPHRASE, dead, entries_content, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, THREE, TWO
-from tests.past.archive.written_claims import entries_content
 
 ORGANISATIONS = validators(4)
 FOUR = data_key(CONTRACT, symbol("Four"))
