@@ -1,8 +1,4 @@
-"""A census: what every contract of a whole state is, by its code and by the names in its storage.
-
-Names are the symbols in a contract's keys and values: struct fields, enum variants, keys. A contract whose storage has
-no names (keys that are numbers, for example) is known by its code alone.
-"""
+"""A census: what every contract of a state is, by its code and by the names in its storage (docs/discovery.md)."""
 
 from __future__ import annotations
 

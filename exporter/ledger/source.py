@@ -1,7 +1,4 @@
-"""The source of a ledger: one small interface, served by an RPC client or a snapshot file.
-
-Every answer says the ledger it is the state of; `exporter.ledger.view` puts answers of different ledgers together.
-"""
+"""The source of a ledger: one small interface, served by an RPC client or a snapshot file."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def by_key(storage: Iterable[Pair]) -> list[Pair]:
 
 
 def config_hash_of(*maps: Iterable[Pair]) -> str:
-    """The 16 hex digits that represent a configuration: the start of SHA-256 over the XDR of these ScVal maps."""
+    """16 hex digits that change if and only if a configuration does: the start of SHA-256 over these maps' XDR."""
     xdr = b"".join(encode_scval((scval.MAP, tuple(pairs))) for pairs in maps)
     return hashlib.sha256(xdr).hexdigest()[:16]
 

@@ -1,7 +1,4 @@
-"""RPC endpoints: the bounds that a client of them keeps to, their URLs, and what is known of each.
-
-An endpoint is named by its host (and port, where one is given), never by anything else of its URL.
-"""
+"""RPC endpoints: the bounds that a client of them keeps to, their URLs, and what is known of each."""
 
 from __future__ import annotations
 

@@ -42,10 +42,7 @@ def _is_warning(record: logging.LogRecord) -> bool:
 
 
 def quiet_http_loggers() -> None:
-    """Stop the HTTP libraries from logging requests, whatever level logging is, or will be, configured to.
-
-    A level alone would not do: configuring logging later could set it again. A filter stays.
-    """
+    """Stop the HTTP libraries from logging requests, by a filter: configuring logging could reset a level."""
     for name in _HTTP_LOGGERS:
         logging.getLogger(name).addFilter(_is_warning)  # adding the same filter again changes nothing
 

@@ -1,8 +1,4 @@
-"""Where archives are kept: a folder, a web server, a bucket. Several archives of a network replace each other.
-
-archives = Archives.open(["https://…", "s3://…", "/srv/archive"], kept)
-checkpoint = archives.first(lambda archive: archive.checkpoint(ledger))
-"""
+"""Where archives are kept: a folder, a web server, a bucket. Several archives of a network replace each other."""
 
 from __future__ import annotations
 

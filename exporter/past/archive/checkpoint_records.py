@@ -81,10 +81,7 @@ class Externalized:
 
 @dataclass(frozen=True, slots=True)
 class ScpRecord:
-    """The messages of a ledger that an archive's node saw.
-
-    ``quorum_sets`` has the validators that each names, in its inner sets too, by the SHA-256 of its XDR.
-    """
+    """What an archive's node saw of a ledger; ``quorum_sets`` has all validators named, by the SHA-256 of their set."""
 
     ledger: int
     quorum_sets: dict[bytes, set[bytes]]

@@ -1,8 +1,4 @@
-"""The objects of a lake (SEP-54) in a folder, a bucket or behind HTTPS, and the metas of ledgers in them.
-
-lake = Lake.open("s3://aws-public-blockchain/v1.1/stellar/ledgers/pubnet")
-for batch in lake.batches(53_312_000, 53_312_063): ...
-"""
+"""The objects of a lake (SEP-54) in a folder, a bucket or behind HTTPS, and the metas of ledgers in them."""
 
 from __future__ import annotations
 

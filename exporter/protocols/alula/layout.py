@@ -249,13 +249,7 @@ def _farm(pool: Fields, name: str) -> RewardReason:
 
 
 def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterable[Entry | None]) -> str:
-    """16 hex digits that change if and only if the market's configuration does.
-
-    The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage without `NOT_CONFIGURATION`,
-    in ascending order of its keys' XDR; and for each pool of AllPools, in its order, the pool's address with a vector
-    of its token_address and its ``config``. That vector is absent for a pool without an entry, and lacks what cannot be
-    decoded.
-    """
+    """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each pool's token and ``config``."""
     state = [symbol(name) for name in NOT_CONFIGURATION]
     storage = [
         ((kind, parts), value)

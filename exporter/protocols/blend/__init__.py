@@ -1,7 +1,4 @@
-"""Blend, contract generations v1 and v2 (v2.1 is the v2 contract, deployed again): one pool a reserve.
-
-Rates are of the stored state, as Blend's own SDK and site show them; totals are accrued to the ledger's close time.
-"""
+"""Blend, contract generations v1 and v2 (v2.1 is the v2 contract, deployed again): one pool a reserve."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The backstop of a pool: what insures it, what its depositors are paid out of which funds, and which status follows.
-
-Numbers are the contracts' own (docs/protocols/blend.md, "Backstop" and "Funding"), in plain integers.
-"""
+"""The backstop of a pool: its value, what its depositors are paid, its funding and status (docs/protocols/blend.md)."""
 
 from __future__ import annotations
 

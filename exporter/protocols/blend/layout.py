@@ -228,12 +228,7 @@ def decode_queued_reserve(entry: Entry, now: Entry | None, *, new: str = "") -> 
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:
-    """16 hex digits that change if and only if the pool's configuration does.
-
-    The start of SHA-256 over the canonical XDR of two ScVal maps: the instance storage, in ascending order of its
-    keys' XDR; and for each reserve, in the contract's order, its asset with a vector of its whole ResConfig value.
-    That vector is absent for a missing ResConfig, and for one that cannot be decoded the bytes of its entry.
-    """
+    """The `config_hash_of` the instance, and of each reserve's ResConfig, or its bytes where it cannot be decoded."""
     reserves = [(address(asset), _configured(entry)) for asset, entry in zip(assets, configs, strict=True)]
     return config_hash_of(by_key(instance.storage), reserves)
 

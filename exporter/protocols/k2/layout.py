@@ -219,12 +219,7 @@ def shown_parameters(numbers: dict[str, int], model: dict[str, int], debt_ceilin
 
 
 def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -> str:
-    """16 hex digits that change if and only if the market's configuration does.
-
-    The start of SHA-256 over the canonical XDR of two ScVal maps: the router's instance storage without
-    `NOT_CONFIGURATION`, in ascending order of its keys' XDR; and for each reserve of RLIST, in its order, its address
-    with its `reserve_configuration`. Indexes, rates and totals are state.
-    """
+    """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each reserve's `reserve_configuration`."""
     storage = [pair for pair in router.storage if pair[0][0] != scval.SYMBOL or pair[0][1] not in NOT_CONFIGURATION]
     return config_hash_of(by_key(storage), ((address(asset), configured) for asset, configured in reserves))
 

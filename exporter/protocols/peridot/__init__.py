@@ -1,9 +1,4 @@
-"""Peridot: a controller is the market, its vaults are the pools, one a token, with Compound's jump rate model.
-
-Interest is simple from one accrual to the next. Totals are brought to the ledger's close time as the contract would
-at its next operation. Part of the cash of some vaults is boosted: lent on through DeFindex, or put into Aquarius; what
-it earns there is in the totals but in no rate (docs/protocols/peridot.md).
-"""
+"""Peridot: a controller is the market, its vaults the pools, with Compound's rate model (docs/protocols/peridot.md)."""
 
 from __future__ import annotations
 

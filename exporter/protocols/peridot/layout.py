@@ -361,12 +361,7 @@ def shown_pauses(controller: Controller, vault: str, time: int) -> tuple[Paramet
 
 
 def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], entries: Entries) -> str:
-    """16 hex digits that change if and only if the market's configuration does.
-
-    The start of SHA-256 over the canonical XDR of a ScVal map: under the XDR of its ledger key, in ascending order,
-    the value of each entry of the controller, of the rate models, and of those entries of the vaults that are
-    configuration, not state. An entry that cannot be decoded counts as missing.
-    """
+    """The `config_hash_of` all entries of controller and rate models, and of those of vaults that are not state."""
     keys = entry_keys(controller, _CONTROLLER_CONFIGURATION)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
     keys += [collateral_factor_key(controller, vault) for vault in vaults]

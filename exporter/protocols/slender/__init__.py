@@ -1,7 +1,4 @@
-"""Slender: one pool contract is the market, its reserves are the pools, one a token. Dormant since ledger 60,749,975.
-
-Its instance is often archived; what then becomes of it is in docs/decisions.md, "Absent, archived, unread".
-"""
+"""Slender: one pool contract is the market, its reserves are the pools. Dormant since ledger 60,749,975."""
 
 from __future__ import annotations
 

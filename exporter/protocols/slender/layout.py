@@ -139,11 +139,7 @@ def decode_cash(entry: Entry) -> int:
 
 
 def config_hash(pool: PoolInstance) -> str:
-    """16 hex digits that change if and only if the market's configuration does.
-
-    The start of SHA-256 over the canonical XDR of a ScVal map: the instance storage without what is state, in
-    ascending order of its keys' XDR; of a reserve only its ``configuration``.
-    """
+    """The `config_hash_of` the instance storage without what is state; of a reserve only its ``configuration``."""
     pairs: list[tuple[ScVal, ScVal]] = []
     for key, value in by_key(pool.storage.items()):
         kind, parts = key

@@ -1,7 +1,4 @@
-"""XOXNO Lending: one pool contract for all tokens, parted into hubs; a pool is a token in a hub.
-
-The market is the controller, the contract that users call (docs/protocols/xoxno.md).
-"""
+"""XOXNO Lending: a market is a controller, a pool a token in a hub of its pool contract (docs/protocols/xoxno.md)."""
 
 from __future__ import annotations
 

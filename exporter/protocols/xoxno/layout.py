@@ -253,12 +253,7 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
 
 
 def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | None]]) -> str:
-    """16 hex digits that change if and only if the market's configuration does.
-
-    The start of SHA-256 over the canonical XDR of two ScVal maps: those of `CONFIGURATION` that the controller's
-    instance has, in that order; and for each pool that exists, by hub and token, its `HubAssetKey` with the value of
-    its ``Params`` entry, or with an empty vector where the entry cannot be decoded. What spokes allow is not in it.
-    """
+    """The `config_hash_of` the controller's `CONFIGURATION`, and of each pool's ``Params``; spokes are not in it."""
     stored = [((scval.SYMBOL, name), value) for name, value in controller.storage]
     return config_hash_of(
         stored, ((pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0]))
