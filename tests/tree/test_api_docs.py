@@ -22,10 +22,6 @@ def column(heading: str, number: int = 0) -> list[str]:
     return [line.split(" | ")[number] for line in table]
 
 
-def fields_of(model: type[Struct]) -> tuple[str, ...]:
-    return model.__struct_fields__
-
-
 def test_every_route_is_documented() -> None:
     """The table of documents has each route of the description, in its own order."""
     assert sorted(f"`{path}`" for path, _, _ in OPERATIONS) == sorted(column("Documents"))
@@ -51,8 +47,8 @@ def test_every_field_of_a_bucket_is_documented(model: type[Struct], heading: str
     """The table of a bucket has all its fields but the two times, which the text names."""
     documented = [name for cell in column(heading) for name in re.findall(r"`(\w+)`", cell)]
 
-    assert sorted(fields_of(model)[2:]) == sorted(documented)
-    assert all(f"`{name}`" in TEXT for name in fields_of(model)[:2])
+    assert sorted(model.__struct_fields__[2:]) == sorted(documented)
+    assert all(f"`{name}`" in TEXT for name in model.__struct_fields__[:2])
 
 
 def test_buckets_are_documented() -> None:

@@ -31,7 +31,6 @@ EARLIER, LATER = "was made by an earlier version", "was made by a later version"
 
 READERS = (
     ("check", "{out}"),
-    ("check", "{out}", "--sample", "3"),
     ("verify", "{out}"),
     ("prove", "{out}"),
     ("history", "list", "{out}"),

@@ -90,13 +90,6 @@ def test_outliers_do_not_stretch_the_axis() -> None:
     assert "Clipped" in chart("x", "Rates", [START, START + HOUR], columns, lines)
 
 
-def test_names_are_escaped() -> None:
-    """A name cannot bring elements with it."""
-    text = str(chart("x", "Rates", [START], [Column("", RATE, [5])], [Line('<img src="x">', 1, 0)]))
-
-    assert "<img" not in text
-
-
 @given(st.lists(st.none() | st.integers(min_value=0, max_value=10**38), min_size=1, max_size=100))
 def test_any_values_can_be_drawn(values: list[int | None]) -> None:
     """Whatever the values, the drawing is well-formed, and every coordinate lies in it."""

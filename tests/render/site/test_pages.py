@@ -74,29 +74,21 @@ def test_links_are_relative_and_lead_somewhere(site: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("network", "part"), [("mainnet", "public"), ("testnet", "testnet"), ("local", None)])
-def test_contracts_lead_to_the_explorer(network: str, part: str | None) -> None:
-    """On public networks the contracts of a market, pool and token lead to their pages in an explorer; nowhere else."""
+def test_contracts_lead_to_the_explorer_and_the_app(network: str, part: str | None) -> None:
+    """On public networks contracts lead to an explorer, and the best pools and the page of a pool to the app."""
     site = site_of(tables_of([pool_row(0, 0)]), network=NETWORKS[network].passphrase)
-    pool = f"pools/{contract(100)}/{contract(10_000)}.html"
+    app = f'href="https://mainnet.blend.capital/dashboard/?poolId={contract(100)}" rel="external">Open in Blend</a>'
     for key, address in (
         (f"markets/{contract(100)}.html", contract(100)),
-        (pool, contract(100)),
-        (pool, contract(1)),
-        (pool, contract(10_000)),
+        (POOL, contract(100)),
+        (POOL, contract(1)),
+        (POOL, contract(10_000)),
         (f"tokens/{contract(10_000)}.html", contract(10_000)),
     ):
         assert (part is not None) == (f'href="https://stellar.expert/explorer/{part}/contract/{address}"' in site[key])
     assert part is not None or not [text for text in site.values() if "stellar.expert" in text]
-
-
-@pytest.mark.parametrize(("network", "shown"), [("mainnet", True), ("local", False)])
-def test_pools_lead_to_the_app_of_their_protocol(network: str, shown: bool) -> None:
-    """Where the app is known, the best pools and the page of a pool have a link to it; elsewhere there is none."""
-    site = site_of(tables_of([pool_row(0, 0)]), network=NETWORKS[network].passphrase)
-    link = f'href="https://mainnet.blend.capital/dashboard/?poolId={contract(100)}" rel="external">Open in Blend</a>'
-
-    assert [2, 1] == [site[key].count(link) for key in ("index.html", POOL)] or not shown
-    assert shown == ("Open in" in "".join(site.values()))
+    assert [2, 1] == [site[key].count(app) for key in ("index.html", POOL)] or network != "mainnet"
+    assert (part is not None) == ("Open in" in "".join(site.values()))
 
 
 def test_equal_symbols_have_labels() -> None:
@@ -212,16 +204,10 @@ def test_where_nothing_is_priced_the_first_screen_says_so() -> None:
 
 
 def test_closed_pools_offer_nothing_and_say_why() -> None:
-    """A token without a pool that is open, worth something and not all lent out has no best rates, and says why."""
+    """A token that has no best rate to lend or to borrow at says why (`exporter.best` has the reasons)."""
     for changes, lend, borrow in (
-        ({"can_supply": False, "can_borrow": False}, "closed", "closed"),
-        ({"can_supply": True, "can_borrow": False}, None, "closed"),
-        ({"can_supply": None, "can_borrow": None}, "not known", "not known"),
+        ({"can_supply": False, "can_borrow": None}, "closed", "not known"),
         ({"borrowed_usd_cents": 10**8}, None, "all lent out"),
-        ({"available_to_borrow_usd_cents": 99_999}, None, "all lent out"),
-        ({"available_to_supply_usd_cents": 0}, "cap reached", None),
-        ({"price_timestamp": 0}, "old price", "old price"),
-        ({"tvl_usd_cents": 99_999}, "too small", "too small"),
         (unpriced("it is 3 days old"), "no price: it is 3 days old", "no price: it is 3 days old"),
     ):
         text = site_of(tables_of([pool_row(0, 0, **changes)]))["tokens.html"]

@@ -12,7 +12,6 @@ import pytest
 
 from tests.embedded import serving
 from tests.render.site.made import big_tables, pool_row, series_of, site_of, tables_of, unpriced
-from tests.render.whole_tree import publish_tree
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -47,22 +46,14 @@ def axe(project_root: Path) -> str:
     return source.read_text("utf-8")
 
 
-@pytest.fixture(scope="session")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published tree of three runs, in which some pools are unread and some have no price."""
-    folder = tmp_path_factory.mktemp("browser") / "public"
-    publish_tree(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(tree: Path) -> Iterator[str]:
     """Where that tree is served."""
     with serving("serve", "--out", str(tree)) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def made_url(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Made pages below folders: ``empty`` has no priced pool, ``many`` lists of several pages, ``days`` 20 days."""
     root = tmp_path_factory.mktemp("made") / "public"
