@@ -17,9 +17,9 @@ import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import CheckError, ExactOverflowError
+from exporter.errors import CheckError
 from exporter.history.manifest import HistoryPart, file_reference
-from exporter.tables import COLUMNS, MAX_DECIMAL, MAX_TIMESTAMP_SECONDS
+from exporter.tables import COLUMNS
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
@@ -61,40 +61,11 @@ REPEATED = (
 )
 """Numbers that many pools of a run share."""
 
-_NAMED_IN_MESSAGE = 3
-
 
 def history_key(observed_ledger: int, ledger_close_time: int) -> str:
     """The key of a run's file: the folder is the UTC date on which the ledger closed (unix seconds)."""
     date = datetime.fromtimestamp(ledger_close_time, UTC).date()
     return RUN_PARQUET.key(day=f"{date:%Y-%m-%d}", ledger=observed_ledger)
-
-
-def check_representable(pools: pl.DataFrame) -> None:
-    """Raise `ExactOverflowError`, with all row positions, for over 38 digits or times not between 1970 and 9999."""
-    limit = pl.lit(MAX_DECIMAL, dtype=pl.Int128)
-    unfit = {
-        **{
-            name: (pl.col(name) > limit) | (pl.col(name) < pl.lit(0) - limit)
-            for name in column_names(ParquetType.DECIMAL)
-        },
-        **{name: ~pl.col(name).is_between(0, MAX_TIMESTAMP_SECONDS) for name in column_names(ParquetType.TIMESTAMP)},
-    }
-    flags = pools.select(expression.fill_null(False).alias(name) for name, expression in unfit.items())
-    rows = flags.select(pl.any_horizontal(pl.all())).to_series().arg_true().to_list()
-    if not rows:
-        return
-    named = [
-        f"market {pools['market'][row]}, pool {pools['pool'][row]}: {name} is {pools[name][row]}"
-        for row in rows[:_NAMED_IN_MESSAGE]
-        for name in flags.columns
-        if flags[name][row]
-    ]
-    more = "" if len(rows) <= _NAMED_IN_MESSAGE else f"; and {len(rows) - _NAMED_IN_MESSAGE} more pools"
-    raise ExactOverflowError(
-        f"the history holds numbers of at most 38 digits and times until the year 9999: {'; '.join(named)}{more}",
-        rows,
-    )
 
 
 def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:

@@ -11,14 +11,12 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import exporter
 import exporter.history.parquet
-from exporter.errors import CheckError, ExactOverflowError
+from exporter.errors import CheckError
 from exporter.history.manifest import HistoryPart
-from exporter.history.parquet import REPEATED, check_representable, history_key, render_history
+from exporter.history.parquet import REPEATED, history_key, render_history
 from exporter.tables import COLUMNS, MAX_DECIMAL
 from exporter.tree.documents import HistoryFile
 from exporter.tree.files import FileKind
@@ -27,8 +25,6 @@ from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 
 EXTREMES = [0, 1, -1, 2**63, -(2**64), MAX_DECIMAL, -MAX_DECIMAL, 12_345_678_901_234_567_890_123_456_789_012_345_678]
 DECIMALS = [column.name for column in COLUMNS if column.type is ParquetType.DECIMAL]
-I128 = st.integers(-(2**127), 2**127 - 1)
-I64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def render(pools: pl.DataFrame) -> HistoryPart:
@@ -124,34 +120,6 @@ def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
         b"ledger_close_time": str(CLOSE_TIME).encode(),
         b"exporter_version": exporter.__version__.encode(),
     } == {name: value for name, value in metadata.metadata.items() if name != b"ARROW:schema"}
-
-
-@given(st.lists(st.tuples(I128, st.none() | I128, I64), min_size=1, max_size=12))
-def test_exactly_the_rows_that_do_not_fit(values: list[tuple[int, int | None, int]]) -> None:
-    """The error names all rows that do not fit and no other, wherever they are."""
-    rows = [
-        {"total_supplied": supplied, "oracle_price": price, "last_accrual_time": accrued}
-        for supplied, price, accrued in values
-    ]
-    expected = [
-        position
-        for position, (supplied, price, accrued) in enumerate(values)
-        if abs(supplied) > MAX_DECIMAL or abs(price or 0) > MAX_DECIMAL or not 0 <= accrued <= 253_402_300_799
-    ]
-    if not expected:
-        check_representable(pools_frame(rows))
-        return
-    with pytest.raises(ExactOverflowError) as overflow:
-        check_representable(pools_frame(rows))
-
-    assert tuple(expected) == overflow.value.rows
-
-
-def test_what_does_not_fit_is_named() -> None:
-    """A message names the first few pools with the column and the number, and counts the others."""
-    first = f"market market-000000, pool pool-000000: rate_modifier is {10**38};"
-    with pytest.raises(ExactOverflowError, match=rf"{first}.*and 7 more pools$"):
-        check_representable(pools_frame([{"rate_modifier": 10**38}] * 10))
 
 
 @pytest.mark.parametrize(
