@@ -12,12 +12,11 @@ from typing import TypeVar
 import polars as pl
 
 from exporter.exact import annual_yield_bps_floor, column, printed_price
-from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
+from exporter.tables import ACTIVE, MAX_DECIMAL, YEAR, bucket_columns
 from exporter.tree.documents import HistoryBucket
 from exporter.tree.values import BUCKET_NAMES
 
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
-_YEAR = 31_536_000
 _RATE_SCALE = 10**18
 _MAX_RATE = 10**24  # a million times a year: more is shown as this
 _NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
@@ -155,7 +154,7 @@ def _realized(grouped: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         f"{name}_at_ends" for name in _AT_ENDS
     ).iter_rows():
         same = begin != end and scale == last_scale and first
-        rate = (last - first) * _YEAR * _RATE_SCALE // (first * (end - begin)) if same else None
+        rate = (last - first) * YEAR * _RATE_SCALE // (first * (end - begin)) if same else None
         rates.append(None if rate is None else max(-365 * _RATE_SCALE, min(rate, _MAX_RATE)))
         known = same and unit is not None and unit == last_unit and None not in (paid, last_paid) and paid <= last_paid
         rewards.append(printed_price((last_paid - paid) * 10**scale // first, unit) if known else None)

@@ -28,16 +28,11 @@ RESOLUTION: Final = 300  # seconds
 RECORDS: Final = 4  # this many updates back a mean looks, with one to spare
 
 
-def assets_of(tokens: Sequence[str]) -> list[ScVal]:
-    """The assets by their tokens; the first has its symbol as well."""
-    return [vec(symbol("Stellar"), address(token)) for token in tokens]
-
-
 def instance(tokens: Sequence[str], time: int) -> tuple[bytes, bytes]:
     """The oracle's instance after its update at ``time``."""
     storage = [
         (string("admin"), address(ORACLE)),
-        (string("assets"), vec(*assets_of(tokens))),
+        (string("assets"), vec(*(vec(symbol("Stellar"), address(token)) for token in tokens))),
         (string("base_asset"), vec(symbol("Other"), symbol("USD"))),
         (string("decimals"), u32(DECIMALS)),
         (string("last_timestamp"), u64(time * 1_000)),

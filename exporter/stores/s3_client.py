@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """Bounds, in seconds. Tries of a request pause between them, each pause twice the last, and end after the deadline.
+    """Bounds of requests. Each pause between tries is twice the last; none begins after the deadline.
 
     A publisher that died keeps others out for ``lease_seconds``: more than twice ``margin_seconds``.
     """

@@ -5,8 +5,9 @@
   well (`s3_lease`). What is there already is not sent again (`SeenObjects`).
 - A few documents also have an extensionless path. Listings hide these copies.
 
-What servers lack is in docs/decisions.md. Those that ignore conditions are refused before anything that readers can
-find is written.
+Cloudflare R2 accepts one write a second to each key, so a renewal right after another may be tried again. Ceph before
+18 ignores conditions of deletions. Servers that ignore conditions of writes are refused before anything that readers
+can find is written.
 """
 
 from __future__ import annotations
