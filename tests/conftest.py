@@ -93,6 +93,15 @@ def real_data(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
+def testnet_archive(real_data: Path) -> Path:
+    """The history archive of testnet; skips where it is not among the real data."""
+    folder = real_data / "archive-testnet"
+    if not folder.is_dir():
+        pytest.skip("archive-testnet is not in the folder of real ledger data")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
     """The real mainnet entries of ledger 55,261,759, next to the folder of real data; skips where they are not."""
     path = Path(pytestconfig.getoption("real_data")).resolve().parent / "mainnet-55261759.json"

@@ -59,12 +59,9 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
     assert "valid" in set(rows["price_reason"])
 
 
-def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
+def test_a_checkpoint_of_a_real_archive(testnet_archive: Path) -> None:
     """The state is that of the newest checkpoint at or before the ledger; a later one can be had from it."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    start = archive_start(str(folder), 960, TESTNET)
+    start = archive_start(str(testnet_archive), 960, TESTNET)
     contract = strkey.decode(POOL)[1]
     entries = start.entries([contract], [])
     assert start.later is not None
@@ -75,11 +72,11 @@ def test_a_checkpoint_of_a_real_archive(real_data: Path) -> None:
     assert {920, 924} <= {entry.last_modified for entry in entries.values()}
     assert all(entry.live_until is not None and entry.live_until > 959 for entry in entries.values())
     with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
-        archive_start(str(folder), 10_060, TESTNET)
+        archive_start(str(testnet_archive), 10_060, TESTNET)
     with pytest.raises(NetworkMismatchError, match="--archive is of the network"):
-        archive_start(str(folder), 960, NETWORKS["mainnet"].passphrase)
+        archive_start(str(testnet_archive), 960, NETWORKS["mainnet"].passphrase)
     with pytest.raises(ConfigError, match="the first checkpoint is of ledger 63"):
-        archive_start(str(folder), 62, TESTNET)
+        archive_start(str(testnet_archive), 62, TESTNET)
 
 
 def test_a_start_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,9 @@ def program() -> Path:
 
 
 @pytest.fixture(scope="session")
-def archive_state(real_data: Path) -> CheckpointState:
+def archive_state(testnet_archive: Path) -> CheckpointState:
     """All contracts of the testnet archive at its last checkpoint."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip("archive-testnet is not in the folder of real ledger data")
-    return real_state(HistoryArchive(FolderFiles(folder)))
+    return real_state(HistoryArchive(FolderFiles(testnet_archive)))
 
 
 @pytest.fixture(scope="session")

@@ -61,12 +61,9 @@ LEFT_OUT = {(None, "no_reader"), *((protocol, "not_found") for protocol, _ in LI
 PERPETUALS = "CAVGUXGSLGR7W6Y3IVHN66WTLGATPFHEDGKHKGHVEPTTZYKFTTJVBLID"
 
 
-def test_the_census_of_testnet(real_data: Path, tmp_path: Path) -> None:
+def test_the_census_of_testnet(testnet_archive: Path, tmp_path: Path) -> None:
     """A pool of Blend, three loan pools and a market of perpetuals are found among 294 contracts, and nothing else."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip("archive-testnet is not in the folder of real ledger data")
-    options = ["--archive", str(folder), "--checkpoint", "9983", "--bucket-cache", str(tmp_path)]
+    options = ["--archive", str(testnet_archive), "--checkpoint", "9983", "--bucket-cache", str(tmp_path)]
     result = CliRunner().invoke(main, ["census", "--network", "testnet", *options])
     found = json.loads(result.stdout)
 
@@ -326,12 +323,9 @@ def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SignedArchive, From
     assert "v1/census.json is not what the checkpoint and the run give" in forged.output
 
 
-def test_testnet_is_complete(real_data: Path, tmp_path: Path) -> None:
+def test_testnet_is_complete(testnet_archive: Path, tmp_path: Path) -> None:
     """A run of the real checkpoint has its one market, though no list has the factory of that time."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip("archive-testnet is not in the folder of real ledger data")
-    given = FromArchive((str(folder),), 9_983, None, tmp_path / "kept")
+    given = FromArchive((str(testnet_archive),), 9_983, None, tmp_path / "kept")
     run(settings_for(tmp_path / "out", network__name="testnet"), archive=given)
     result = verify(given, tmp_path / "out", "--complete")
 

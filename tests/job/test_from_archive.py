@@ -88,16 +88,13 @@ def test_options_that_do_not_fit_together_are_refused() -> None:
 
 @pytest.mark.parametrize("ledger", [959, pytest.param(9_983, marks=pytest.mark.slow)])
 def test_the_real_testnet_pool_is_published_from_the_archive_alone(
-    real_data: Path, tmp_path: Path, ledger: int
+    testnet_archive: Path, tmp_path: Path, ledger: int
 ) -> None:
     """The market is found by its code, and its rows are those of a run over a file of the same checkpoint."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip("archive-testnet is not in the folder of real ledger data")
     settings = settings_for(network__name="testnet")
     by_archive, by_file = MemoryStore(), MemoryStore()
-    _, facts = run(settings, by_archive, archive=FromArchive((str(folder),), ledger, None, tmp_path / "kept"))
-    snapshot = archive_snapshot(Archives.open([str(folder)], tmp_path).each[0], ledger)
+    _, facts = run(settings, by_archive, archive=FromArchive((str(testnet_archive),), ledger, None, tmp_path / "kept"))
+    snapshot = archive_snapshot(Archives.open([str(testnet_archive)], tmp_path).each[0], ledger)
     write_snapshot(snapshot, tmp_path / "snapshot.json")
     run(settings, by_file, snapshot=tmp_path / "snapshot.json")
     pages = [[item.key for item in store.list("v1/assets/")] for store in (by_archive, by_file)]
@@ -108,14 +105,11 @@ def test_the_real_testnet_pool_is_published_from_the_archive_alone(
     assert ledger + 1 <= facts["reading"]["signed_ledger"] <= ledger + 64
 
 
-def test_the_newest_checkpoint_that_can_be_proven_is_read(real_data: Path, tmp_path: Path) -> None:
+def test_the_newest_checkpoint_that_can_be_proven_is_read(testnet_archive: Path, tmp_path: Path) -> None:
     """Unless another one is named; the archive's own newest is refused, as not provable yet."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip("archive-testnet is not in the folder of real ledger data")
     settings = settings_for(network__name="testnet")
-    _, facts = run(settings, MemoryStore(), archive=FromArchive((str(folder),), None, None, tmp_path))
+    _, facts = run(settings, MemoryStore(), archive=FromArchive((str(testnet_archive),), None, None, tmp_path))
 
     assert 9_983 == facts["certificate"]["ledger"]
     with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
-        run(settings, MemoryStore(), archive=FromArchive((str(folder),), 10_047, None, tmp_path))
+        run(settings, MemoryStore(), archive=FromArchive((str(testnet_archive),), 10_047, None, tmp_path))

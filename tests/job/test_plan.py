@@ -8,11 +8,11 @@ from typing import Any
 
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS, network_id
-from exporter.discovery.known_markets import KnownMarket, Memory
+from exporter.discovery.known_markets import KnownMarket
 from exporter.job.known_markets_file import MEMORY_KEY, save_memory
 from exporter.job.plan import describe
-from exporter.protocols.base import Origin
 from exporter.stores.folder import FolderStore
+from tests.job.test_known_markets_file import B, known, memory_of
 from tests.protocols.made_ledger import contract
 
 MAINNET = NETWORKS["mainnet"]
@@ -26,22 +26,7 @@ def plan(folder: Path, **flags: Any) -> list[str]:
 
 def remember(folder: Path, passphrase: str, *markets: KnownMarket) -> None:
     """Leave a memory in an output."""
-    memory = Memory(network_id(passphrase))
-    for market in markets:
-        memory.learn(market)
-    save_memory(FolderStore(folder), memory)
-
-
-def known(label: str, protocol: str = "blend", pool: str | None = None, *, confirmed: bool = True) -> KnownMarket:
-    """A market or pool that an event named."""
-    return KnownMarket(
-        protocol=protocol,
-        address=contract(label),
-        pool=pool,
-        origin=Origin.EVENT,
-        first_seen_ledger=7,
-        confirmed=confirmed,
-    )
+    save_memory(FolderStore(folder), memory_of(*markets, network=network_id(passphrase)))
 
 
 def listed(protocol: str) -> int:
@@ -74,9 +59,10 @@ def test_where_more_is_looked_for(tmp_path: Path) -> None:
 
 def test_what_earlier_runs_found(tmp_path: Path) -> None:
     """What earlier runs found on this network is counted by what it is, and is among the markets of a run."""
-    remember(tmp_path, NETWORKS["testnet"].passphrase, known("A"))
+    remember(tmp_path, NETWORKS["testnet"].passphrase, known())
     nothing = plan(tmp_path)
-    markets = known("A"), known("B"), known("C", confirmed=False), known("X", "xoxno"), known("X", "xoxno", "9-x")
+    pool = known(contract("X"), protocol="xoxno", pool="9-x")
+    markets = known(), known(B), known(contract("C"), confirmed=False), known(pool.address, protocol="xoxno"), pool
     remember(tmp_path, MAINNET.passphrase, *markets)
     lines = plan(tmp_path)
 

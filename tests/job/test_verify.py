@@ -575,12 +575,9 @@ def test_evidence_that_is_too_large(trees: Trees, single: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     "ledger", [pytest.param(959, marks=pytest.mark.slow), 9_983, pytest.param(10_047, marks=pytest.mark.slow)]
 )
-def test_the_real_testnet_pool(real_data: Path, tmp_path: Path, ledger: int) -> None:
+def test_the_real_testnet_pool(testnet_archive: Path, tmp_path: Path, ledger: int) -> None:
     """A run over the archive's state is proven with all its entries; one at the newest checkpoint has to wait."""
-    archive = real_data / "archive-testnet"
-    if not archive.is_dir():
-        pytest.skip("archive-testnet is not in the folder of real ledger data")
-    write_snapshot(archive_snapshot(HistoryArchive(FolderFiles(archive)), ledger), tmp_path / "snapshot.json")
+    write_snapshot(archive_snapshot(HistoryArchive(FolderFiles(testnet_archive)), ledger), tmp_path / "snapshot.json")
     values = {
         "network.name": "testnet",
         "discovery.enabled": False,
@@ -589,13 +586,13 @@ def test_the_real_testnet_pool(real_data: Path, tmp_path: Path, ledger: int) -> 
         "output.page_sizes": [1, 50],
     }
     run(load(None, values, environment={}).settings, snapshot=tmp_path / "snapshot.json")
-    result = prove(open_store(str(tmp_path / "out")), [str(archive)], None, Silence())
+    result = prove(open_store(str(tmp_path / "out")), [str(testnet_archive)], None, Silence())
     if ledger == 10_047:
         assert ["checkpoint 10047 cannot be proven yet"] == [text.partition(":")[0] for text in result.waiting.values()]
         with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
-            verify_tree(str(tmp_path / "out"), [str(archive)], None, Silence())
+            verify_tree(str(tmp_path / "out"), [str(testnet_archive)], None, Silence())
         return
-    verified = verify_tree(str(tmp_path / "out"), [str(archive)], None, Silence())
+    verified = verify_tree(str(tmp_path / "out"), [str(testnet_archive)], None, Silence())
 
     (proof,) = result.added
     assert (proof.entries, 0, ledger) == (proof.confirmed, proof.calls, proof.checkpoint)

@@ -44,12 +44,9 @@ def questions(real_data: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def rpc(real_data: Path, questions: dict[str, dict[str, Any]]) -> LocalRpc:
+def rpc(testnet_archive: Path, questions: dict[str, dict[str, Any]]) -> LocalRpc:
     """The embedded server over the state that was served, at the ledgers of the recording, with what contracts said."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    archive = HistoryArchive(FolderFiles(folder))
+    archive = HistoryArchive(FolderFiles(testnet_archive))
     state = state_at(archive, OLDEST).entries
     chain = Chain(state, start_ledger=OLDEST, start_time=OLDEST_CLOSED)
     while chain.latest < LATEST:

@@ -45,12 +45,9 @@ def facts(real_data: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def archive(real_data: Path) -> HistoryArchive:
+def archive(testnet_archive: Path) -> HistoryArchive:
     """The archive's files."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip(f"{folder.name} is not in the folder of real data")
-    return HistoryArchive(FolderFiles(folder))
+    return HistoryArchive(FolderFiles(testnet_archive))
 
 
 @cache

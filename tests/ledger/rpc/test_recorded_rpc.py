@@ -25,12 +25,9 @@ RECORDED = datetime(2026, 11, 23, 21, 13, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def state(real_data: Path) -> Mapping[bytes, RawEntry]:
+def state(testnet_archive: Path) -> Mapping[bytes, RawEntry]:
     """The state that the server served."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    return state_at(HistoryArchive(FolderFiles(folder)), 10_047).entries
+    return state_at(HistoryArchive(FolderFiles(testnet_archive)), 10_047).entries
 
 
 def recording(real_data: Path, name: str, state: Mapping[bytes, RawEntry]) -> RecordedRpc:

@@ -187,12 +187,9 @@ def test_an_operation_with_a_fee_does_not_refute_the_math() -> None:
     assert ["revenue"] == [item.field for item in tally_of(1, 0).mismatches]
 
 
-def test_the_accruals_of_a_real_pool(real_data: Path) -> None:
+def test_the_accruals_of_a_real_pool(testnet_archive: Path) -> None:
     """The three accruals of testnet's pool, out of its history archive, are exact in all twelve numbers."""
-    folder = real_data / "archive-testnet"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    archive = HistoryArchive(FolderFiles(folder))
+    archive = HistoryArchive(FolderFiles(testnet_archive))
     times = {header.ledger: header.close_time for at in (575, 895, 959) for header in archive.headers(at)}
     prover = Prover({})
     for item in changes_between_checkpoints(archive, times):
