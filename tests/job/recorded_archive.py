@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from exporter.deployments.networks import network_id
 from exporter.job.sources import FromArchive
-from exporter.ledger.codec.entries import ttl_key
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.state_index import LIVE
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.past.archive.simulated_archive import time_to_live
 from tests.snapshot_files import write_snapshot
 
 CHECKPOINT = 65_000_063
 ORGANISATIONS = validators(4)
+
+
+def records_of(entries: Mapping[bytes, RawEntry]) -> list[bytes]:
+    """The records of entries in a bucket, with their times to live."""
+    records = []
+    for key, entry in sorted(entries.items()):
+        records.append(LIVE + entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4))
+        if entry.live_until is not None:
+            records.append(time_to_live(key, entry.live_until))
+    return records
 
 
 def recorded_archive(
@@ -37,11 +46,7 @@ def recorded_archive(
     closed = chain.close_time(chain.latest) + 300
     snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
     write_snapshot(snapshot, folder / "snapshot.json")
-    records = []
-    for key, entry in sorted(entries.items()):
-        records.append(LIVE + struct.pack(">I", entry.last_modified) + entry.data + bytes(4))
-        life = struct.pack(">II", entry.live_until or 0, 0)
-        records.append(LIVE + struct.pack(">I", 7) + ttl_key(key) + life)
+    records = records_of(entries)
     signed = SignedArchive(
         folder / "archive",
         [list(newest) or records[: len(records) // 2], [], records],

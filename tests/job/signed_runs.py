@@ -13,15 +13,14 @@ from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.runner import running
 from exporter.localnet.server import create_app
+from tests.job.recorded_archive import ORGANISATIONS, records_of
 from tests.jobs import run
 from tests.localnet.recorded import BLEND_V2, pools_of
-from tests.past.archive import signed_archive
-from tests.past.archive.signed_archive import trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, time_to_live
+from tests.past.archive.signed_archive import SignedArchive, trust_document
+from tests.past.archive.simulated_archive import PASSPHRASE
 
 TIME = 1_700_000_000
 CHECKPOINT = 127
-ORGANISATIONS = validators(4)
 
 
 class SignedNetwork:
@@ -38,13 +37,9 @@ class SignedNetwork:
         while network.chain.latest < CHECKPOINT:
             network.advance()
         self.state = {ledger: network.chain.state(ledger) for ledger in range(first, CHECKPOINT + 1)}
-        records = []
-        for key, entry in self.state[CHECKPOINT].items():
-            records.append(bytes(4) + entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4))
-            if entry.live_until is not None:
-                records.append(time_to_live(key, entry.live_until))
+        records = records_of(self.state[CHECKPOINT])
         self.archive, self.trust = folder / "archive", folder / "trust.json"
-        signed_archive.SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
+        SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
         self.trust.write_bytes(trust_document(ORGANISATIONS))
 
     def publish(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -136,15 +137,6 @@ def markets_in(out: Path) -> set[str]:
 Entries = dict[bytes, RawEntry]
 
 
-@dataclass
-class _Status:
-    """What the comparison takes of a status."""
-
-    run_id: str = "65000063-0123456789ab"
-    observed_ledger: int = CHECKPOINT
-    notices: Sequence[str] = ()
-
-
 def compared(
     folder: Path,
     read: frozenset[str],
@@ -159,7 +151,7 @@ def compared(
     trust = trust_of(passphrase, given.trust)
     archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
     proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
-    status: Any = _Status(observed_ledger=ledger)
+    status: Any = SimpleNamespace(run_id=f"{ledger}-0123456789ab", observed_ledger=ledger, notices=())
     unproven = Unproven()
     complete = check_complete(
         archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset()), unproven
