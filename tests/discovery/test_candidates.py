@@ -18,7 +18,7 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.blend.layout import WASM_HASHES
-from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, MadeSource, Written, contract, instance, known
+from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, MadeSource, contract, instance, known
 
 CODE = {generation: code for code, generation in WASM_HASHES.items()}
 LISTS = {"b1": "AB", "b2": "C"}
@@ -106,48 +106,43 @@ def test_shipped_networks(name: str) -> None:
     assert not any(item.demanded for item in found)
 
 
-def lists(role: str, wasm_hash: bytes | None = None) -> list[Deployment]:
-    """A list with one contract X."""
+X = contract("X")
+LISTED_CODE = CODE["v1"]
+OTHER_CODE = (
+    f"has contract code {UNKNOWN_CODE.hex()}, listed (a source, 2026-09-28) is {LISTED_CODE.hex()}; "
+    "it may have been upgraded or replaced"
+)
+ABSENT = f"drift: the ledger has no contract at factory {X} of blend v1 as listed (a source, 2026-09-28)"
+
+
+@pytest.mark.parametrize(
+    ("role", "listed", "found", "whole", "notices"),
+    [
+        # A contract with the code of the list is not a news; nor is one whose code no list has.
+        ("market", LISTED_CODE, LISTED_CODE, True, []),
+        ("factory", LISTED_CODE, LISTED_CODE, True, []),
+        ("market", None, UNKNOWN_CODE, True, []),
+        ("factory", None, UNKNOWN_CODE, True, []),
+        # Other code than listed is a warning with both hashes, the source and its date.
+        ("market", LISTED_CODE, UNKNOWN_CODE, True, [f"drift: market {X} of blend v1 {OTHER_CODE}"]),
+        ("factory", LISTED_CODE, UNKNOWN_CODE, True, [f"drift: factory {X} of blend v1 {OTHER_CODE}"]),
+        # No contract is a warning, but for markets, which are reported absent, and in a file of some contracts.
+        ("factory", None, None, True, [ABSENT]),
+        ("factory", LISTED_CODE, None, False, []),
+        ("market", LISTED_CODE, None, True, []),
+    ],
+    ids=range(9),
+)
+def test_drift(role: str, listed: bytes | None, found: bytes | None, whole: bool, notices: list[str]) -> None:
+    """What is said where a contract of the lists has other code on the ledger, or is not there."""
     date = datetime.date(2026, 9, 28)
-    known = KnownContract(contract("X"), role, "a source", date, wasm_hash=wasm_hash.hex() if wasm_hash else None)
-    return [Deployment("blend", "v1", (known,))]
-
-
-def notices_of(deployments: list[Deployment], *written: Written, whole: bool = True) -> list[str]:
-    """What is said of a list when the ledger has these entries."""
+    known = KnownContract(X, role, "a source", date, wasm_hash=listed.hex() if listed else None)
     ledger = MadeLedger()
-    ledger.replace(*written)
+    if found is not None:
+        ledger.replace(instance(X, [], found))
 
     async def program(view: LedgerView) -> list[Drift]:
-        return await check_lists(view, deployments, whole=whole)
+        return await check_lists(view, [Deployment("blend", "v1", (known,))], whole=whole)
 
-    found = asyncio.run(read_at_one_ledger(MadeSource(ledger.chain(), {}), program)).result
-    assert {("blend", contract("X"))} >= {drift[:2] for drift in found}
-    return [drift.notice for drift in found]
-
-
-@pytest.mark.parametrize("role", ["market", "factory"])
-def test_as_listed(role: str) -> None:
-    """A contract with the code of the list is not a news; nor is one whose code no list has."""
-    assert [] == notices_of(lists(role, CODE["v1"]), instance(contract("X"), [], CODE["v1"]))
-    assert [] == notices_of(lists(role), instance(contract("X"), [], UNKNOWN_CODE))
-
-
-@pytest.mark.parametrize("role", ["market", "factory"])
-def test_other_code(role: str) -> None:
-    """Other code than listed is a warning with both hashes, the source and its date."""
-    [notice] = notices_of(lists(role, CODE["v1"]), instance(contract("X"), [], UNKNOWN_CODE))
-
-    assert (
-        f"drift: {role} {contract('X')} of blend v1 has contract code {UNKNOWN_CODE.hex()}, listed (a source, "
-        f"2026-09-28) is {CODE['v1'].hex()}; it may have been upgraded or replaced"
-    ) == notice
-
-
-def test_absent() -> None:
-    """No contract is a warning, but for markets, which are reported absent, and in a file of some contracts."""
-    assert [
-        f"drift: the ledger has no contract at factory {contract('X')} of blend v1 as listed (a source, 2026-09-28)"
-    ] == (notices_of(lists("factory")))
-    assert [] == notices_of(lists("factory", CODE["v1"]), whole=False)
-    assert [] == notices_of(lists("market", CODE["v1"]))
+    drifts = asyncio.run(read_at_one_ledger(MadeSource(ledger.chain(), {}), program)).result
+    assert [("blend", X, notice) for notice in notices] == [(*drift[:2], drift.notice) for drift in drifts]

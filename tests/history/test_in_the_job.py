@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -44,27 +44,6 @@ class StubbornStore(MemoryStore):
         return super().put(key, data)
 
 
-class Counted:
-    """Counts the newest documents of histories that are rendered."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.keys: list[str] = []
-        heads = Series.heads
-
-        def counting(own: Series, kept: Collection[str] = ()) -> Iterator[RenderedFile]:
-            self.keys.clear()
-            for file in heads(own, kept):
-                self.keys.append(file.key)
-                yield file
-
-        monkeypatch.setattr(Series, "heads", counting)
-
-    @property
-    def lengths(self) -> set[str]:
-        """The lengths of bucket of those that the last run rendered."""
-        return {key.rpartition("/")[2].removesuffix(".json") for key in self.keys}
-
-
 def publish_runs(store: Store, runs: int) -> tuple[dict[str, bytes], str]:
     """Some runs of the job, hours apart; gives the tree without the state, and what the console said."""
     network = RecordedNetwork(close_seconds=5 * 3600)
@@ -94,8 +73,14 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Its files are those of a run that renders everything, as its id says.
     """
-    rendered = Counted(monkeypatch)
     network, store = RecordedNetwork(), MemoryStore()
+    rendered, heads = list[RenderedFile](), Series.heads
+
+    def counting(own: Series, kept: Collection[str] = ()) -> list[RenderedFile]:
+        rendered[:] = heads(own, kept)
+        return rendered
+
+    monkeypatch.setattr(Series, "heads", counting)
     every = {bucket.name for bucket in BUCKETS}
     with running(create_app(network)) as url:
 
@@ -106,7 +91,8 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
                 network.advance()
             code, facts = run(settings_for(None, url, **only(BLEND_V1)), into, now=NOW + timedelta(days=30))
             assert code in (0, 7)  # after a week all prices are stale
-            return rendered.lengths, facts["run_id"], facts["ledger_close_time"]
+            lengths = {file.key.rpartition("/")[2].removesuffix(".json") for file in rendered}
+            return lengths, facts["run_id"], facts["ledger_close_time"]
 
         lengths, _, time = run_after(0)
         assert every == lengths
