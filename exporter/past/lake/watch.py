@@ -42,7 +42,6 @@ class Watch:
         return key[:4] != DATA or self.wants(key)
 
     def wants(self, key: bytes) -> bool:
-        """Whether a LedgerKey XDR of contract data is watched."""
         return key[8:_KEY_HEAD] in self.contracts or key in self.keys
 
     def __or__(self, other: Watch) -> Watch:

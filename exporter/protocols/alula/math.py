@@ -224,7 +224,6 @@ RATE_MODEL = RateModel(
     lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
     lambda pools: pools.select("rate_modifier").rows(),
 )
-"""The three slopes at the modifier now."""
 
 
 @exact.naming("supply APR")

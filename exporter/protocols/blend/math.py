@@ -209,7 +209,6 @@ RATE_MODEL = RateModel(
     borrow_rate,
     _modifiers,
 )
-"""The three slopes at the accrued rate modifier."""
 
 
 @exact.naming("supply rate")

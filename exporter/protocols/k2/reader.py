@@ -113,7 +113,6 @@ class _Reader(Collector):
         return layout.reserve_configuration(entries[layout.reserve_key(market, asset)], *models)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
-        """A reserve's columns but those of its market. Raises `UnreadError` and `DecodeError`."""
         reserve = self.reserve(market, asset, entries)
         tokens = {side: f"{layout.SHARE_TOKENS[side][0]} {token}" for side, token in reserve.share_tokens.items()}
         instances = {

@@ -140,7 +140,6 @@ class _Reader(Collector):
         return found
 
     def append_vault(self, market: Market, vault: str, entries: layout.Entries, balance: Balance) -> None:
-        """Append a vault's row and parameters. Raises `DecodeError` and `UnreadError` where not everything is known."""
         decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
         if decoded.model is not None:
             changes = queued.of_model(decoded.model)

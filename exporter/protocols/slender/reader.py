@@ -36,11 +36,7 @@ class _Reader(Collector):
         self.assets: dict[tuple[str, str], ScVal] = {}
 
     def take_market(self, market: str, entry: Entry | None) -> None:
-        """Decode a pool's instance, or say why its market is not read.
-
-        Slender is dormant, and its instance is kept alive by its users alone. So a published pool that is archived is
-        absent, which fails no run; one that the operator named is unread (docs/decisions.md).
-        """
+        """A published pool that is archived is absent; one that the operator named is unread (docs/decisions.md)."""
         if entry is not None and entry.archived and market not in self._demanded:
             reason = "archived: nobody has used the pool for long; its instance can be restored"
             self.reading.absent.append(Absent(market, NAME, reason))

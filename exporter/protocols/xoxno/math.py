@@ -216,11 +216,7 @@ def accrue(state: pl.DataFrame, now: exact.Operand) -> Accrued:
 
 
 def _accrue_chunk(state: pl.DataFrame, before: Accrued, chunk: pl.Series) -> Accrued:
-    """One chunk of this many milliseconds; a row of 0 stays as it is.
-
-    Without rewards, or where what is supplied is worth nothing, the supply index stays. The fee and what the rounding
-    leaves become new shares of the protocol, in `supplied` and `revenue` alike.
-    """
+    """One chunk of this many milliseconds (docs/protocols/xoxno.md, "Formulas"); a row of 0 stays as it is."""
     moves = chunk > 0
     borrowed, reserve_factor = state["borrowed"], state["reserve_factor"]
     debt = value_of(borrowed, before.borrow_index)
