@@ -1,19 +1,8 @@
 """A store for tests that logs every operation and can die or fail at any one of them.
 
-It implements ``exporter.stores.store.Store`` over another store (by default one in memory)::
-
-    bucket = BucketSimulator()
-    publish(bucket, ...)
-    bucket.writes()                    # [Call("put_new", "v1/pages/..."), ...] in the order in which they were made
-
-    bucket = BucketSimulator()
-    bucket.die_at(7, after=True)       # the process is killed right after its seventh operation (counted from 0)
-    with pytest.raises(SimulatedKill):
-        publish(bucket, ...)
-    bucket.inner                       # what the dead process left; a new BucketSimulator(bucket.inner) is the next one
-
-A killed process does nothing any more: every later operation raises SimulatedKill, too, and its lock is gone. The
-bulk operations are made one file at a time, so a process can die between any two files.
+It is over another store (by default one in memory), which has what a dead process left. A killed process does nothing
+any more: every later operation raises SimulatedKill, too, and its lock is gone. The bulk operations are made one file
+at a time, so a process can die between any two files. Positions count from 0.
 """
 
 from __future__ import annotations
@@ -53,7 +42,7 @@ def _logged(operation: str) -> Callable[..., Any]:
 
 
 class BucketSimulator:
-    """See the module's docstring."""
+    """A store that logs, dies and fails."""
 
     uri = "simulated bucket"
     reads_at_once = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -106,48 +107,50 @@ def test_a_counter(server: Variables) -> None:
     assert pointer == alias
 
 
+def held_up(
+    bucket: WireBucket, position: int, swap: Callable[[], object], meanwhile: Callable[[], object]
+) -> BaseException | None:
+    """Do something while one of alice's next calls waits; gives the error of her swap."""
+    stall = Stall(threading.Event())
+    bucket.disturb("alice", len(bucket.calls_of("alice")) + position, stall)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(swap)
+        assert stall.reached.wait(10)
+        meanwhile()
+        stall.until.set()
+        return running.exception(20)
+
+
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store, position: int) -> None:
     """Wherever a publisher is held up (at its look, the pointer or the alias), a later one's alias stays."""
     first = bob.swap(POINTER_KEY, b"0", None)
     alice.get("x")
-    go_on = threading.Event()
-    stall = Stall(go_on)
-    bucket.disturb("alice", len(bucket.calls_of("alice")) + position, stall)
-    outcome: list[object] = []
 
-    def swap() -> None:
-        try:
-            outcome.append(alice.swap(POINTER_KEY, b"1", first))
-        except LostRaceError as error:
-            outcome.append(error)
+    def swap_current() -> None:
+        current = bob.get(POINTER_KEY)
+        assert current is not None
+        bob.swap(POINTER_KEY, b"2", current.etag)
 
-    thread = threading.Thread(target=swap)
-    thread.start()
-    assert stall.reached.wait(10)
-    current = bob.get(POINTER_KEY)
-    assert current is not None
-    bob.swap(POINTER_KEY, b"2", current.etag)
-    go_on.set()
-    thread.join(20)
+    error = held_up(bucket, position, lambda: alice.swap(POINTER_KEY, b"1", first), swap_current)
 
     assert (b"2", b"2") == (bucket.data()[POINTER_KEY], bucket.data()[ALIAS])
-    assert isinstance(outcome[0], LostRaceError) == (position < 2)
+    assert isinstance(error, LostRaceError) if position < 2 else error is None
 
 
 def test_an_alias_that_an_earlier_publisher_wrote_late(bucket: WireBucket, alice: S3Store) -> None:
     """Where an older alias came between, the publisher of the current pointer writes its own over it."""
     first = alice.swap(POINTER_KEY, b"0", None)
-    go_on = threading.Event()
-    stall = Stall(go_on)
-    bucket.disturb("alice", len(bucket.calls_of("alice")) + 2, stall)
-    thread = threading.Thread(target=lambda: alice.swap(POINTER_KEY, b"2", first))
-    thread.start()
-    assert stall.reached.wait(10)
-    bucket.objects[f"p/{ALIAS}"] = replace(bucket.objects[f"p/{ALIAS}"], data=b"1")
-    go_on.set()
-    thread.join(20)
+    late = replace(bucket.objects[f"p/{ALIAS}"], data=b"1")
 
+    error = held_up(
+        bucket,
+        2,
+        lambda: alice.swap(POINTER_KEY, b"2", first),
+        lambda: bucket.objects.update({f"p/{ALIAS}": late}),
+    )
+
+    assert error is None
     assert (b"2", b"2") == (bucket.data()[POINTER_KEY], bucket.data()[ALIAS])
 
 
