@@ -7,7 +7,6 @@ import io
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -36,13 +35,13 @@ MONTHS = ["date=2026-08-01/1", "date=2026-08-31/2", "date=2026-09-01/3", "date=2
 FIRST_DAY = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 
 
-def record(store: Store, times: Sequence[int], *, network: str = "made", pools: int = 2) -> None:
+def record(store: Store, times: Sequence[int], *, network: str = "made") -> None:
     """One run at each time, its file and the manifest as publishing leaves them; ledgers count from 1000."""
     random = Random(7)
     manifest = read_history_manifest(store)
     for time in times:
         ledger = 1000 + (0 if manifest is None else len(manifest.files))
-        frame = frame_of(observe(random, places(2, pools), ledger, time), ledger, time)
+        frame = frame_of(observe(random, places(2, 2), ledger, time), ledger, time)
         part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network=network)
         store.put_new(part.file.key, part.file.data)
         manifest = extend_history(manifest, part.entry)
@@ -77,16 +76,9 @@ def keys_of(store: Store) -> list[str]:
     return [file.key for file in manifest.files]
 
 
-def entry(key: str, ledger: int, **other: object) -> HistoryFile:
+def entry(key: str, ledger: int, size: int = 10) -> HistoryFile:
     """An entry of a manifest that is only planned with."""
-    facts: dict[str, Any] = {
-        "rows": 2,
-        "bytes": 10,
-        "sha256": "0" * 64,
-        "first_ledger": ledger,
-        "last_ledger": ledger,
-    }
-    return HistoryFile(key=f"history/pools/{key}", url="../x", **(facts | other))
+    return HistoryFile(f"history/pools/{key}", "../x", 2, size, "0" * 64, ledger, ledger)
 
 
 def planned(*files: HistoryFile, months: int = 2) -> list[tuple[str, list[int]]]:
@@ -143,17 +135,17 @@ def test_plan(files: list[str], months: int, expected: list[tuple[str, list[int]
     assert expected == planned(*(entry(f"{key}.parquet", number) for number, key in enumerate(files, 1)), months=months)
 
 
-class TestPlan:
-    def test_huge_months(self) -> None:
-        """A month whose files are very large together stays a file a day."""
-        files = [entry(f"date=2026-01-0{day}/{day}.parquet", day, bytes=200 * 2**20) for day in (1, 2)]
+def test_months_that_stay_a_file_a_day() -> None:
+    """A month whose files are very large together is not compacted."""
+    files = [entry(f"date=2026-01-0{day}/{day}.parquet", day, 200 * 2**20) for day in (1, 2)]
 
-        assert [] == planned(*files, entry("date=2026-11-30/9.parquet", 9))
+    assert [] == planned(*files, entry("date=2026-11-30/9.parquet", 9))
 
-    def test_strange_keys(self) -> None:
-        """A manifest that names a file elsewhere is refused: what it means is not known."""
-        with pytest.raises(StoreError, match="under no day and no month"):
-            planned(entry("x.parquet", 1))
+
+def test_strange_keys() -> None:
+    """A manifest that names a file elsewhere is refused: what it means is not known."""
+    with pytest.raises(StoreError, match="under no day and no month"):
+        planned(entry("x.parquet", 1))
 
 
 class TestRows:
@@ -165,7 +157,7 @@ class TestRows:
         Doing it again changes nothing.
         """
         store = MemoryStore()
-        record(store, [FIRST_DAY + offset for offset in sorted(offsets)], pools=3)
+        record(store, [FIRST_DAY + offset for offset in sorted(offsets)])
         before = every_row(store)
 
         with pytest.MonkeyPatch.context() as patch:

@@ -5,12 +5,8 @@ uses: PUT, GET, HEAD, POST ?delete, LIST version 2, ``If-Match``, ``If-None-Matc
 It checks no signature; the access key says which client a call comes from::
 
     with WireBucket() as bucket:
-        bucket.objects                                # {"v1/assets.json": Stored(...)}, of the one bucket there is
-        bucket.calls                                  # [Call("alice", "PUT", "v1/pages/..."), ...] in order
-        bucket.disturb("alice", 7, Answer(503))       # her eighth call (counted from 0) is refused
-        bucket.disturb("alice", 7, Reset(after=True)) # it takes effect, and its answer is lost
-        bucket.disturb("alice", 7, Hang(), more=2)    # it and the two after it are never answered
-        bucket.kill("alice", 7, after=False)          # from here on she is dead: no call takes effect any more
+        bucket.disturb("alice", 7, Reset(after=True), more=2) # her calls 7 to 9 (from 0) take effect without an answer
+        bucket.kill("alice", 7, after=False)                  # from here on she is dead: no call takes effect any more
 
 A test that holds ``bucket.lock`` stops the bucket from serving anything.
 """
