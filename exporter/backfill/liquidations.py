@@ -63,7 +63,10 @@ def rows_in(ledgers: Iterable[LedgerChanges]) -> Iterator[Row]:
 def with_liquidations(
     store: Store, manifest: HistoryManifest, rows: Iterable[Row], spans: Sequence[LedgerSpan]
 ) -> HistoryManifest:
-    """Replace the rows of some ledgers in the table; gives the manifest that names it. Raises `StoreError`."""
+    """Put the rows of some spans of ledgers into the table; gives the manifest that names it.
+
+    What the table had of these ledgers is replaced. The same ledgers give the same bytes. Raises `StoreError`.
+    """
     before = _read(store, manifest)
     known = [] if manifest.liquidations is None else manifest.liquidations.spans
     covered = pl.any_horizontal(

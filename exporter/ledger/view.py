@@ -62,7 +62,10 @@ _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Why the run is the state of ``ledger``; ``uncertified_calls`` gave the program an error instead of a result."""
+    """Why the run is the state of ``ledger``: every entry and call it used is known to hold over ``interval``.
+
+    ``uncertified_calls`` had no result known to hold at the ledger; the program was given an error for them.
+    """
 
     ledger: int
     interval: Interval

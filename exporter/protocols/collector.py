@@ -60,7 +60,10 @@ def live(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
 
 
 def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Parameter]:
-    """The fields that are numbers, in the order of ``decimals``; others are left out, since they are only shown."""
+    """The fields of a struct that are numbers, in the order of ``decimals``, which has the scale of each.
+
+    One that is missing or not a number is left out: they are only shown. The largest number of its kind limits nothing.
+    """
     for name, scale in decimals.items():
         value = fields.get(name)
         if value is not None and value[0] in _LARGEST:

@@ -113,9 +113,10 @@ VALUES = {
 
 
 def set_values(rows: Sequence[Row]) -> None:
-    """Set the values in US cents, rounded down, for each of `VALUES`.
+    """Set the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
 
-    Where one, or the market's sum of ``tvl_usd_cents``, has more than 38 digits, the price is absurd and taken away.
+    Where one of them, or the sum of ``tvl_usd_cents`` over the market, has more than 38 digits, a price is absurd: it
+    is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
     """
     by_market: dict[str, list[Row]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""RedStone's adapter, and its SEP-40 contract over the adapter's feeds (docs/oracles.md, "RedStone")."""
+"""RedStone's adapter and its SEP-40 contract (docs/oracles.md, "RedStone"); times in entries are in milliseconds."""
 
 from __future__ import annotations
 

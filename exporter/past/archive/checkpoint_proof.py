@@ -87,7 +87,7 @@ def newest_proof(archives: Archives, trust: Trust) -> tuple[Checkpoint, bytes]:
 
 
 def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
-    """How many validators trusted ones name in quorum sets that the list lacks: there may be a newer list."""
+    """How many validators in quorum sets of the trusted ones the list lacks; any means that it may be outdated."""
     listed = {key for keys in trust.organisations.values() for key in keys}
     named: set[bytes] = set()
     for archive in archives.each:

@@ -68,7 +68,10 @@ def backstop_emission_key(generation: str, backstop: str, market: str) -> bytes:
 
 
 def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
-    """An emission of either generation; ``funded``: the backstop has what it promises, None where not known."""
+    """An emission entry of either generation. One that cannot be read costs the reward and nothing else.
+
+    ``funded``: whether the backstop has what it promises; None is not known, and then neither is what is paid.
+    """
     if entry is None:
         return Emission(reason=RewardReason.NO_EMISSIONS)
     if entry.archived:

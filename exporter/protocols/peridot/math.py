@@ -268,7 +268,10 @@ def total_underlying(net_cash: pl.Series, borrowed: pl.Series) -> pl.Series:
 
 @exact.naming("utilization")
 def utilization(borrowed: pl.Series, cash: pl.Series, aside: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The rate model's utilization, and whether it refuses to answer because more is set aside than there is."""
+    """The rate model's utilization, and whether it refuses to answer because more is set aside than there is.
+
+    Where the model refuses, everything counts as lent.
+    """
     divisor = exact.subtract(exact.add(cash, borrowed), aside)
     refused = (divisor < 0) & (borrowed != 0)
     divided = divisor > 0

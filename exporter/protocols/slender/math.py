@@ -132,7 +132,11 @@ _TERMS: dict[str, Given] = {
 
 @exact.at_most(exact.INT128_MAX)
 def borrowable(s_supply: pl.Series, debt_supply: pl.Series, coefficient: pl.Series, util_cap: pl.Series) -> pl.Series:
-    """The most that the utilization cap lets be borrowed; shares of debt are rounded up."""
+    """The most that the utilization cap lets be borrowed.
+
+    With n shares of debt in all the utilization is floor(10^9 × n / supply). An amount takes floor(10^9 × amount /
+    coefficient) shares, and one more unless it is a multiple of the coefficient.
+    """
     cap = exact.multiply(util_cap, ONE // 10_000)
     most = exact.subtract(exact.multiply_divide_ceil(exact.add(cap, 1), s_supply, ONE), 1)
     free = exact.clamp(exact.subtract(most, debt_supply), 0, exact.INT128_MAX)
