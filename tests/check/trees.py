@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,30 +28,31 @@ from exporter.tree.documents import ManifestFile
 from exporter.tree.families import POINTER_KEY, kind_of
 from exporter.tree.files import RenderedFile
 from exporter.tree.run_listing import RunListing
-from tests.jobs import run, settings_for
+from tests.jobs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
 from tests.once import once
 
-START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SIZES = (1, 2, 5)
 RUNS = 10
+FLAGS = {"output__page_sizes": list(SIZES), "output__default_page_size": 2, "output__market_pools_cap": 2}
 
 Files = dict[str, bytes]
 Change = Callable[[Any], object]
 
 
-def tree_of(network: RecordedNetwork, *names: str, runs: int = 1) -> Files:
-    """The files that some runs leave of a network, which moves on after each; see `only`."""
+def tree_of(
+    network: RecordedNetwork,
+    *names: str,
+    runs: int = 1,
+    apart: timedelta = timedelta(days=2),
+    flags: Mapping[str, Any] = FLAGS,
+) -> Files:
+    """The files that some runs leave of a network (`only` some markets; all), which moves on after each."""
     store = MemoryStore()
     with running(create_app(network)) as url:
         for number in range(runs):
-            sizes: dict[str, Any] = {
-                "output__page_sizes": list(SIZES),
-                "output__default_page_size": 2,
-                "output__market_pools_cap": 2,
-            }
-            settings = settings_for(None, url, **sizes, **only(*names))
-            run(settings, store, now=START + timedelta(days=2 * number))
+            settings = settings_for(None, url, **flags, **(only(*names) if names else {}))
+            run(settings, store, now=NOW + apart * number)
             network.advance()
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
 

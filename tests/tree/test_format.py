@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from exporter.localnet.server import create_app
 from exporter.stores.folder import FolderStore
 from exporter.tree.decoding import refuse_other_format
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
+from tests.check.trees import tree_of, write
 from tests.jobs import settings_for
 from tests.localnet.recorded import BLEND_V1, only
 
@@ -45,13 +47,8 @@ READERS = (
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of three runs."""
-    out = tmp_path_factory.mktemp("published") / "out"
-    network = RecordedNetwork()
-    with running(create_app(network)) as url:
-        for _ in range(3):
-            exporter.run(settings(out, url))
-            network.advance()
-    return out
+    files = tree_of(RecordedNetwork(), BLEND_V1, runs=3, apart=timedelta(0))
+    return write(files, tmp_path_factory.mktemp("published") / "out")
 
 
 def settings(out: Path, url: str) -> Settings:
