@@ -177,18 +177,14 @@ def _with(change: Any, *path: Any) -> list[Any]:
     ("content", "message"),
     [
         (b"{", "it is not JSON: Input data was truncated"),
-        (b"\xff\xfe\xfd", "it is not JSON: JSON is malformed"),
         (b"[" * 200_000, "it is not JSON: maximum recursion depth exceeded"),
-        (b'{"a": NaN}', "it is not JSON: JSON is malformed"),
         (b"[]", "Expected `object`, got `array`"),
         (document(protocol_version=...), "missing required field `protocol_version`"),
-        (document(sequence_number="x"), r"Expected `int`, got `str` - at `\$.sequence_number`"),
         (document(sequence_number=2**32), r"Expected `int` <= 4294967295 - at `\$.sequence_number`"),
         (document(protocol_version=1.5), r"Expected `int`, got `float` - at `\$.protocol_version`"),
         (document(timestamp=0), "timestamp is 0, as some releases"),
         (document(timestamp=253_370_764_800), r"Expected `int` <= .*\$.timestamp"),  # the year 9999
         (document(network_id="7AC3"), "Expected `str` matching regex"),
-        (document(ledger_entries={}), r"Expected `array`, got `object` - at `\$.ledger_entries`"),
         (document(5), r"ledger_entries\[0\]: Expected `object`, got `int`"),
         (
             document(without_key(_with({}, 1, 0))),

@@ -88,7 +88,6 @@ class FakeRpc(httpx.AsyncBaseTransport):
     passphrases: dict[str, str] = field(default_factory=dict)
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     network_faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
-    poison: bytes | None = None  # a key that core chokes on
     calls: list[Call] = field(default_factory=list)
     clock: Callable[[], float] = lambda: 0.0
     turns: int = 0  # of the event loop that each request takes
@@ -144,8 +143,8 @@ class FakeRpc(httpx.AsyncBaseTransport):
         asked = [base64.b64decode(key) for key in params["keys"]]
         if len(asked) > 200:
             return error(-32602, f"key count ({len(asked)}) exceeds maximum supported (200)")
-        if len(set(asked)) < len(asked) or self.poison in asked:
-            return error(-32603, NOT_FOUND)
+        if len(set(asked)) < len(asked):
+            return error(-32603, "could not query captive core: http request failed with non-200 status code (404)")
         return result(
             latestLedger=ledger, entries=[entry(key, self.entries[key]) for key in asked if key in self.entries]
         )
@@ -153,9 +152,6 @@ class FakeRpc(httpx.AsyncBaseTransport):
     def asked(self, method: str | None = None) -> list[str]:
         """The hosts that were asked, in order."""
         return [call.host for call in self.calls if method in (None, call.method)]
-
-
-NOT_FOUND = "could not query captive core: http request failed with non-200 status code (404)"
 
 
 def b64(data: bytes) -> str:

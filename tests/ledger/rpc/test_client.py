@@ -69,16 +69,6 @@ def filled(count: int) -> FakeRpc:
 # The network ---------------------------------------------------------------------------------------------------
 
 
-def test_the_network_is_checked_once() -> None:
-    """Each endpoint is asked for its network before anything else, once, and only when it is used."""
-    bench = Bench(A, B, rpc=filled(900), max_in_flight=4)
-    bench.rpc.turns = 3
-    bench.read(*range(900))
-
-    assert ["getNetwork"] + 5 * ["getLedgerEntries"] == [call.method for call in bench.rpc.calls]
-    assert {A} == set(bench.rpc.asked())
-
-
 def test_another_network_is_a_fault_of_the_configuration() -> None:
     """A spare endpoint of another network fails every call that needs it, with its position and both passphrases."""
     bench = Bench(A, B, rpc=filled(1))
@@ -117,8 +107,11 @@ def test_a_check_that_fails_is_a_failure_of_the_endpoint() -> None:
 
 
 def test_keys_are_deduplicated_and_cut_into_requests_of_200() -> None:
-    """Every distinct key is asked once, at most 200 in a request, in the order given, never too many at once."""
-    bench = Bench(rpc=filled(850), max_in_flight=2)
+    """Every distinct key is asked once, at most 200 in a request, in the order given, never too many at once.
+
+    The endpoint is asked for its network before, once; a spare one is asked nothing.
+    """
+    bench = Bench(A, B, rpc=filled(850), max_in_flight=2)
     bench.rpc.turns = 100
     numbers = range(849, -1, -1)
     answers = bench.read(*numbers, *range(100), 849)
@@ -130,6 +123,7 @@ def test_keys_are_deduplicated_and_cut_into_requests_of_200() -> None:
     firsts = [call.params["keys"][0] for call in bench.rpc.calls if call.method == "getLedgerEntries"]
     assert [fake.b64(answer.asked[0]) for answer in answers] == firsts
     assert 2 == bench.rpc.most_in_flight
+    assert ["getNetwork"] + 5 * ["getLedgerEntries"] == [call.method for call in bench.rpc.calls]
 
 
 def test_entries_are_matched_by_key() -> None:
@@ -146,12 +140,14 @@ def test_entries_are_matched_by_key() -> None:
 @pytest.mark.parametrize(
     "more",
     [
+        fake.entry(key(5), made_entry(5)),  # was not asked for
+        fake.entry(key(0), made_entry(0)),  # is there already
         fake.entry(key(1), made_entry(1, LEDGER + 1)),  # changed after the ledger of the answer
         fake.entry(key(1), made_entry(1)) | {"xdr": "AAA="},
     ],
 )
 def test_entries_that_contradict_themselves_are_unusable(more: dict[str, Any]) -> None:
-    """They are asked for elsewhere (what else may be wrong with entries: test_rpc_faults)."""
+    """They are asked for elsewhere."""
     bench = Bench(A, B, rpc=filled(1))
     bench.fault(A, fake.altered(lambda right: right["result"]["entries"].append(more)))
     (answer,) = bench.read(0, 1)
@@ -347,27 +343,23 @@ def with_close_time(value: object) -> fake.Fault:
     return fake.altered(lambda right: right["result"]["ledgers"][0].update(ledgerCloseTime=value))
 
 
-@pytest.mark.parametrize("value", [1_800_000_500, "1800000500"])
-def test_a_close_time_is_a_number_or_a_string(value: object) -> None:
-    """The close time is taken from the JSON field, whichever type it has; one ledger is asked for."""
-    bench = Bench()
-    bench.fault(A, fake.unaltered, with_close_time(value))
-
-    assert 1_800_000_500 == bench.run(lambda source: source.close_time(500))
-    assert {"startLedger": 500, "pagination": {"limit": 1}} == bench.rpc.calls[-1].params
+NO_TIMES = [0, -5, 1.5, True, None, 10**400, 253_370_764_800]  # the last is in the year 9999
+NO_DIGITS = ["", "-5", "0", " 1800000500", "1e9", "9" * 40, "١٨٠٠٠٠٠٥٠٠"]
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["", "-5", "0", 0, -5, 1.5, True, None, " 1800000500", "1e9", 253_370_764_800, "9" * 40, 10**400, "١٨٠٠٠٠٠٥٠٠"],
+    ("value", "expected", "asked"),
+    [(value, 1_800_000_700, [A]) for value in (1_800_000_700, "1800000700")]
+    + [(value, CLOSE_TIME + 500, [A, B]) for value in (*NO_TIMES, *NO_DIGITS)],
 )
-def test_an_invalid_close_time_is_unusable(value: object) -> None:
-    """Anything but unix seconds in digits, before the year 9999, is asked for elsewhere."""
+def test_a_close_time_is_in_unix_seconds(value: object, expected: int, asked: list[str]) -> None:
+    """It is a number or digits, before the year 9999; anything else is asked for elsewhere. One ledger is asked for."""
     bench = Bench(A, B)
     bench.fault(A, fake.unaltered, with_close_time(value))
 
-    assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
-    assert [A, B] == bench.rpc.asked("getLedgers")
+    assert expected == bench.run(lambda source: source.close_time(500))
+    assert asked == bench.rpc.asked("getLedgers")
+    assert {"startLedger": 500, "pagination": {"limit": 1}} == bench.rpc.calls[-1].params
 
 
 def test_a_close_time_of_another_ledger_is_unusable() -> None:
