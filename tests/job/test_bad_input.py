@@ -10,10 +10,6 @@ from click.testing import CliRunner, Result
 
 from exporter.cli import main
 from exporter.errors import StoreError
-from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
-from exporter.stores.folder import FolderStore
 
 KEY = "SECRETKEY1234567890"
 URL = f"https://user:{KEY}@rpc.example.org/v2/{KEY}/plainsecret?token={KEY}"
@@ -132,16 +128,15 @@ def test_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch, log_format: str) ->
 def test_report_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the store refuses and then the report, too, the store's error is the one that the command ends with."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         Path("reports/run.json").unlink()
         Path("reports").rmdir()
         raise StoreError("v1/pages: no space left on device")
 
     Path("reports").mkdir()
-    monkeypatch.setattr(FolderStore, "put_new_many", refuse)
-    with running(create_app(RecordedNetwork())) as url:
-        options = ("--network", "local", "--rpc-url", url, "--report", "reports/run.json", "--log-format", "json")
-        result = invoke("run", *options)
+    monkeypatch.setattr("exporter.job.run.try_output", refuse)
+    options = ("--rpc-url", "http://127.0.0.1:9", "--report", "reports/run.json", "--log-format", "json")
+    result = invoke("run", *options)
 
     assert 10 == result.exit_code
     lines = [json.loads(line) for line in result.stderr.splitlines()]

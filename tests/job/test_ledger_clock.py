@@ -104,16 +104,6 @@ class TestThisMachinesClock:
 class TestTheRunBefore:
     """No ledger closes before an earlier one."""
 
-    def test_the_same_second(self, tmp_path: Path) -> None:
-        """Two ledgers may close in one second; one that closed a second earlier is refused with exit code 3."""
-        publish(tmp_path / "out", LEDGER, TIME)
-        with pytest.raises(SourceError, match=f"ledger {LEDGER} of an earlier run.*--replace-ledger {LEDGER}"):
-            publish(tmp_path / "out", LEDGER + 1, TIME - 1)
-        publish(tmp_path / "out", LEDGER + 1, TIME)
-
-        assert LEDGER + 1 == published(tmp_path / "out")["observed_ledger"]
-        check_files(str(tmp_path / "out"))
-
     @pytest.mark.parametrize(
         ("ledger", "discovery"), [(LEDGER + 5, False), pytest.param(LEDGER + 10, True, marks=pytest.mark.slow)]
     )
