@@ -159,7 +159,7 @@ def compared(
     return complete, unproven
 
 
-def with_code(market: str, code: bytes, last_modified: int | None = None) -> Callable[[Entries], None]:
+def with_code(market: str, code: bytes) -> Callable[[Entries], None]:
     """A market has other code."""
 
     def change(entries: Entries) -> None:
@@ -167,7 +167,7 @@ def with_code(market: str, code: bytes, last_modified: int | None = None) -> Cal
         data = decode_contract_data(entry.data)
         instance = instance_of(data)._replace(wasm_hash=code)
         written = encode_contract_data(data._replace(value=(scval.CONTRACT_INSTANCE, instance)))
-        entries[instance_key(market)] = replace_entry(entry, written, last_modified)
+        entries[instance_key(market)] = replace_entry(entry, written)
 
     return change
 

@@ -120,7 +120,7 @@ def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_entry_of_later(left: tuple[str, Path]) -> None:
-    """An entry that changed after the ledger is not an evidence of it, and neither is one that is there twice."""
+    """An entry that changed after the ledger is refused."""
     whole = Evidence.decode(left[1].read_bytes(), "whole")
     later = {b"key": RawEntry(b"data", whole.ledger + 1, None)}
     with pytest.raises(SnapshotFileError, match="after ledger"):
