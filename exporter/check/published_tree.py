@@ -203,6 +203,7 @@ async def _read_history(
 
 
 async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
+    """A publisher at work may be between the rollups and the manifest."""
     faults: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
 

@@ -297,6 +297,7 @@ class Job:
         return read, evidence
 
     def keep_discoveries(self, read: MarketsRead) -> None:
+        """Keep what is new before anything can go wrong with the rest of the run."""
         report_discovered(read.discovered, self.log)
         if read.memory is None:
             return
@@ -349,6 +350,7 @@ class Job:
         return Recorded(part, series, damage, lost)
 
     def publish(self, tables: Tables, evidence: RenderedFile, recorded: Recorded) -> RunSummary:
+        """Publish the tree, checked as a whole before anything that readers can find is replaced."""
         settings, store, replaced = self.settings, self.store, self.replaced_ledger
         part, series, close_time = recorded.part, recorded.series, tables.close_time
         checker = TreeChecker(Whole(tables.ledger, settings.output.page_sizes, own_files_only=True))
@@ -444,6 +446,7 @@ class Job:
                 )
 
     def judge_history(self, damage: list[str]) -> None:
+        """End the run here where earlier files of the history are damaged."""
         with self.log.step("history", "checking the history's earlier files") as facts:
             facts.update(damaged=len(damage))
             if damage:

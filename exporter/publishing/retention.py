@@ -221,6 +221,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
 
 
 def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
+    """Documents of these runs that the published one does not have. An expired run may be unreadable."""
     stale, kept = set[str](), set(_documents(current)) if due else set[str]()
     for key in due:
         try:

@@ -65,6 +65,7 @@ class SeenObjects:
         self._lock = Lock()
 
     def etag(self, key: str, *, immutable: bool = False) -> str | None:
+        """None where there is no object, or an immutable one is expected to be new."""
         folder = folder_of(key)
         if key not in self._entries and not (immutable and folder.startswith(EXPECTED_NEW)):
             self._list(folder)

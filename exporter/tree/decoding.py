@@ -20,7 +20,10 @@ _Model = TypeVar("_Model")
 
 
 def decode_json(data: bytes, model: type[_Model]) -> _Model:
-    """Take a value of a model out of JSON. Raises `msgspec.DecodeError`, and no other, whatever is wrong."""
+    """Take a model out of JSON; all that a run reads of its store comes through here.
+
+    Raises `msgspec.DecodeError`, and no other, whatever is wrong.
+    """
     try:
         return msgspec.json.decode(data, type=model)
     except UnicodeDecodeError as error:
