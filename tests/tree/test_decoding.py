@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from exporter.history.manifest import read_history_manifest
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory
 from exporter.publishing.published_state import read_intent, read_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY, _read_record
-from exporter.serve.preview import page_sizes
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
@@ -46,14 +44,11 @@ def test_a_store_with_such_json_is_refused_by_name(key: str, read: Callable[[Sto
 
 
 @pytest.mark.parametrize("data", DEEP.values(), ids=DEEP)
-def test_records_that_may_be_lost_are_begun_again(data: bytes, tmp_path: Path) -> None:
+def test_records_that_may_be_lost_are_begun_again(data: bytes) -> None:
     """What only saves work is as if it were not there."""
     store = MemoryStore()
     for key in (SUPERSEDED_KEY, MEMORY_KEY):
         store.put(key, data)
-    (tmp_path / "v1" / "system").mkdir(parents=True)
-    (tmp_path / POINTER_KEY).write_bytes(data)
 
     assert {} == _read_record(store).superseded
     assert [True] == [MEMORY_KEY in notice for notice in load_memory(store, "0" * 64).notices]
-    assert None is page_sizes(tmp_path)
