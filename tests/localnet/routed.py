@@ -38,14 +38,14 @@ class RoutedAnswers:
     see of it. What no contract may survive, such as a budget that is used up, fails the whole.
     """
 
-    def __init__(self, others: Answering, router: str = ROUTER) -> None:
-        self._others, self._router = others, router
+    def __init__(self, others: Answering) -> None:
+        self._others = others
 
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         """Answer one call on the state of a ledger."""
-        key = instance_key(self._router)
+        key = instance_key(ROUTER)
         entry = chain.entry(key, ledger)
-        if call.contract != self._router or call.function != "exec" or entry is None:
+        if call.contract != ROUTER or call.function != "exec" or entry is None:
             return self._others.simulate(chain, ledger, call)
         code = code_key(instance_of(decode_contract_data(entry.data)).wasm_hash or b"")
         footprint: dict[bytes, RawEntry | None] = {key: entry, code: chain.entry(code, ledger)}
