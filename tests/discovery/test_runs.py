@@ -88,19 +88,6 @@ def notices_of(reading: Reading[list[ProtocolReading]]) -> list[str]:
     return [notice for part in reading.result for notice in part.notices]
 
 
-def test_new_pool_through_events_alone() -> None:
-    """Of the events that had gone before the first run nothing is missed but what only they named."""
-    watched = Watched(network := RecordedNetwork(event_window=2))
-    empty_reward_zones(network)
-    lost = network.deploy("lost")
-    for _ in range(5):
-        network.advance()
-    new = network.deploy("new")
-
-    assert {*MARKETS, new} == markets_of(watched.read())
-    assert ("blend", lost, None) not in watched.memory.markets
-
-
 def test_market_that_vanishes() -> None:
     """A market that is gone from the chain stays remembered, and is absent, which is not a failure."""
     watched = Watched(network := RecordedNetwork())

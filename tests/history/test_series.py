@@ -87,6 +87,23 @@ def test_a_first_run_has_every_document_without_buckets() -> None:
             assert ([], ledger, None) == tuple(document[name] for name in ("data", "observed_ledger", "next_cursor"))
 
 
+def test_a_pool_that_appears_while_no_bucket_closes() -> None:
+    """Of lengths that are unchanged only its own documents, which are empty, are rendered."""
+    historian = Historian(MemoryStore())
+    one, other = places(1, 2)
+    historian.run(observe(Random(1), [one], LEDGER, MONDAY), LEDGER, MONDAY)
+    series = load_series(historian.store, read_history_manifest(historian.store), LEDGER + 1)
+    unchanged = series.still_open(LEDGER, MONDAY + 5)
+    observed = observe(Random(1), [one, other], LEDGER + 1, MONDAY + 5)
+    rows = observations_of(frame_of(observed, LEDGER + 1, MONDAY + 5))
+    pages = list(series.extend(rows, LEDGER + 1, MONDAY + 5))
+    keys = [file.key for file in series.heads(unchanged)]
+
+    assert ([], list(LENGTHS)) == (pages, unchanged)
+    assert 4 + 1 == len(keys)  # of the pool, and of its token
+    assert all(other[1] in key for key in keys)
+
+
 def test_a_pool_that_vanishes_keeps_its_history() -> None:
     """The newest document of a pool that is no longer read stays as it was once its last bucket had closed."""
     random = Random(3)

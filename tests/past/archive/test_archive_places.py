@@ -188,7 +188,10 @@ def test_an_archive_is_read_over_http(made: MadeArchive, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def slow_server() -> Iterator[str]:
-    """A server that never answers a request; under /drip it sends a byte of a large file now and then."""
+    """A server that never answers a request; under /drip it sends a byte of a large file now and then.
+
+    Under /closed it ends the connection.
+    """
     ended = threading.Event()
 
     class Slow(BaseHTTPRequestHandler):
@@ -198,7 +201,7 @@ def slow_server() -> Iterator[str]:
                 self.send_header("Content-Length", "1000000")
                 self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
                 self.end_headers()
-            while not ended.wait(0.05):
+            while not self.path.startswith("/closed") and not ended.wait(0.05):
                 if self.path.startswith("/drip"):
                     with suppress(OSError):
                         self.wfile.write(b"{")
@@ -211,9 +214,12 @@ def slow_server() -> Iterator[str]:
         ended.set()
 
 
-@pytest.mark.parametrize("path", ["silent", "drip"])
-def test_all_reading_ends_at_the_deadline(slow_server: str, tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize("path", ["silent", "drip", "closed"])
+def test_all_reading_ends_at_the_deadline(
+    slow_server: str, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many archives never finish an answer, trying them all in turn takes no longer than the deadline."""
+    monkeypatch.setattr(archive_places, "FIRST_PAUSE_SECONDS", 60)
     began = monotonic()
     deadline = Deadline(0.4, "a setting")
     archives = Archives.open([f"{slow_server}/{path}/{number}" for number in range(4)], tmp_path, deadline)
