@@ -11,9 +11,10 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, u32, u64
 from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quotes, read_quotes
 from exporter.ledger.source import ContractCall
+from exporter.ledger.storage_rules.host import price_data
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from tests.chain_simulator import Chain
-from tests.protocols.made_ledger import NOW, MadeLedger, MadeSource, account, contract, lastprice, price_data
+from tests.protocols.made_ledger import NOW, MadeLedger, MadeSource, account, contract, lastprice
 
 
 def quotes_of(ledger: MadeLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], MadeSource]:

@@ -18,9 +18,10 @@ from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, i128
 from exporter.ledger.oracles import Quote, read_quotes
 from exporter.ledger.router import BUNDLE_SIZE, Router
 from exporter.ledger.source import ContractCall, SimulationAnswer
+from exporter.ledger.storage_rules.host import price_data
 from exporter.ledger.view import LedgerView, ViewLimits, read_at_one_ledger
 from tests.chain_simulator import Chain, ChainSource, Reader
-from tests.protocols.made_ledger import contract, price_data
+from tests.protocols.made_ledger import contract
 
 Tamper = Callable[[ContractCall, SimulationAnswer], SimulationAnswer]
 Quotes = dict[tuple[str, str], Quote]

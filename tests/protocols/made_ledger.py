@@ -24,7 +24,6 @@ from exporter.ledger.codec.scval_encode import (
     struct_map,
     symbol,
     u32,
-    u64,
     vec,
 )
 from exporter.ledger.observation import Entry
@@ -80,26 +79,18 @@ def instance(
     return entry(owner, INSTANCE_KEY, (scval.CONTRACT_INSTANCE, ContractInstance(executable, code, None, pairs)))
 
 
-def struct_of(fields: Mapping[str, Raw]) -> ScVal:
-    """A struct without the fields that are None."""
-    return struct_map({name: value for name, value in fields.items() if value is not None})
-
-
 def changed(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
     """A struct with other fields; None leaves a field out."""
-    return struct_of({name: value for (_, name), value in struct[1]} | dict(changes))
+    fields = {name: value for (_, name), value in struct[1]} | dict(changes)
+    return struct_map({name: value for name, value in fields.items() if value is not None})
 
 
 def token_instance(
     token: str, token_symbol: bytes = b"USDC", decimals: int = 7, changes: Mapping[str, Raw] | None = None
 ) -> Written:
     """A token's instance with METADATA; ``changes`` replace or remove fields of it."""
-    fields: dict[str, Raw] = {
-        "decimal": u32(decimals),
-        "name": string("A token"),
-        "symbol": (scval.STRING, token_symbol),
-    }
-    metadata = struct_of(fields | dict(changes or {}))
+    fields = {"decimal": u32(decimals), "name": string("A token"), "symbol": (scval.STRING, token_symbol)}
+    metadata = changed(struct_map(fields), changes or {})
     return instance(contract(token), [(symbol("METADATA"), metadata)], hashlib.sha256(b"token").digest())
 
 
@@ -120,11 +111,6 @@ def balance_at(token: str, holder: str, amount: int) -> Written:
 def bare_token(token: str) -> Written:
     """A token's instance without METADATA."""
     return instance(contract(token), None, hashlib.sha256(b"another token").digest())
-
-
-def price_data(price: int, timestamp: int) -> ScVal:
-    """SEP-40's PriceData."""
-    return struct_map({"price": i128(price), "timestamp": u64(timestamp)})
 
 
 def lastprice(oracle: str, token: str) -> ContractCall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from exporter.deployments import BACKSTOP
@@ -15,6 +16,7 @@ from exporter.protocols.balances import balance_key as token_balance_key
 from exporter.protocols.blend.backstop import ALLOTMENT, Balance, Comet, EmissionSource, Funding, PoolBackstop
 from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
 from exporter.protocols.blend.layout import reward_zone_key
+from exporter.protocols.compute import Tables
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.places import USDC, XLM
 from tests.protocols.world import Change as ChangeOfWorld
@@ -212,25 +214,23 @@ PROMISED, LEFT = noted("BackfillEmis", i128(7 * ONE)), ALLOTMENT - 7 * ONE
 PAID, DROPPED = at_emitter("LastDistro", u64(5)), at_emitter("Dropped", (BOOL, True))
 
 
-def world_of(*changes: Change) -> World:
-    """The recorded markets, changed."""
+def tables_of(*changes: Change) -> Tables:
+    """What is published of the recorded markets, changed."""
     world = World("blend")
     for key, value, *path in changes:
         if value is not None or path or world.value(key) is not None:
             world.put(key, value, *path)
-    return world
+    return world.compute()
 
 
-def backstop_of(world: World, market: str = BLEND_V1) -> dict[str, Any]:
+def backstop_of(tables: Tables, market: str = BLEND_V1) -> dict[str, Any]:
     """The row of a market's backstop."""
-    (row,) = (row for row in world.compute().backstops.rows(named=True) if row["market"] == market)
-    return row
+    return tables.backstops.row(by_predicate=pl.col("market") == market, named=True)
 
 
-def reward(world: World, *parts: str, market: str = BLEND_V1, asset: str = USDC) -> tuple[object, ...]:
+def reward(tables: Tables, *parts: str, market: str = BLEND_V1, asset: str = USDC) -> tuple[object, ...]:
     """These parts of what suppliers are paid."""
-    rows = world.compute().pools.rows(named=True)
-    (row,) = (row for row in rows if (row["market"], row["pool"]) == (market, asset))
+    row = tables.pools.row(by_predicate=(pl.col("market") == market) & (pl.col("pool") == asset), named=True)
     return tuple(row[f"supply_reward_{part}"] for part in parts)
 
 
@@ -240,7 +240,7 @@ class TestReading:
     def test_the_reward_zone(self) -> None:
         """A market is in the zone that its own backstop lists it in; without a zone that is known, nobody knows."""
         for value, expected in ((vec(), False), (vec(address(BLEND_V1)), True), (VOID, None)):
-            assert expected is backstop_of(world_of((reward_zone_key(BACKSTOP_1), value)))["in_reward_zone"]
+            assert expected is backstop_of(tables_of((reward_zone_key(BACKSTOP_1), value)))["in_reward_zone"]
 
     @pytest.mark.parametrize(
         ("changes", "source", "funded", "remaining"),
@@ -272,8 +272,8 @@ class TestReading:
             (backstop_emission_key("v2", BACKSTOP_2, BLEND_V2), promised),
             *((reserve_emission_key("v2", BLEND_V2, place, "supply"), promised) for place in range(4)),
         ]
-        world = world_of(*before, *changes)
-        row = backstop_of(world, BLEND_V2)
+        tables = tables_of(*before, *changes)
+        row = backstop_of(tables, BLEND_V2)
 
         names = ("emission_source", "emission_funded", "backfill_remaining")
         assert (source, funded, remaining) == tuple(row[name] for name in names)
@@ -281,10 +281,10 @@ class TestReading:
         yearly = None if funded is None else 100_000 * YEAR
         assert (reason, yearly) == (row["emission_reason"], row["emission_per_year"])
         assert (row["emission_apr_bps"] is None) == (reason != "valid")
-        (of_pool, apr, index) = reward(world, "reason", "apr_bps", "index", market=BLEND_V2)
+        (of_pool, apr, index) = reward(tables, "reason", "apr_bps", "index", market=BLEND_V2)
         assert (reason, reason != "valid") == (of_pool, apr is None)
         assert (None if funded is None else 7) == index
-        assert ("valid",) == reward(world, "reason")  # v1 promises what the emitter minted
+        assert ("valid",) == reward(tables, "reason")  # v1 promises what the emitter minted
 
     @pytest.mark.parametrize(
         ("stored", "shares", "expected"),
@@ -307,10 +307,10 @@ class TestReading:
 
     def test_what_is_not_paid(self) -> None:
         """Without a plan nothing was ever paid; an emission ends with the close time that it names."""
-        assert (0, "no_emissions") == reward(world_of((plan_key(BLEND_V1), None)), "apr_bps", "reason")
+        assert (0, "no_emissions") == reward(tables_of((plan_key(BLEND_V1), None)), "apr_bps", "reason")
         keys = [reserve_emission_key("v1", BLEND_V1, place, "supply") for place in range(2)]
-        world, endless = (world_of(*((key, u64(end), "expiration") for key in keys)) for end in (NOW, 2**62))
-        assert (0, 0, NOW, "expired") == reward(world, "apr_bps", "per_year", "expiration", "reason")
+        ended, endless = (tables_of(*((key, u64(end), "expiration") for key in keys)) for end in (NOW, 2**62))
+        assert (0, 0, NOW, "expired") == reward(ended, "apr_bps", "per_year", "expiration", "reason")
         assert ("unread",) == reward(endless, "reason")
 
     @pytest.mark.parametrize(
@@ -329,17 +329,18 @@ class TestReading:
         """Without Comet's pool, or with other decimals, the amounts stay and the yield is null with its reason."""
         world = World("blend")
         change(world)
-        apr, yearly, reason = reward(world, "apr_bps", "per_year", "reason")
+        tables = world.compute()
+        apr, yearly, reason = reward(tables, "apr_bps", "per_year", "reason")
 
         assert (None, "no_reward_price") == (apr, reason)
-        assert yearly == reward(World("blend"), "per_year")[0]
-        assert backstop_of(world)["value_usd_cents"] is None
+        assert yearly == reward(tables_of(), "per_year")[0]
+        assert backstop_of(tables)["value_usd_cents"] is None
 
     def test_another_backstop_is_paid(self) -> None:
         """A v1 backstop that the emitter does not name has all that it promised, and gets nothing more."""
         emitter = named_by(BACKSTOP_1, "Emitter")
         never_paid = variant_key(emitter, "LastDistro", address(BACKSTOP_1)), None
-        row = backstop_of(world_of((instance_key(emitter), address(BACKSTOP_2), "Backstop"), never_paid))
+        row = backstop_of(tables_of((instance_key(emitter), address(BACKSTOP_2), "Backstop"), never_paid))
 
         assert ("none", True) == (row["emission_source"], row["emission_funded"])
 
@@ -351,7 +352,7 @@ class TestReading:
         price = struct_map({"price": i128(0), "timestamp": u64(NOW)})
         world.answers[oracle, "lastprice"] = lambda call: price if call.arguments[0][1][1][1] == asset else None
 
-        assert (reason,) == reward(world, "reason", asset=asset)
+        assert (reason,) == reward(world.compute(), "reason", asset=asset)
 
     @pytest.mark.parametrize(
         ("changes", "unknown"),
@@ -372,6 +373,6 @@ class TestReading:
     )
     def test_an_unread_backstop(self, changes: list[Change], unknown: tuple[str, ...]) -> None:
         """What of a backstop cannot be read is null, and so is what hangs on it."""
-        row = backstop_of(world_of((LP_VALUE, vec(i128(4 * ONE), i128(800_000))), *changes))
+        row = backstop_of(tables_of((LP_VALUE, vec(i128(4 * ONE), i128(800_000))), *changes))
 
         assert {None} == {row[name] for name in unknown}
