@@ -1,4 +1,4 @@
-"""Tests of `exporter.publishing.retention` and `.retention`: what is removed, when, and what never is."""
+"""Tests of `exporter.publishing.retention`: what is removed, when, and what never is."""
 
 from __future__ import annotations
 

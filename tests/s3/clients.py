@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -36,17 +35,12 @@ OPTIONS = S3Options(
 
 SERVERS = ("simulated bucket", "real server")
 
-_sessions = threading.local()
-
 
 def session_of(variables: Variables) -> Session:
-    """A session takes long to make, and is not for several threads."""
+    """A session with the keys of a client."""
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
     key, secret, region = (variables[name] for name in names)
-    sessions: dict[str, Session] = _sessions.__dict__
-    if key not in sessions:
-        sessions[key] = Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name=region)
-    return sessions[key]
+    return Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name=region)
 
 
 def store_at(
@@ -70,7 +64,7 @@ def variables_of(server: str) -> Variables:
     given = given_gateway()
     if given is None:
         pytest.skip(f"no real S3 server: {ENDPOINT_VARIABLE} is not set (scripts/radosgw run COMMAND sets it)")
-    boto_at(given["AWS_ENDPOINT_URL_S3"], session_of(given))
+    real_client()
     return given
 
 
@@ -81,8 +75,10 @@ def _simulated() -> WireBucket:
 
 
 @cache
-def boto_at(endpoint: str, session: Session) -> BotoClient:
-    """A client that looks at what is really there, in a bucket that is made if need be."""
-    client = session.client("s3", endpoint_url=endpoint)
+def real_client() -> BotoClient:
+    """A client that looks at what is on the real server, in a bucket that is made if need be."""
+    given = given_gateway()
+    assert given is not None
+    client = session_of(given).client("s3", endpoint_url=given["AWS_ENDPOINT_URL_S3"])
     client.create_bucket(Bucket=BUCKET)
     return client

@@ -22,8 +22,9 @@ from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish_run
 from tests.s3.bucket_objects import BUCKET
-from tests.s3.clients import Variables, boto_at, session_of, store_at
+from tests.s3.clients import real_client, store_at
 from tests.s3.faults import Stall
+from tests.s3.radosgw import given_gateway
 from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import WireBucket
 
@@ -87,13 +88,12 @@ class WirePlace:
 class RealPlace:
     """A place in the bucket of a real server."""
 
-    def __init__(self, variables: Variables, prefix: str) -> None:
-        self._variables = {name: value for name, value in variables.items() if name.startswith("AWS_")}
+    def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.client = boto_at(variables["AWS_ENDPOINT_URL_S3"], session_of(variables))
+        self.client = real_client()
 
     def environment(self, client: str) -> Mapping[str, str]:
-        return self._variables
+        return {name: value for name, value in (given_gateway() or {}).items() if name.startswith("AWS_")}
 
     def fetch(self, key: str) -> bytes | None:
         try:

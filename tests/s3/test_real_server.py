@@ -51,9 +51,7 @@ except LostRaceError as error:
 @pytest.fixture
 def place() -> RealPlace:
     """A place in a bucket of the real server that no other test uses."""
-    variables = given_gateway()
-    assert variables is not None
-    return RealPlace(variables, f"test-{secrets.token_hex(4)}")
+    return RealPlace(f"test-{secrets.token_hex(4)}")
 
 
 def publish_in_process(place: RealPlace, ledger: int, killed_after: float = 60.0) -> int:

@@ -160,6 +160,17 @@ def test_one_publisher_at_a_time(store: Store) -> None:
     assert ["a", "b"] == keys_of(store)
 
 
+def test_a_trial(store: Store) -> None:
+    """Whoever publishes now may be done when the run has read, which is not a failure; a trial leaves nothing."""
+    with store.exclusive():
+        store.try_writing()
+    store.try_writing()
+    with store.exclusive():
+        pass
+
+    assert [] == keys_of(store)
+
+
 BAD_KEYS = [
     *("", "/", "/etc/passwd", "..", "../x", "v1/../../x", "v1/./x", "v1//x", "v1/", "v1/%2e%2e/x"),
     *(".hidden", "v1/.tmp-1", "v1/.hidden/x", "C:\\x", "v1\\x", "a b", "a\n", "a\0b", "v1/é"),
