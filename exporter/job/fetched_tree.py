@@ -171,10 +171,7 @@ def ledger_of(run_id: str) -> int:
 async def _find_earlier(
     source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], most: int
 ) -> tuple[list[EarlierRun], dict[str, str]]:
-    """The newest earlier runs that left evidence, and why others are not among them.
-
-    Over HTTP nothing can be listed: then these are the run before, and those that the list of proofs names.
-    """
+    """The newest earlier runs with evidence, and why others are not there; over HTTP those that the tree names."""
     keys = source.keys(RUN.prefix)
     if keys is None:
         ids = {proof.run_id for proof in proofs} | ({status.previous_run_id} if status.previous_run_id else set())

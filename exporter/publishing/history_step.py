@@ -48,11 +48,7 @@ def _with_rollups(
     most_reads: int | None,
     at_hand: Mapping[str, bytes],
 ) -> HistoryManifest:
-    """Write the rollups that a history makes due; gives the manifest that names them.
-
-    ``sizes`` are those of the months' files that are there, by key. Where a file of the history cannot be read, the
-    rollups stay as they are: the run says what is damaged.
-    """
+    """Write the rollups that are due; where files cannot be read they stay. ``sizes`` are of the months' files."""
     months = [entry for entry in manifest.rollups if MONTH_ROLLUP.pattern.fullmatch(entry.key)]
     if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are recomputed
         others = [entry for entry in manifest.rollups if entry.bucket != HOURLY.bucket]

@@ -308,12 +308,8 @@ def begin_publication(
     wrong: the history loses it and every later one. Nothing but the status document, the run's manifest, the intent and
     the sweep's record depends on the wall clock.
 
-    Raises:
-        LedgerNotNewerError: a run at this ledger must not be published; nothing was written.
-        ConfigError: no run was published at ``replaced_ledger``.
-        LostRaceError: another publisher is at work, or was faster.
-        StoreError: the store refused an operation. The published run stays, unless reading it back is what failed.
-        ImmutableKeyError: an immutable key holds other bytes than this run has for it.
+    Raises `LedgerNotNewerError`, `ConfigError`, `LostRaceError`, `ImmutableKeyError`, and `StoreError`, after which the
+    published run stays, unless reading it back is what failed.
     """
     with store.exclusive():
         published = read_published(store, older=True)

@@ -1,7 +1,7 @@
-"""``/v1/yields/pools`` and ``/v1/yields/borrow``: the pools in DefiLlama's shape, for whatever reads that.
+"""``/v1/yields/pools`` and ``/v1/yields/borrow``: the pools in DefiLlama's shape (docs/integrators.md).
 
-Field names, units and rules are theirs (docs/integrators.md). Numbers are printed from exact integers. A pool that its
-contract has closed to suppliers is left out of the pools, and so are all but the largest.
+Numbers are printed from exact integers. A pool that its contract has closed to suppliers is left out of the pools, and
+so are all but the largest.
 """
 
 from __future__ import annotations

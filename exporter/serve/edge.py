@@ -1,7 +1,6 @@
-"""The rule from URL to file for web servers and content delivery networks, from ``site_templates/edge``.
+"""The rule from URL to file (`exporter.tree.routes`) for web servers and content delivery networks, as ports of it.
 
-`exporter.tree.routes` is the rule; what is rendered here are ports of it, and one suite of cases holds for all of them
-(tests/serve/edge). Page sizes, texts, forms of names and headers are put in from where the preview server takes them.
+Their templates are ``site_templates/edge``; one suite of cases holds for all (tests/serve/edge).
 """
 
 from __future__ import annotations

@@ -94,10 +94,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Stream every object whose key starts with the prefix, in no promised order, half-written ones never.
-
-        Keys that were listed may be deleted while the listing goes on.
-        """
+        """Stream objects by a prefix, in no promised order; keys that were listed may be deleted meanwhile."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
