@@ -173,7 +173,10 @@ def refuse_not_newer(
 
 
 def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
-    """Raise `LedgerNotNewerError` or `SourceError` if a run at this ledger could not be published."""
+    """Refuse a ledger, closed then (unix seconds), that could not be published, before the work is done.
+
+    Raises `LedgerNotNewerError`, and `SourceError` where the close time cannot be right.
+    """
     published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
     if published is None or published.pointer.ledger_close_time is None or replaced_ledger is not None:

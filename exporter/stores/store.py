@@ -94,7 +94,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Stream objects by a prefix, in no promised order; keys that were listed may be deleted meanwhile."""
+        """Stream objects by a prefix in any order, never half-written ones; those listed may be deleted meanwhile."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
