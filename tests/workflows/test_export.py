@@ -33,6 +33,18 @@ def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str,
     return ran.returncode, ran.stdout + ran.stderr, written[1], written[0]
 
 
+def test_a_run_is_published_and_reported(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:
+    """A run leaves a tree, a summary and the exit code for later steps."""
+    out = tmp_path / "public"
+    code, said, summary, outputs = export(
+        project_root, tmp_path, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network, EXPORTER_CONFIG=str(settings)
+    )
+
+    assert (0, "exit-code=0\n") == (code, outputs), said
+    assert "## Exit code 0: published" in summary
+    assert (out / "v1" / "system" / "status.json").is_file()
+
+
 def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path: Path) -> None:
     """Nothing runs where nobody has said where the tree goes."""
     code, said, _, outputs = export(project_root, tmp_path)
