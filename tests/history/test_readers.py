@@ -50,20 +50,16 @@ class PublishedTree(RuleBasedStateMachine):
         self.publish(make_run(self.ledger + step, world), BucketSimulator(self.store))
 
     @rule(
-        step=st.integers(0, 3),
-        world=st.sampled_from(WORLDS),
-        death=st.integers(0, 30),
-        among_documents=st.booleans(),
-        after=st.booleans(),
+        step=st.integers(0, 3), world=st.sampled_from(WORLDS), death=st.integers(0, 30), among_documents=st.booleans()
     )
-    def run_that_dies(self, step: int, world: dict[str, int], death: int, among_documents: bool, after: bool) -> None:
+    def run_that_dies(self, step: int, world: dict[str, int], death: int, among_documents: bool) -> None:
         """A run that dies at any operation, every other time while it replaces documents."""
         run = make_run(self.ledger + step, world)
         bucket = BucketSimulator(self.store)
         if among_documents:
             with suppress(LedgerNotNewerError, StoreError):
                 death = operations_until(self.store, run, INTENT_KEY) + 2 + death % 5
-        bucket.die_at(death, after=after)
+        bucket.die_at(death)
         self.publish(run, bucket)
 
     def publish(self, run: MadeRun, bucket: BucketSimulator) -> None:
@@ -82,12 +78,12 @@ class PublishedTree(RuleBasedStateMachine):
             assert sweep(self.store, RETENTION, now=self.clock).refused is None
             assert {key for key, _ in self.documents()} == {f.key for f in run.files if f.key.startswith("v1/assets")}
 
-    @rule(death=st.none() | st.integers(0, 30), after=st.booleans())
-    def clean_up(self, death: int | None, after: bool) -> None:
+    @rule(death=st.none() | st.integers(0, 30))
+    def clean_up(self, death: int | None) -> None:
         """A sweep that may die at any operation."""
         bucket = BucketSimulator(self.store)
         if death is not None:
-            bucket.die_at(death, after=after)
+            bucket.die_at(death)
         with suppress(SimulatedKill):
             sweep(bucket, RETENTION, now=self.clock)
 

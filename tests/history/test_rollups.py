@@ -290,8 +290,7 @@ def test_too_many_files_wait_for_compaction() -> None:
 CRASHED = [MONDAY, MONDAY + 20 * DAY, MONDAY + 50 * DAY, MONDAY + 130 * DAY + 100]
 
 
-@pytest.mark.parametrize("done", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_crash_at_every_step(done: bool) -> None:
+def test_a_crash_at_every_step() -> None:
     """Wherever a step dies, each file is whole, and the next run makes them right."""
     before = MemoryStore()
     for time in CRASHED[:-1]:
@@ -299,7 +298,7 @@ def test_a_crash_at_every_step(done: bool) -> None:
     for at in range(100):
         inner = MemoryStore(before)
         store = BucketSimulator(inner)
-        store.die_at(at, after=done)
+        store.die_at(at)
         try:
             run(store, CRASHED[-1])
             assert at > 8

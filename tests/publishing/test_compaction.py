@@ -264,7 +264,7 @@ class TestReaders:
         for position in range(len(counted.calls)):
             left = MemoryStore(whole)
             bucket = BucketSimulator(left)
-            bucket.die_at(position, after=True)
+            bucket.die_at(position)
             with pytest.raises(SimulatedKill):
                 compact_history(bucket)
             assert expected.equals(every_row(left))

@@ -324,7 +324,7 @@ def test_a_pointer_that_moved_is_left_alone() -> None:
 def test_a_lost_answer_to_the_swap(error: Exception) -> None:
     """When the pointer was written and only the answer was lost, the run counts as published."""
     bucket = BucketSimulator()
-    bucket.fail_at(operations_until(bucket.inner, make_run(100), POINTER_KEY), error, after=True)
+    bucket.fail_at(operations_until(bucket.inner, make_run(100), POINTER_KEY), error)
     publish_run(bucket, make_run(100))
 
     assert_whole(bucket, make_run(100))
@@ -493,6 +493,6 @@ def test_a_store_that_cannot_be_read() -> None:
     summary = publish_run(store, RUN).summary
     for position in range(FILES + 2):
         bucket = BucketSimulator(store)
-        bucket.fail_at(position, StoreError("connection reset"), after=False)
+        bucket.fail_at(position, StoreError("connection reset"))
         with pytest.raises(PublishedCheckError, match="connection reset"):
             verify(bucket, summary)

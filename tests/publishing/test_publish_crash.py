@@ -73,7 +73,7 @@ def test_killed_at_any_operation() -> None:
         clock = TestClock()
         left = MemoryStore(old, clock)
         dying = BucketSimulator(left)
-        dying.die_at(position, after=True)
+        dying.die_at(position)
         with pytest.raises(SimulatedKill):
             publish_run(dying, NEW, clock)
         again = MemoryStore(left, clock)
@@ -101,7 +101,7 @@ def test_sweep_killed_at_any_operation() -> None:
     while died:
         store = MemoryStore(unswept, clock)
         bucket = BucketSimulator(store)
-        bucket.die_at(len(trees), after=True)
+        bucket.die_at(len(trees))
         try:
             sweep(bucket, RETENTION, now=clock)
             died = False

@@ -250,7 +250,7 @@ def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
     trial, dying = BucketSimulator(MemoryStore(store, clock)), BucketSimulator(store)
     sweep(trial, RETENTION, now=clock)
     removed = [call.operation == "delete" and call.key.startswith(RUNS_PREFIX) for call in trial.calls]
-    dying.die_at(removed.index(True), after=False)
+    dying.die_at(removed.index(True) - 1)
     with pytest.raises(SimulatedKill):
         sweep(dying, RETENTION, now=clock)
     assert store.get(again.key) is None

@@ -51,16 +51,16 @@ class BucketSimulator:
         self.inner: Store = MemoryStore() if inner is None else inner
         self.calls: list[Call] = []
         self.dead = False
-        self._error_at: dict[int, tuple[BaseException, bool]] = {}
+        self._error_at: dict[int, BaseException] = {}
         self._error_from: tuple[int, Exception] | None = None
 
-    def die_at(self, position: int, *, after: bool) -> None:
-        """Kill the process before or after its operation at a position."""
-        self._error_at[position] = (SimulatedKill(), after)
+    def die_at(self, position: int) -> None:
+        """Kill the process after its operation at a position."""
+        self._error_at[position] = SimulatedKill()
 
-    def fail_at(self, position: int, error: Exception, *, after: bool) -> None:
-        """Let one operation fail, before or after it took effect."""
-        self._error_at[position] = (error, after)
+    def fail_at(self, position: int, error: Exception) -> None:
+        """Let one operation fail after it took effect."""
+        self._error_at[position] = error
 
     def fail_from(self, position: int, error: Exception) -> None:
         """Let every write from a position on fail without effect."""
@@ -108,13 +108,10 @@ class BucketSimulator:
             raise SimulatedKill
         position = len(self.calls)
         self.calls.append(Call(operation, key))
-        error, after = self._error_at.get(position, (None, False))
         if self._error_from is not None and position >= self._error_from[0] and operation in WRITES:
-            error = self._error_from[1]
-        if error is None:
-            yield
-            return
-        if after:
-            yield
-        self.dead = isinstance(error, SimulatedKill)
-        raise error
+            raise self._error_from[1]
+        yield
+        error = self._error_at.get(position)
+        if error is not None:
+            self.dead = isinstance(error, SimulatedKill)
+            raise error
