@@ -10,9 +10,11 @@ import polars as pl
 from exporter import exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import reader as alula
+from exporter.protocols.k2 import reader as k2
 from exporter.protocols.peridot import reader as peridot
 from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.slender import reader as slender
+from exporter.protocols.xoxno import reader as xoxno
 
 
 @overload
@@ -63,8 +65,8 @@ def projected(
     return computed
 
 
-RAW = {"alula": alula.COLUMNS, "peridot": peridot.COLUMNS, "slender": slender.COLUMNS}
-_TEXTS = {*TEXTS, "reward_token", "s_token", "supply_reward_reason", "borrow_reward_reason"}
+RAW = {each.__name__.split(".")[-2]: each.COLUMNS for each in (alula, k2, peridot, slender, xoxno)}
+_TEXTS = {*TEXTS, "reward_token", "s_token", "a_token", "supply_reward_reason", "borrow_reward_reason"}
 
 
 def computed(protocol: str, rows: Sequence[Mapping[str, Any]], time: int) -> pl.DataFrame:
@@ -75,17 +77,14 @@ def computed(protocol: str, rows: Sequence[Mapping[str, Any]], time: int) -> pl.
     return PROTOCOLS[protocol].project(at(columns, time))
 
 
+def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
+    """What is published of one pool."""
+    return computed(protocol, [row], time).row(0, named=True)
+
+
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")
 
 
 def closed(row: Mapping[str, Any]) -> str:
     """What cannot be done with a pool."""
     return " ".join(name for name in OPERATIONS if row[f"can_{name}"] is False)
-
-
-def published(
-    project: Callable[[Mapping[str, list[object]]], pl.DataFrame], row: Mapping[str, object], time: int
-) -> dict[str, Any]:
-    """What is published of one pool, with who may do what; what it is called is left out."""
-    columns: dict[str, list[object]] = {name: [value] for name, value in {**dict.fromkeys(TEXTS, ""), **row}.items()}
-    return project(at(columns, time)).row(0, named=True)

@@ -9,7 +9,7 @@ from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import Vault as StoredVault
-from tests.protocols.judged import columnar, computed, frame_of
+from tests.protocols.judged import columnar, computed, frame_of, published
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -47,14 +47,9 @@ def set_aside(*vaults: Vault) -> tuple[pl.DataFrame, dict[int, ExactError]]:
     )
 
 
-def projected(vault: Vault) -> dict[str, int]:
-    """What is computed of one vault."""
-    return computed("peridot", [vault], NOW).row(0, named=True)
-
-
 def test_a_clock_behind() -> None:
     """Nothing accrues before the last accrual."""
-    assert PLAIN["total_borrowed"] == projected(PLAIN | {"last_update_time": NOW + 5})["total_borrowed"]
+    assert PLAIN["total_borrowed"] == published("peridot", PLAIN | {"last_update_time": NOW + 5}, NOW)["total_borrowed"]
 
 
 @pytest.mark.parametrize(
@@ -71,11 +66,10 @@ def test_more_set_aside_than_there_is() -> None:
     aside = PLAIN | {"total_reserves": 1_600 * 10**7, "boost_rule": 0, "net_cash": -602 * 10**7}
     nothing = aside | {"receipt_supply": 0}
 
-    assert (10**6, 70_000, 0) == tuple(
-        projected(nothing)[name] for name in ("stored_utilization", "stored_borrow_apr", "total_supplied")
-    )
+    row = published("peridot", nothing, NOW)
+    assert (10**6, 70_000, 0) == tuple(row[n] for n in ("stored_utilization", "stored_borrow_apr", "total_supplied"))
     with pytest.raises(ExactOverflowError, match="more is set aside than there is"):
-        projected(nothing | {"fixed_rate": -1})
+        published("peridot", nothing | {"fixed_rate": -1}, NOW)
 
 
 BOOSTED = PLAIN | {
@@ -104,14 +98,14 @@ BOOSTED = PLAIN | {
 )
 def test_boosted_cash(changes: Vault, counted: int) -> None:
     """What of the boosted cash counts for the rate follows from the vault's code [calc]."""
-    found = projected(BOOSTED | changes)
+    found = published("peridot", BOOSTED | changes, NOW)
 
     assert min(500 * 10**6 // (counted + 500 - 12), 10**6) == found["stored_utilization"]
 
 
 def test_after_the_accrual_the_quote_is_known() -> None:
     """By the rule of quotes an accrual caches the quote, so that all of it counts for the next [calc]."""
-    row = projected(BOOSTED | {"boost_rule": 0, "last_update_time": NOW})
+    row = published("peridot", BOOSTED | {"boost_rule": 0, "last_update_time": NOW}, NOW)
 
     assert (500 * 10**6 // 1433, 500 * 10**6 // 1488) == (row["stored_utilization"], row["accrued_utilization"])
 

@@ -5,12 +5,10 @@ The vectors marked [test] are those of the contract's own tests; the others are 
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from exporter.protocols.slender import math
-from tests.protocols.judged import closed, columnar, computed, one
+from tests.protocols.judged import closed, columnar, one, published
 
 Reserve = dict[str, int]
 NOW = 1_800_000_000
@@ -29,11 +27,6 @@ PLAIN: Reserve = {
     "cash": 500 * 10**7,
     "fees": 3,
 }
-
-
-def published(reserve: Reserve) -> dict[str, Any]:
-    """What is published of one reserve."""
-    return computed("slender", [PLAIN | reserve], NOW).row(0, named=True)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +62,7 @@ def test_coefficients_of_the_contract(days: int, collat_coeff: int, debt_coeff: 
         "debt_supply": 40_400_002,
         "cash": 59_600_000,
     }
-    row = published(state)
+    row = published("slender", PLAIN | state, NOW)
 
     assert (collat_coeff, debt_coeff) == (row["supply_index"], row["borrow_index"])
 
@@ -107,7 +100,7 @@ TERMS = {
 )
 def test_gates(changes: Reserve, status: str, gates: str) -> None:
     """What a pause, its grace until the second at which it ends, and a reserve's flags close."""
-    row = published(TERMS | changes)
+    row = published("slender", PLAIN | TERMS | changes, NOW)
 
     assert (status, gates) == (row["pool_status"], closed(row))
 

@@ -14,7 +14,6 @@ import pytest
 
 from exporter.protocols.xoxno import math
 from exporter.protocols.xoxno.layout import Spoke
-from exporter.protocols.xoxno.math import project_pools
 from exporter.tree.pools import AssetSpoke
 from tests.protocols.judged import closed, columnar, frame_of, projected, published
 
@@ -163,7 +162,7 @@ def row_of(
 ) -> dict[str, Any]:
     """What is published of one hub market."""
     columns = {**pool, "decimals": 7, "paused": paused, "hub_active": hub_active, "spokes": spokes}
-    return published(project_pools, columns, NOW)
+    return published("xoxno", columns, NOW)
 
 
 @pytest.mark.parametrize(
