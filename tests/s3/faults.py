@@ -40,7 +40,6 @@ class Stall:
 
     until: threading.Event
     reached: threading.Event = field(default_factory=threading.Event)
-    after: bool = False
 
 
 Fault = Answer | Reset | Hang | Cut | Stall

@@ -227,10 +227,10 @@ def assert_one_wins(place: Place, ledger: int, publishers: int) -> None:
     assert_settled(place, ledger)
 
 
-def hold_up(bucket: WireBucket, client: str, position: int, *, after: bool = False) -> Stall:
+def hold_up(bucket: WireBucket, client: str, position: int) -> Stall:
     """Let a client pause at a call: this one and all that follow it wait, those of its other threads, too."""
     until = threading.Event()
-    stall = Stall(until, after=after)
+    stall = Stall(until)
     bucket.disturb(client, position + 1, Stall(until), more=10_000)
     bucket.disturb(client, position, stall)
     return stall

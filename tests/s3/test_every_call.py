@@ -37,13 +37,6 @@ from tests.s3.wire_bucket import WireBucket
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
 HASTY = replace(FAST, concurrency=1)
 
-DEATHS = {"dies": False, "dies after": True}
-"""Whether the last call of a publisher that dies takes effect."""
-
-
-PAUSES = {"pauses": False, "pauses after": True}
-"""Whether the call takes effect at which it pauses."""
-
 
 class Scene:
     """A bucket in which the old run is published, each time it is set."""
@@ -131,8 +124,8 @@ def lasting(scene: Scene, name: str, position: int) -> bool:
     """
     scene.set()
     client = "disturbed"
-    if name in DEATHS:
-        scene.bucket.kill(client, position, after=DEATHS[name])
+    if name == "dies":
+        scene.bucket.kill(client, position)
     else:
         fault = Answer(403, "AccessDenied") if name == "access denied" else PASSING[name]
         scene.bucket.disturb(client, position, fault, more=10_000)
@@ -163,7 +156,7 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
     whether it succeeded, as it does only if its pointer had been swapped.
     """
     scene.set()
-    stall = hold_up(scene.bucket, "disturbed", position, after=PAUSES[name])
+    stall = hold_up(scene.bucket, "disturbed", position)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(attempt, scene.store("disturbed"), NEW)
         try:
@@ -182,28 +175,30 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
     return error is None
 
 
-STRIDES = pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
+def strides(fast: int) -> pytest.MarkDecorator:
+    """A part of the cases, and in the slow tests all."""
+    return pytest.mark.parametrize("stride", [fast, pytest.param(1, marks=pytest.mark.slow)])
 
 
-@pytest.mark.parametrize("stride", [151, pytest.param(1, marks=pytest.mark.slow)])
+@strides(151)
 def test_something_passes_by(stride: int) -> None:
     """A call that is refused, lost or cut off once is repeated, and the run is published as if nothing had been."""
     assert every_case([*PASSING], passing, stride)
 
 
-@STRIDES
+@strides(61)
 def test_something_lasts(stride: int) -> None:
     """When every call from one on fails, readers keep the run they have, and a later run completes."""
-    names = [*PASSING, "access denied", *DEATHS]
+    names = [*PASSING, "access denied", "dies"]
     if stride > 1:  # without an answer a case takes seconds
         names = [name for name in names if not name.startswith("no answer")]
     assert_switched(every_case(names, lasting, stride), stride)
 
 
-@STRIDES
+@strides(19)
 def test_a_run_that_pauses(stride: int) -> None:
     """A run that goes on too late takes nothing back from the newer one, wherever it paused."""
-    assert_switched(every_case([*PAUSES], pausing, stride), stride)
+    assert_switched(every_case(["pauses"], pausing, stride), stride)
 
 
 def assert_switched(became: dict[tuple[str, int], bool], stride: int) -> None:

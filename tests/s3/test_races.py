@@ -137,7 +137,7 @@ def disturb(bucket: WireBucket, name: str, random: Random) -> None:
     if chance < 0.4:
         return
     if chance < 0.55:
-        bucket.kill(name, random.randrange(50), after=random.random() < 0.5)
+        bucket.kill(name, random.randrange(50))
     elif chance < 0.65:
         bucket.disturb(name, random.randrange(50), random.choice(faults[:5]), more=1_000)
     else:

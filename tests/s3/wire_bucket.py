@@ -6,7 +6,7 @@ It checks no signature; the access key says which client a call comes from::
 
     with WireBucket() as bucket:
         bucket.disturb("alice", 7, Reset(after=True), more=2) # her calls 7 to 9 (from 0) take effect without an answer
-        bucket.kill("alice", 7, after=False)                  # from here on she is dead: no call takes effect any more
+        bucket.kill("alice", 7)                               # call 7 is the last that takes effect
 
 A test that holds ``bucket.lock`` stops the bucket from serving anything.
 """
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from exporter.stores.store import Clock, utc_now
@@ -115,10 +116,10 @@ class WireBucket:
         with self.lock:
             self.disturb(client, self._counts.get(client, 0), fault, more=more)
 
-    def kill(self, client: str, position: int, *, after: bool) -> None:
-        """Let a client be as dead before or after a call took effect: none that follows has one."""
+    def kill(self, client: str, position: int) -> None:
+        """Let a client be as dead after a call took effect: none that follows has one."""
         self.disturb(client, position, Reset(), more=10_000)
-        self.disturb(client, position, Reset(after))
+        self.disturb(client, position, Reset(after=True))
 
     def calm(self) -> None:
         """Forget the faults that are still to come."""
@@ -171,25 +172,26 @@ class WireBucket:
         if isinstance(fault, Answer) and not (fault.writes and operation in READS):
             call.status = fault.status
             return error(fault.status, fault.code or CODES.get(fault.status, "InternalError"), key), False
-        if isinstance(fault, Reset | Hang | Stall) and not fault.after:
-            self._suffer(fault)
+        if isinstance(fault, Stall):
+            self._wait_for(fault)
+        if isinstance(fault, Reset | Hang) and not fault.after:
+            self._drop(fault)
         with self.lock:
             reply = self._objects.answer(operation, bucket, key, query, headers, body)
         call.status = reply.status
-        if isinstance(fault, Reset | Hang | Stall) and fault.after:
-            self._suffer(fault)
+        if isinstance(fault, Reset | Hang) and fault.after:
+            self._drop(fault)
         return reply, isinstance(fault, Cut)
 
-    def _suffer(self, fault: Reset | Hang | Stall) -> None:
-        match fault:
-            case Stall():
-                fault.reached.set()
-                deadline = time.monotonic() + LONGEST_HANG
-                while not fault.until.wait(0.02) and time.monotonic() < deadline and not self._closing.is_set():
-                    pass
-                return
-            case Hang():
-                self._closing.wait(LONGEST_HANG)
+    def _wait_for(self, stall: Stall) -> None:
+        stall.reached.set()
+        deadline = time.monotonic() + LONGEST_HANG
+        while not stall.until.wait(0.02) and time.monotonic() < deadline and not self._closing.is_set():
+            pass
+
+    def _drop(self, fault: Reset | Hang) -> NoReturn:
+        if isinstance(fault, Hang):
+            self._closing.wait(LONGEST_HANG)
         raise _DropError
 
     def date(self) -> str:
