@@ -15,6 +15,7 @@ from exporter.cli import main
 from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.tables import COLUMNS, Column
+from tests import costs
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -55,6 +56,7 @@ _SAID_ABOVE = re.compile(
 )
 """Units and nulls that the page of columns explains above the table."""
 _DIGESTS = re.compile(r"(?<=^```text digests\n).*?(?=^```)", re.MULTILINE | re.DOTALL)
+_COSTS = re.compile(r"(?<=^<!-- made by scripts/docs: costs -->\n).*?(?=^<!-- end of what is made -->)", re.M | re.S)
 
 
 def cli(_: str) -> str:
@@ -176,12 +178,18 @@ def digests(page: str) -> str:
     return _DIGESTS.sub("".join(f"{digest}  {name}\n" for name, digest in checker_digests().items()), page)
 
 
+def prices(page: str) -> str:
+    """docs/operations.md with the tables of `tests.costs`."""
+    return _COSTS.sub(f"\n{costs.tables()}\n\n", page)
+
+
 PAGES: Final[dict[str, Callable[[str], str]]] = {
     "cli.md": cli,
     "protocols.md": protocols,
     "messages.txt": messages,
     "history.md": columns,
     "proofs.md": digests,
+    "operations.md": prices,
 }
 """By page: gives its new text for its text."""
 

@@ -12,6 +12,7 @@ import pytest
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
 from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.tables import COLUMNS
+from tests import costs
 from tests.references import DOCS, PAGES
 
 
@@ -60,12 +61,25 @@ def test_what_is_made_from_the_code(name: str) -> None:
 
 
 def test_the_pages_have_what_is_written_into_them() -> None:
-    """The places in pages that scripts/docs fills are there: each digest, and each column."""
+    """The places in pages that scripts/docs fills are there: each digest, each column, and the costs."""
     made = {"proofs.md": checker_digests().values(), "history.md": (column.name for column in COLUMNS)}
 
-    for name, texts in made.items():
+    for name, texts in {**made, "operations.md": [costs.tables()]}.items():
         page = (DOCS / name).read_text()
         assert [] == [text for text in texts if text not in page]
+
+
+def test_the_costs_name_their_prices() -> None:
+    """Every price in the formula is stated next to the tables."""
+    text = (DOCS / "operations.md").read_text()
+    prices = [value for name, value in vars(costs).items() if name.startswith("PER_")]
+
+    assert [] == [price for price in prices if f"{price:g}" not in text]
+
+
+def test_what_a_run_writes_is_still_what_was_measured() -> None:
+    """The smaller network, measured now, is within a fifth of what the formula has: python -m tests.costs."""
+    assert pytest.approx(costs.SMALL, rel=0.2) == costs.measure(50)
 
 
 @pytest.mark.parametrize("name", ["export", "pages"])
