@@ -105,6 +105,12 @@ def test_gates(changes: Reserve, status: str, gates: str) -> None:
     assert (status, gates) == (row["pool_status"], closed(row))
 
 
+@pytest.mark.parametrize(("discount", "collateral"), [(0, False), (1, True)])
+def test_collateral(discount: int, collateral: bool) -> None:
+    """A reserve that counts for nothing cannot be collateral."""
+    assert collateral is published("slender", PLAIN | TERMS | {"discount": discount}, NOW)["can_be_collateral"]
+
+
 def test_a_borrow_of_whole_shares() -> None:
     """An amount that is a multiple of what a share is worth needs no further share."""
     assert 3 * ONE == columnar(math.borrowable)(ONE, 0, 3 * ONE, 10_000)
