@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from exporter.cli.common import config_option, configuration_of, ending
 from exporter.console import Console
 from exporter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from exporter.serve.edge import Platform
 
 
 @click.command()
@@ -31,7 +35,7 @@ def serve(out: str, host: str, port: int) -> None:
 @click.option("--root", help="nginx: the folder of the tree.  [default: output.uri]")
 @click.option("--origin", metavar="URL", help="cloudflare: the URL of the tree's files instead of a bound bucket.")
 @click.option("--out", default="./edge", show_default=True, help="The output folder.")
-def edge(platform: str, config: Path | None, root: str | None, origin: str | None, out: str) -> None:
+def edge(platform: Platform, config: Path | None, root: str | None, origin: str | None, out: str) -> None:
     """Write the rule that maps query strings to files.
 
     The rule holds the configured page sizes: write and install it again when these change (docs/edge.md).

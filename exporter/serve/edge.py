@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import jinja2
@@ -83,7 +83,7 @@ def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
     return [(0, f"(?:{_DIGIT_PREFIX}0)++"), *pages]
 
 
-PLATFORMS = ("nginx", "cloudfront", "cloudflare")
+Platform = Literal["nginx", "cloudfront", "cloudflare"]
 
 OPEN_FILES = 200
 """Files that nginx keeps open: few enough, with its connections, for the 1,024 that most systems allow a process."""
@@ -98,7 +98,7 @@ _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
 """Characters that cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
 
 
-def render_edge(platform: str, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
+def render_edge(platform: Platform, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
     """A rule's files by name: ``root`` for nginx, ``origin`` (None: a bound R2 bucket) for Cloudflare.
 
     Raises `ConfigError`.

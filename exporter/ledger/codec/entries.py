@@ -14,7 +14,6 @@ from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, enc
 from exporter.ledger.source import RawEntry
 
 ACCOUNT: Final = 0
-TRUSTLINE: Final = 1
 CONTRACT_DATA: Final = 6
 CONTRACT_CODE: Final = 7
 CONFIG_SETTING: Final = 8

@@ -26,11 +26,11 @@ from exporter.render.site.text import (
     moment,
     percent,
 )
+from exporter.tables import YEAR
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 704, 24, 296
 _TICKS = 4
 _STEPS = (300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000)
-_YEARLY = 31_536_000
 _STEEP, _OUTLIER = 4, 5
 
 
@@ -229,7 +229,7 @@ def _time_axis(starts: tuple[int, ...]) -> tuple[list[str], str]:
         middle = (_LEFT + _RIGHT) // 2
         return [f"{middle} "] * len(starts), _axis_labels([(middle, _day_and_time(first))])
     xs = [f"{_LEFT + (start - first) * (_RIGHT - _LEFT) // span} " for start in starts]
-    step = next((step for step in _STEPS if span <= step * _TICKS), _YEARLY)
+    step = next((step for step in _STEPS if span <= step * _TICKS), YEAR)
     ticks = range(-(-first // step) * step, last + 1, step)
     if len(ticks) < 2:
         ends = [(_LEFT, _day_and_time(first)), (_RIGHT, _day_and_time(last))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from exporter.cli import main
 from exporter.config import OutputSettings, Settings
 from exporter.errors import ConfigError
-from exporter.serve.edge import MAX_FUNCTION_BYTES, PLATFORMS, either_form, first_value, integers, render_edge
+from exporter.serve.edge import MAX_FUNCTION_BYTES, Platform, either_form, first_value, integers, render_edge
 from exporter.tree.routes import MAX_LIMIT
 from tests.serve.edge.nginx_server import free_port, nginx_or_skip, write_rule
 
@@ -25,7 +26,7 @@ def with_sizes(*sizes: int) -> Settings:
 
 
 def render(
-    platform: str, settings: Settings | None = None, root: str | None = None, origin: str | None = None
+    platform: Platform, settings: Settings | None = None, root: str | None = None, origin: str | None = None
 ) -> dict[str, str]:
     """Render a rule with the default settings."""
     return render_edge(platform, settings or Settings(), root=root, origin=origin)
@@ -54,8 +55,8 @@ def test_the_largest_configuration_still_fits() -> None:
         render("cloudfront", with_sizes(*range(1, 1001)))
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_rules_hold_the_configured_sizes(platform: str) -> None:
+@pytest.mark.parametrize("platform", get_args(Platform))
+def test_rules_hold_the_configured_sizes(platform: Platform) -> None:
     """Other sizes make another rule, and the same sizes the same bytes."""
     rendered = render(platform, with_sizes(1, 3, 70))
 
@@ -77,7 +78,7 @@ def test_rules_hold_the_configured_sizes(platform: str) -> None:
         ("cloudflare", {"origin": "https://me:secret@tree.example"}, "no user or password"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(platform: str, options: dict[str, str], expected: str) -> None:
+def test_options_that_do_not_fit_are_refused(platform: Platform, options: dict[str, str], expected: str) -> None:
     """An option for another platform, and a value that its configuration cannot hold, are named without secrets."""
     with pytest.raises(ConfigError, match=re.escape(expected)) as caught:
         render_edge(platform, Settings(), root=options.get("root"), origin=options.get("origin"))
@@ -100,7 +101,7 @@ def test_command(tmp_path: Path) -> None:
     """The command writes the files with the sizes of the configuration, and says which."""
     config = tmp_path / "exporter.toml"
     config.write_text("[output]\npage_sizes = [1, 30]\ndefault_page_size = 30\n")
-    for platform in PLATFORMS:
+    for platform in get_args(Platform):
         out = tmp_path / platform
         result = CliRunner().invoke(main, ["edge", platform, "--config", str(config), "--out", str(out)])
 
