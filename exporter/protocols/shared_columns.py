@@ -51,7 +51,7 @@ def simple_yield_bps(rate: pl.Series, scale: int) -> pl.Series:
 
 
 def within(amount: pl.Series, *bounds: pl.Series) -> pl.Series:
-    """An amount that can be had, within its bounds and not below 0: null where it is; a null bound is none."""
+    """An amount that can be had, within its bounds and not below 0: null where it is; a null bound does not bind."""
     for bound in bounds:
         amount = exact.clamp(amount, exact.INT128_MIN, bound.fill_null(exact.INT128_MAX))
     return exact.clamp(amount, 0, exact.INT128_MAX)

@@ -248,7 +248,7 @@ class S3Store:
     def _is_same(self, key: str, etag: str, data: bytes) -> bool:
         if etag == _md5(data):
             return True
-        if self._digests_are_etags and _MD5.fullmatch(etag):  # that of a multipart upload is none
+        if self._digests_are_etags and _MD5.fullmatch(etag):  # not that of a multipart upload
             return False
         # Encrypted by KMS or uploaded in parts: the etag says nothing, the digest that was sent with it does.
         described = self._client.head(key)

@@ -100,7 +100,7 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_views_of_xoxno_that_cannot_be_compared() -> None:
-    """An answer of another length is none."""
+    """An answer of another length does not count."""
     asked = ViewCall("C", ("1-A",), ContractCall("C", "get_bulk_indexes"))
 
     with pytest.raises(DecodeError, match="0 results for 1 pools"):

@@ -182,7 +182,7 @@ def computed(everything: bool) -> Tables:
 
 
 def test_pools_that_cannot_be_computed() -> None:
-    """They are unread with the error, a price that cannot be judged is none, and the rest is as ever."""
+    """They are unread with the error, there is no price where it cannot be judged, and the rest is as ever."""
     tables = computed(everything=False)
 
     detail = "the reader failed: OverflowError: int too big to convert"

@@ -154,7 +154,7 @@ def test_k2_rate_model(real_data: Path, every: int) -> None:
 
 @EVERY
 def test_k2_prices(real_data: Path, every: int) -> None:
-    """A price is the oracle's for the asset alone; one that the oracle refuses, or the router does, is none."""
+    """A price is the oracle's for the asset alone; there is none where the oracle or the router refuses it."""
     for state in states(real_data, "k2")[::every]:
         asked = {
             each.arguments[0][1][0][1][1][1]: each

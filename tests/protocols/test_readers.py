@@ -203,7 +203,7 @@ class TestRewardsOfK2:
         assert (other, 10, "no_reward_price") == self.reward(self.world(other))
 
     def test_switched_off_and_odd(self) -> None:
-        """What is switched off is none; an entry of another form is unread, and costs nothing else."""
+        """What is switched off pays nothing; an entry of another form is unread, and costs nothing else."""
         assert (None, 0, "no_emissions") == self.reward(self.world(USDC, is_active=False))
         for key in (self.key(USDC), variant_key(self.REWARDS, "RTL", address(self.TOKEN))):
             world = self.world(USDC)

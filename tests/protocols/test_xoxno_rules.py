@@ -158,7 +158,7 @@ def test_a_spot_price_of_reflector() -> None:
     ],
 )
 def test_a_mean_needs_every_record(prices: tuple[int | None, ...], expected: tuple[int, int]) -> None:
-    """A mean of three records is of the oldest one's time; it is none where one is missing or not above zero."""
+    """The mean of three records has the oldest one's time; it needs each of them, and above zero."""
     stored = deployed(release_4())
     for ago, price in enumerate(prices):
         if price is not None:

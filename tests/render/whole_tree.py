@@ -41,7 +41,7 @@ def _published(protocols: Sequence[str], runs: int) -> Files:
 
 
 def documents_of(folder: Path) -> dict[str, bytes]:
-    """Every document of a tree by key; what is JSON of no model of ours is none."""
+    """Every document of a tree by key; what is JSON of no model of ours is left out."""
     return {
         key: path.read_bytes()
         for path in sorted(folder.rglob("*.json"))

@@ -181,7 +181,7 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
 
 
 def decode_debt_ceiling(entry: Entry | None) -> int:
-    """A reserve's ceiling of debt in whole tokens, also an archived one; 0 is none. Raises `DecodeError`."""
+    """A reserve's ceiling of debt in whole tokens, also an archived one; 0 means no ceiling. Raises `DecodeError`."""
     return 0 if entry is None else min(int(expect(entry.value, scval.U128, "RDEBTCEIL")), MAX_AMOUNT)
 
 

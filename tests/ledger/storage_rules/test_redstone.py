@@ -87,7 +87,7 @@ def sep40(address: str = SEP40) -> Stored:
 
 
 def test_the_sep40_contract_scales_a_feed() -> None:
-    """A feed's price is given in the decimals of the finest feed, at the time of its package; an old one is none."""
+    """A feed's price has the decimals of the finest feed and the time of its package; an old one does not count."""
     stored = sep40()
 
     assert price_data(600_000_000_000_000, NOW - 60) == stored.value(SEP40, "lastprice", other("BTC"))
