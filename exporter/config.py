@@ -38,7 +38,6 @@ ACCEPTED: dict[str, str] = {
     "network.max_ledger_age": "a whole number of seconds up to 31536000: how old the RPC's ledger may be; 0: any age",
     "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, where one will do",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
-    "network.router": "true, or false to ask for every price with a request of its own",
     "output.uri": "the path of a folder, or s3://bucket/prefix",
     "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",
     "output.default_page_size": "one of output.page_sizes",
@@ -93,7 +92,6 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
     read_deadline_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12
-    router: bool = True
     prefer_checkpoint: bool = False
     max_ledger_age: Annotated[int, Meta(ge=0, le=31_536_000)] | None = None
 

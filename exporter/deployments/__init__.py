@@ -31,7 +31,6 @@ from importlib.resources.abc import Traversable
 MARKET = "market"
 BACKSTOP = "backstop"
 FACTORY = "factory"
-ROUTER = "router"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +89,6 @@ def deployments_of(network: str) -> tuple[Deployment, ...]:
         return ()
     lists = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
     return tuple(deployment for file in lists for deployment in _read(file))
-
-
-@cache
-def router_of(network: str) -> KnownContract | None:
-    """The contract that makes many calls in one simulation (`exporter.ledger.router`), if a network has one listed."""
-    text = files(__name__).joinpath("routers.toml").read_text("utf-8")
-    for item in tomllib.loads(text).get(network, ()):
-        return KnownContract(role=ROUTER, **item)
-    return None
 
 
 @cache

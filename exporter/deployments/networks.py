@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from exporter.deployments import Deployment, KnownContract, deployments_of, router_of
+from exporter.deployments import Deployment, deployments_of
 from exporter.ledger.codec import strkey
 
 
@@ -14,14 +14,12 @@ from exporter.ledger.codec import strkey
 class Network:
     """A Stellar network: its passphrase identifies it; nothing else does.
 
-    ``router`` is a contract that makes many calls in one simulation (`exporter.ledger.router`), if one is known.
     ``simulated`` networks are of one machine: their ledgers close when somebody lets them.
     """
 
     name: str
     passphrase: str
     deployments: tuple[Deployment, ...] = field(default=())
-    router: KnownContract | None = None
     simulated: bool = False
 
 
@@ -29,8 +27,8 @@ _MAINNET, _TESTNET = deployments_of("mainnet"), deployments_of("testnet")
 RECORDED_PASSPHRASE = "Recorded lending markets ; November 2026"
 
 NETWORKS: dict[str, Network] = {
-    "mainnet": Network("mainnet", "Public Global Stellar Network ; September 2015", _MAINNET, router_of("mainnet")),
-    "testnet": Network("testnet", "Test SDF Network ; September 2015", _TESTNET, router_of("testnet")),
+    "mainnet": Network("mainnet", "Public Global Stellar Network ; September 2015", _MAINNET),
+    "testnet": Network("testnet", "Test SDF Network ; September 2015", _TESTNET),
     "local": Network("local", RECORDED_PASSPHRASE, deployments_of("local"), simulated=True),
 }
 """By the name that the configuration uses."""

@@ -70,7 +70,7 @@ def compared_with(tree: FetchedTree) -> int | None:
 
 def repeat(evidence: Evidence, settings: Settings) -> MarketsRead:
     """Read the markets of a run from its evidence again. Raises `ExporterError` where that is not possible."""
-    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None, None))[0]
+    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None))[0]
 
 
 def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:

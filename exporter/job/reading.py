@@ -19,7 +19,6 @@ from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import SourceError
 from exporter.job.evidence import Evidence, Tried
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger
-from exporter.ledger.router import Router
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
@@ -65,7 +64,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     async def work() -> MarketsRead:
         async with (RpcEndpoints() if is_url else StoredLedger(Path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
-            return (await read_markets(settings, opened, memory, router_for(settings, opened)))[0]
+            return (await read_markets(settings, opened, memory))[0]
 
     found = asyncio.run(work())
     return LedgerTables(found.tables(), found.certificate)
@@ -95,9 +94,7 @@ class MarketsRead:
         return tables
 
 
-async def read_markets(
-    settings: Settings, opened: OpenSource, memory: Memory | None, router: Router | None
-) -> tuple[MarketsRead, Evidence]:
+async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | None) -> tuple[MarketsRead, Evidence]:
     """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`."""
     known = set() if memory is None else memory.confirmed()
     named = None if memory is None else remembered(opened.network, memory)
@@ -116,11 +113,10 @@ async def read_markets(
         return await _read_tried(view, tried, whole=opened.whole)
 
     async with reading_deadline(settings):
-        reading = await read_at_one_ledger(opened.source, program, view_limits(settings), router)
+        reading = await read_at_one_ledger(opened.source, program, view_limits(settings))
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
-    notices = [] if router is None else list(router.notices)
-    notices += opened.notices if opened.evidence is None else opened.evidence.notices
+    notices = list(opened.notices if opened.evidence is None else opened.evidence.notices)
     discovered: list[Discovered] = []
     if memory is not None and around is not None:
         memory.notices.clear()  # those so far are among the other ones
@@ -215,14 +211,6 @@ def view_limits(settings: Settings) -> ViewLimits:
         max_seconds=network.read_deadline_seconds,
         spacing=CHECKPOINT_LEDGERS if network.prefer_checkpoint else 1,
     )
-
-
-def router_for(settings: Settings, opened: OpenSource) -> Router | None:
-    """The router to put calls together with; None if none is wanted or known, and for a file, which runs no code."""
-    known = opened.network.router
-    if known is None or not settings.network.router or not opened.whole or opened.evidence is not None:
-        return None
-    return Router(known.address, known.wasm_hash)
 
 
 @asynccontextmanager

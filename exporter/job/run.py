@@ -41,7 +41,7 @@ from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof, published_proofs
-from exporter.job.reading import MarketsRead, read_markets, router_for
+from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.rendering import render, says_more, status_document, times_of
 from exporter.job.report import (
     RunLog,
@@ -286,12 +286,11 @@ class Job:
                 )
                 if memory is not None and self.replaced_ledger is not None:
                     memory.rewind(self.replaced_ledger)
-                router = router_for(settings, opened)
                 try:
-                    read, evidence = await read_markets(settings, opened, memory, router)
+                    read, evidence = await read_markets(settings, opened, memory)
                 finally:
                     asked = opened.report()
-                    log.add(reading=asked, router=None if router is None else router.report())
+                    log.add(reading=asked)
         report_dead_endpoints(asked.get("answers", {}), asked.get("errors", {}), log)
         log.add(certificate=certificate_facts(read.certificate), ledger_close_time=read.close_time)
         return read, evidence

@@ -197,7 +197,7 @@ class FromArchive:
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
         with open_archive_state(settings, self) as state:
-            network = replace(network_of(settings.passphrase), router=None)  # nothing is run
+            network = network_of(settings.passphrase)
             opened = OpenSource(state.source, network, state.instances, state.source.label, state)
             yield replace(opened, stored=True, proof=state.proof, notices=state.notices)
 

@@ -36,7 +36,7 @@ class Batcher:
         await self._ask("keys", asked)
 
     async def calls(self, asked: Sequence[ContractCall]) -> None:
-        """Ask for calls. They wait for keys, so that there are few bundles of them, and keys wait for no calls."""
+        """Ask for calls. They wait for keys, and keys wait for no calls."""
         await self._ask("calls", asked)
 
     async def _ask(self, kind: str, asked: Sequence[bytes] | Sequence[ContractCall]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from exporter.ledger.observation import ALWAYS, CallObservation, Entry, Interval, KeyObservation
-from exporter.ledger.router import Router, ask_alone
-from exporter.ledger.source import ContractCall, LedgerSource, SimulationAnswer
+from exporter.ledger.source import ContractCall, LedgerSource
 
 
 class Observed:
@@ -15,9 +15,8 @@ class Observed:
     ``changed`` says whether something used is another now than when the program was given it.
     """
 
-    def __init__(self, source: LedgerSource, router: Router | None) -> None:
+    def __init__(self, source: LedgerSource) -> None:
         self._source = source
-        self._router = router
         self.keys: dict[bytes, KeyObservation] = {}
         self.calls: dict[ContractCall, CallObservation] = {}
         self.used_keys: dict[bytes, None] = {}  # a set that keeps its order, so that runs are reproducible
@@ -40,32 +39,17 @@ class Observed:
                 elif seen.update(key, raw, answer.ledger) and key in self.used_keys:
                     self.changed = True
 
-    async def simulate(self, calls: list[ContractCall], together: bool = False) -> None:
-        """Simulate calls, again where they are known; in bundles if they may be put ``together`` and there is a router.
-
-        What must be asked for again is asked for alone: its own footprint certifies it at more ledgers than a bundle's.
-        """
-        if together and self._router is not None:
-            answers = dict(zip(calls, await self._router.simulate(self._source, calls), strict=True))
-        else:
-            answers = await ask_alone(self._source, calls)
-        for call, answer in answers.items():
+    async def simulate(self, calls: list[ContractCall]) -> None:
+        """Simulate calls, again where they are known."""
+        for call, answer in zip(calls, await asyncio.gather(*map(self._source.simulate, calls)), strict=True):
             seen = self.calls.get(call)
             if seen is None:
                 self.calls[call] = CallObservation(answer)
-                continue
-            alone = seen.answer.shared and not answer.shared
-            if answer.ledger > seen.answer.ledger or (alone and answer.ledger == seen.answer.ledger):
-                self._replace_call(call, answer)
-        if self._router is not None and self._router.lied:
-            tainted = [call for call, seen in self.calls.items() if seen.answer.shared]
-            for call, answer in (await ask_alone(self._source, tainted)).items():
-                self._replace_call(call, answer)
-
-    def _replace_call(self, call: ContractCall, answer: SimulationAnswer) -> None:
-        before = self.calls[call].answer
-        self.calls[call] = CallObservation(answer)
-        self.changed |= call in self.used_calls and (before.result, before.error) != (answer.result, answer.error)
+            elif answer.ledger > seen.answer.ledger:
+                before = seen.answer
+                self.calls[call] = CallObservation(answer)
+                changed = (before.result, before.error) != (answer.result, answer.error)
+                self.changed |= call in self.used_calls and changed
 
     def entries_interval(self) -> Interval:
         common = ALWAYS

@@ -55,8 +55,7 @@ class SimulationAnswer:
     """The result of a call at ``ledger``: exactly one of ``result`` (ScVal XDR) and ``error`` is set.
 
     ``footprint`` holds the LedgerKey XDR of everything the call looked at, found or not; it is empty on an error.
-    ``writes`` says that the call would change entries, or restore archived ones. ``shared`` says that it was one of
-    several calls in one simulation, whose footprint is of all of them (`exporter.ledger.router`).
+    ``writes`` says that the call would change entries, or restore archived ones.
     """
 
     ledger: int
@@ -65,7 +64,6 @@ class SimulationAnswer:
     footprint: tuple[bytes, ...]
     endpoint: str
     writes: bool = False
-    shared: bool = False
 
 
 class LedgerSource(Protocol):

@@ -36,7 +36,6 @@ from exporter.ledger.observation import (
     Interval,
 )
 from exporter.ledger.observed import Observed
-from exporter.ledger.router import Router
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 T = TypeVar("T")
@@ -94,10 +93,10 @@ class Reading(Generic[T]):
 class LedgerView:
     """A program's view of the ledger: entries and calls, remembered with the ledgers they hold for."""
 
-    def __init__(self, source: LedgerSource, limits: ViewLimits | None = None, router: Router | None = None) -> None:
+    def __init__(self, source: LedgerSource, limits: ViewLimits | None = None) -> None:
         self._source = source
         self._limits = limits or ViewLimits()
-        self._known = Observed(source, router)
+        self._known = Observed(source)
         self._batcher = Batcher(self._send)
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
 
@@ -146,14 +145,13 @@ class LedgerView:
         return list(self._known.used_calls)
 
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
-        """The footprint of a call, as the source gives it; of calls in one bundle, that of all of them."""
+        """The footprint of a call, as the source gives it."""
         seen = self._known.calls.get(call)
         return () if seen is None else seen.answer.footprint
 
     async def _send(self, keys: list[bytes], calls: list[ContractCall]) -> None:
         await self._known.fetch(keys)
-        # A bundle is known to hold at fewer ledgers than its calls; once it is too late for another round, that costs.
-        await self._known.simulate(calls, together=self._refused_at is None)
+        await self._known.simulate(calls)
 
     def _bound(self, count: int, most: int, what: str) -> None:
         if count > most:
@@ -261,10 +259,9 @@ async def read_at_one_ledger(
     source: LedgerSource,
     program: Callable[[LedgerView], Awaitable[T]],
     limits: ViewLimits | None = None,
-    router: Router | None = None,
 ) -> Reading[T]:
-    """Run ``program`` and give its result as the state of one ledger; calls go through a ``router`` in bundles.
+    """Run ``program`` and give its result as the state of one ledger.
 
     Raises `NoCommonLedgerError` when the bounds are hit, and any other `SourceError` of the source.
     """
-    return await LedgerView(source, limits, router).settle(program)
+    return await LedgerView(source, limits).settle(program)

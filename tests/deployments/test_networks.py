@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from exporter.deployments import Deployment, app_url, router_of
+from exporter.deployments import Deployment, app_url
 from exporter.deployments.networks import NETWORKS, Network, derived_address, network_id, network_of
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
@@ -25,13 +25,12 @@ DEPLOYMENTS = [
 def test_lists_are_well_formed(deployment: Deployment) -> None:
     """Every address is the strkey of a contract, its checksum right: no digit was lost in copying; nor of a hash."""
     pools = [address for pool in deployment.pools for address in (pool.market, pool.token)]
-    contracts = [*deployment.contracts, *filter(None, map(router_of, NETWORKS))]
-    addresses = [item.address for item in contracts]
-    hashes = [item.wasm_hash for item in contracts if item.wasm_hash is not None]
+    addresses = [item.address for item in deployment.contracts]
+    hashes = [item.wasm_hash for item in deployment.contracts if item.wasm_hash is not None]
 
     assert [] == [address for address in addresses + pools if not strkey.is_contract(address)]
     assert [] == [text for text in hashes if not re.fullmatch("[0-9a-f]{64}", text)]
-    for listed in (contracts, deployment.pools):
+    for listed in (deployment.contracts, deployment.pools):
         assert all(item.source and type(item.date) is datetime.date for item in listed)
 
 

@@ -43,7 +43,7 @@ def test_settings_are_printed_as_they_are_written(tmp_path: Path) -> None:
 
     assert "network.passphrase = not set" in settings
     assert 'network.rpc_urls = ["rpc.example"]   # command line' in settings
-    assert "network.router = true" in written
+    assert "network.prefer_checkpoint = false" in written
     assert str(tmp_path) == tomllib.loads("\n".join(written))["output"]["uri"]
     assert [{"protocol": "blend", "address": contract("A")}] == tomllib.loads("\n".join(written))["markets"]
 

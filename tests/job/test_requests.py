@@ -61,7 +61,7 @@ def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
 
         async def work() -> tuple[MarketsRead, Evidence]:
             async with RpcEndpoints().open(settings) as opened:
-                return await read_markets(settings, opened, memory, None)
+                return await read_markets(settings, opened, memory)
 
         read, evidence = asyncio.run(work())
         save_memory(store, memory)
