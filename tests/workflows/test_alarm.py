@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from exporter import errors
-from tests.workflows.act import clean_path
 from tests.workflows.fake_gh import FakeGitHub
+from tests.workflows.scripts import SYSTEM_PATH, call
 
 CODES = sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
 QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE, errors.EXIT_UNPROVEN)
@@ -23,7 +22,7 @@ def github(tmp_path: Path) -> FakeGitHub:
 def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, **others: str) -> int:
     """Call the script as the workflow does; gives its exit code."""
     environment = {
-        "PATH": clean_path(github.folder),
+        "PATH": f"{github.folder}:{SYSTEM_PATH}",
         "GH_TOKEN": "a-token",
         "GH_REPO": "operator/markets",
         "ALARM_NAME": "export",
@@ -31,7 +30,7 @@ def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, **other
         "RUN_RESULT": result,
         "RUN_EXIT_CODE": "" if code is None else str(code),
     }
-    return subprocess.run([root / "scripts" / "alarm"], env=environment | others, timeout=60, check=False).returncode
+    return call(root, "alarm", **environment | others)[0]
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -82,6 +81,14 @@ def test_workflows_do_not_close_each_others_issues(github: FakeGitHub, project_r
     alarm(github, project_root, "success", 0, ALARM_NAME="pages")
 
     assert [["alarm-export"]] == [issue["labels"] for issue in github.open]
+
+
+def test_the_schedule_is_kept(github: FakeGitHub, project_root: Path) -> None:
+    """Where GitHub says which workflow it is, that one is enabled again."""
+    workflow = "operator/markets/.github/workflows/export.yml@refs/heads/main"
+    assert 0 == alarm(github, project_root, "success", 0, GITHUB_WORKFLOW_REF=workflow)
+
+    assert ["api", "--method", "PUT", "repos/operator/markets/actions/workflows/export.yml/enable"] == github.calls[0]
 
 
 def test_a_missing_setting_is_reported(github: FakeGitHub, project_root: Path) -> None:

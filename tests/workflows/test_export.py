@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-import subprocess
+import json
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.workflows.act import clean_path
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.runner import running
+from exporter.localnet.server import create_app
+from tests.workflows.scripts import call
 
 
 def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str, str]:
     """Call the script; gives its exit code, what it printed, its summary, and its outputs for later steps."""
     files = {name: folder / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "EXPORTER_REPORT")}
-    ran = subprocess.run(
-        [root / "scripts" / "export"],
-        env={
-            "PATH": clean_path(),
-            "EXPORTER_PYTHON": sys.executable,
-            "EXPORTER_NETWORK": "local",
-            "AWS_ENDPOINT_URL_S3": "",  # what a workflow passes on of a variable that nobody has set
-            **{name: str(path) for name, path in files.items()},
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    unset = {"AWS_ENDPOINT_URL_S3": ""}  # what a workflow passes on of a variable that nobody has set
+    given = {"EXPORTER_PYTHON": sys.executable, "EXPORTER_NETWORK": "local", **unset}
+    code, said = call(root, "export", **given | {name: str(path) for name, path in files.items()} | environment)
     written = [path.read_text() if path.is_file() else "" for path in files.values()]
-    return ran.returncode, ran.stdout + ran.stderr, written[1], written[0]
+    return code, said, written[1], written[0]
 
 
-def test_a_run_is_published_and_reported(project_root: Path, network: str, settings: Path, tmp_path: Path) -> None:
-    """A run leaves a tree, a summary and the exit code for later steps."""
-    out = tmp_path / "public"
-    code, said, summary, outputs = export(
-        project_root, tmp_path, EXPORTER_OUT=str(out), EXPORTER_RPC_URLS=network, EXPORTER_CONFIG=str(settings)
-    )
+def test_a_run_is_published_and_reported(project_root: Path, tmp_path: Path) -> None:
+    """A run leaves a tree, a summary and the exit code for later steps; the interval is that of the workflow."""
+    out, workflow = tmp_path / "public", "operator/markets/.github/workflows/export.yml@refs/heads/main"
+    with running(create_app(RecordedNetwork())) as url:
+        code, said, summary, outputs = export(
+            *(project_root, tmp_path),
+            EXPORTER_OUT=str(out),
+            EXPORTER_RPC_URLS=url,
+            EXPORTER_REQUESTS_PER_SECOND="1000",
+            GITHUB_WORKFLOW_REF=workflow,
+        )
+    status = json.loads((out / "v1/system/status.json").read_bytes())
+    published, expected = (datetime.fromisoformat(status[name]) for name in ("generated_at", "next_expected_at"))
 
     assert (0, "exit-code=0\n") == (code, outputs), said
     assert "## Exit code 0: published" in summary
-    assert (out / "v1" / "system" / "status.json").is_file()
+    assert timedelta(minutes=30) == expected - published
 
 
 def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path: Path) -> None:

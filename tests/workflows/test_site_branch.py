@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflows.act import clean_path
+from tests.workflows.scripts import SYSTEM_PATH, call
 
 POINTER = "v1/system/status.json"
 
@@ -29,21 +29,14 @@ class Repository:
 
     def call(self, command: str, site: Path, **environment: str) -> tuple[int, str]:
         """Call the script; gives its exit code and what it said."""
-        ran = subprocess.run(
-            [self.root / "scripts" / "site-branch", command, str(site)],
-            env={**self._environment(), "SITE_REMOTE": f"file://{self.remote}", **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return ran.returncode, ran.stdout + ran.stderr
+        environment = self._environment() | {"SITE_REMOTE": f"file://{self.remote}"} | environment
+        return call(self.root, "site-branch", command, str(site), **environment)
 
     def commits(self) -> int:
         return int(self.git("-C", str(self.remote), "rev-list", "--count", "site"))
 
     def _environment(self) -> dict[str, str]:
-        return {"PATH": clean_path(), "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
+        return {"PATH": SYSTEM_PATH, "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 @pytest.fixture

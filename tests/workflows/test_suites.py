@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.workflows.act import clean_path
+from tests.workflows.scripts import call
 
 SUITES = {
     "test-good": "echo '3 passed, 1 skipped in 0.1s'",
@@ -36,18 +35,11 @@ def root(project_root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def suite(root: Path, *arguments: str) -> tuple[int, str]:
-    """Call the script; gives its exit code and what it printed."""
-    command = [str(root / "scripts" / "suite"), *arguments]
-    ran = subprocess.run(command, env={"PATH": clean_path()}, capture_output=True, text=True, timeout=60, check=False)
-    return ran.returncode, ran.stdout
-
-
 def test_every_suite_is_reported(root: Path) -> None:
     """The table has what passed, failed, was left out or died; the alarm gets the ends of what failed or died."""
-    assert [0, 1, 0, 1] == [suite(root, name)[0] for name in SUITES]
+    assert [0, 1, 0, 1] == [call(root, "suite", name)[0] for name in SUITES]
 
-    code, said = suite(root, "--summary")
+    code, said = call(root, "suite", "--summary")
     found = (root / "build" / "suites" / "found.md").read_text()
     assert (1, set()) == (code, ROWS - set(said.splitlines()))
     assert (True, True, False) == tuple(text in found for text in ("test_bad(x=3)", "\ntest-dead\n", "\ntest-good\n"))
@@ -55,14 +47,14 @@ def test_every_suite_is_reported(root: Path) -> None:
 
     for name in ("test-bad", "test-dead"):
         (root / "scripts" / name).write_text("#!/bin/sh\necho '1 passed in 1s'\n")
-        assert 0 == suite(root, name)[0]
-    assert 0 == suite(root, "--summary")[0]
+        assert 0 == call(root, "suite", name)[0]
+    assert 0 == call(root, "suite", "--summary")[0]
     assert not (root / "build" / "suites" / "found.md").exists()
 
 
 def test_a_suite_without_a_result(root: Path) -> None:
     """Where the machine of a suite was lost the summary fails; a name that is not a suite is refused."""
-    code, said = suite(root, "--summary")
+    code, said = call(root, "suite", "--summary")
 
     assert (1, True) == (code, "| test-good | **could not be run** | its machine left no result |" in said)
-    assert 1 == suite(root, "nonsense")[0]
+    assert 1 == call(root, "suite", "nonsense")[0]

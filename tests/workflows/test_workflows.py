@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,18 @@ import pytest
 import exporter
 from exporter.config import ENVIRONMENT, Settings
 from exporter.job.schedule import interval_minutes
-from tests.workflows.act import ACTION, PYTHON_VERSION, WORKFLOWS, clean_path, load
+from tests.workflows.scripts import call
 
+ROOT = Path(__file__).parents[2]
+WORKFLOWS, ACTION = ROOT / ".github" / "workflows", ROOT / "action.yml"
 NAMES = sorted(path.stem for path in WORKFLOWS.glob("*.yml"))
 PUBLISHING = ["export", "pages"]
-TEMPLATE = WORKFLOWS.parents[1] / "templates" / "repository" / ".github" / "workflows" / "markets.yml"
+TEMPLATE = ROOT / "templates" / "repository" / ".github" / "workflows" / "markets.yml"
+
+
+def load(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.yaml.decode((WORKFLOWS / f"{name}.yml").read_bytes())
+    return content
 
 
 def steps(name: str) -> list[dict[str, Any]]:
@@ -59,7 +65,7 @@ def test_steps_call_scripts(name: str) -> None:
     for command in commands:
         match = re.fullmatch(f"{script}( [a-z/-]+)*", command)
         assert match is not None, command
-        assert (ACTION.parent / match[1]).is_file()
+        assert (ROOT / match[1]).is_file()
 
 
 @pytest.mark.parametrize("name", PUBLISHING)
@@ -90,7 +96,7 @@ def test_the_action_sets_what_is_read() -> None:
 
     names = {name for name, _ in values if name.startswith("EXPORTER_")}
     assert set() == names - set(ENVIRONMENT) - {"EXPORTER_CONFIG"}
-    assert (PYTHON_VERSION, {f"python{PYTHON_VERSION}"}) == (version, {v for name, v in values if name == "PYTHON"})
+    assert {f"python{version}"} == {value for name, value in values if name == "PYTHON"}
 
 
 def test_the_template_gives_what_the_action_asks_for() -> None:
@@ -112,7 +118,7 @@ def test_the_template_gives_what_the_action_asks_for() -> None:
 @pytest.mark.parametrize("name", PUBLISHING)
 def test_limits_fit_into_the_job(name: str) -> None:
     """Run, proof, and a minute to end after each, leave the job five minutes for what comes before and after them."""
-    script = (WORKFLOWS.parents[1] / "scripts" / "export").read_text()
+    script = (ROOT / "scripts" / "export").read_text()
     (run,) = re.findall(r"EXPORT_TIME_LIMIT:-(\d+)m", script)
     (proof,) = re.findall(r"--kill-after=1m (\d+)m", script)
 
@@ -129,7 +135,7 @@ def test_a_fork_runs_no_slow_suite_on_schedule() -> None:
 
 def test_every_slow_suite_is_in_the_matrix() -> None:
     """The weekly workflow runs each suite that there is a script for."""
-    names = sorted(path.name for path in (ACTION.parent / "scripts").glob("test-*"))
+    names = sorted(path.name for path in (ROOT / "scripts").glob("test-*"))
     assert names == load("slow")["jobs"]["suite"]["strategy"]["matrix"]["suite"]
 
 
@@ -158,17 +164,10 @@ def test_a_tag_must_fit(project_root: Path, tmp_path: Path, tag: str, changelog:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy2(project_root / name, tmp_path / name)
     (tmp_path / "CHANGELOG.md").write_text(changelog.format(exporter.__version__))
-    ran = subprocess.run(
-        [tmp_path / "scripts" / "dist", "compare"],
-        env={"PATH": clean_path(), "RELEASE_TAG": tag.format(exporter.__version__)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    code, said = call(tmp_path, "dist", "compare", RELEASE_TAG=tag.format(exporter.__version__))
 
-    assert (1 if says else 0) == ran.returncode, ran.stderr
-    assert says in ran.stderr
+    assert (1 if says else 0) == code, said
+    assert says in said
 
 
 def test_no_key_of_aws_is_stored() -> None:
@@ -176,3 +175,58 @@ def test_no_key_of_aws_is_stored() -> None:
     secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
 
     assert {"EXPORTER_RPC_URLS", "IMAGE_TOKEN"} == secrets
+
+
+def named(where: object, kind: str) -> set[str]:
+    """What the expressions in a part of a workflow name after a word, such as the steps whose outputs they take."""
+    return set(re.findall(rf"\b{kind}\.([\w-]+(?:\.outputs\.[\w-]+)?)", str(where)))
+
+
+@pytest.mark.parametrize("name", PUBLISHING)
+def test_a_publishing_workflow_is_wired(name: str) -> None:
+    """It runs the action with inputs that exist, a secret before a variable, where the repository is set up or somebody
+    starts it; the alarm gets how that ended, however it did.
+    """
+    export, alarm = (load(name)["jobs"][job] for job in ("export", "alarm"))
+    run = export["steps"][-1]
+    inputs = msgspec.yaml.decode(ACTION.read_bytes())["inputs"]
+    variable = {"export": "vars.EXPORTER_OUT != ''", "pages": "vars.EXPORTER_PAGES == 'true'"}[name]
+
+    assert f"{variable} || github.event_name != 'schedule'" == export["if"]
+    assert ("./", "run", {"exit-code": "${{ steps.run.outputs.exit-code }}"}) == (
+        *(run["uses"], run["id"]),
+        export["outputs"],
+    )
+    assert set(run["with"]) <= set(inputs)
+    assert "${{ secrets.EXPORTER_RPC_URLS || vars.EXPORTER_RPC_URLS }}" == run["with"]["rpc-urls"]
+    assert ("export", "always() && needs.export.result != 'skipped'") == (alarm["needs"], alarm["if"])
+    environment = alarm["steps"][-1]["env"]
+    assert "${{ needs.export.result }}" == environment["RUN_RESULT"]
+    assert "${{ needs.export.outputs.exit-code }}" == environment["RUN_EXIT_CODE"]
+
+
+def test_the_action_is_wired() -> None:
+    """Its expressions name steps and inputs that exist; the report is kept and the alarm called after a failure, too,
+    and the tree is kept and deployed after a success alone.
+    """
+    action = msgspec.yaml.decode(ACTION.read_bytes())
+    ids = {step["id"] for step in action_steps() if "id" in step}
+    last = {step.get("name") or step["uses"].partition("@")[0]: step for step in action_steps()}
+    after = [name for name, step in last.items() if step.get("if", "").startswith("always()")]
+    order = [name for name in last if "Export" == name or last[name].get("if") == "inputs.out == 'pages'"]
+
+    assert {name.partition(".")[0] for name in named(action, "steps")} <= ids
+    assert named(action, "inputs") <= set(action["inputs"])
+    assert ["Keep the run report", "Open or close the issue, and keep the schedule"] == after == [*last][-2:]
+    assert [
+        "Fetch the tree as the last run left it",
+        "Export",
+        "Keep the tree for the next run",
+        "actions/upload-pages-artifact",
+        "Deploy",
+    ] == order
+    site = last["actions/upload-pages-artifact"]["with"]["path"]
+    assert f"inputs.out == 'pages' && '{site}' || inputs.out" in last["Export"]["env"]["EXPORTER_OUT"]
+    assert {"restore build/site", "save build/site"} == {
+        last[order[index]]["run"].partition('site-branch" ')[2] for index in (0, 2)
+    }
