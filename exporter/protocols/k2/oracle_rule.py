@@ -75,63 +75,44 @@ class _Oracle:
         self.precision = configured if self.source_decimals is None else self.source_decimals
         self.max_age, self.max_change = config.u64("price_staleness_threshold"), config.u32("max_price_change_bps")
         self.cache_seconds: int = _optional(self.settings, "PriceCacheTtl", scval.U64) or 0
+        self.batched: str | None = None
+        """The adapter that the call asks for many feeds at once: the first that an asset has."""
 
     def prices(self, assets: tuple[ScVal, ...], *, cached_counts: bool = True) -> ScVal:
-        """All of them, those of one adapter asked for together: where that fails, all fail."""
         if _optional(self.settings, "Paused", scval.BOOL):
             raise _RefusedError(FAILED)
         if len(set(assets)) != len(assets):
             raise NotFromStorageError("an asset is listed twice, and the second price is compared with the first")
-        found: dict[ScVal, tuple[int, int]] = {}
-        adapter: str | None = None
-        together: dict[ScVal, Fields] = {}
-        for asset in assets:
-            cached = self.cached(asset, cached_counts=cached_counts)
-            if cached is not None:
-                found[asset] = cached
-                continue
-            config = self.config(asset)
-            override: int | None = _optional(config, "manual_override_price", scval.U128)
-            expiry: int | None = _optional(config, "override_expiry_timestamp", scval.U64)
-            if override is not None and expiry is not None and self.host.now < expiry:
-                self.check_change(asset, override)
-                set_at: int | None = _optional(config, "override_set_timestamp", scval.U64)
-                found[asset] = override, self.host.now if set_at is None else set_at
-                continue
-            own = _adapter_of(config)
-            if own is not None and adapter in (None, own):
-                adapter = own
-                together[asset] = config
-                continue
-            found[asset] = self.one(asset, config, override, expiry)
-        if adapter is not None:
-            found |= dict(zip(together, self.from_adapter(adapter, [*together.values()]), strict=True))
-            for asset in together:
-                self.check_change(asset, found[asset][0])
-        return vec(
-            *(struct_map({"price": u128(found[asset][0]), "timestamp": u64(found[asset][1])}) for asset in assets)
-        )
+        found = [self.cached(asset, cached_counts=cached_counts) or self.price(asset) for asset in assets]
+        return vec(*(struct_map({"price": u128(price), "timestamp": u64(time)}) for price, time in found))
 
-    def config(self, asset: ScVal) -> Fields:
+    def stored(self, name: str, asset: ScVal) -> ScVal | None:
+        return self.host.data(self.address, vec(symbol(name), asset))
+
+    def price(self, asset: ScVal) -> tuple[int, int]:
         stored = self.stored("AssetConfig", asset)
         if stored is None:
             raise _RefusedError(NOT_WHITELISTED)
         config = Fields.of(stored, "AssetConfig")
         if not config.boolean("enabled"):
             raise _RefusedError(DISABLED)
-        return config
-
-    def stored(self, name: str, asset: ScVal) -> ScVal | None:
-        return self.host.data(self.address, vec(symbol(name), asset))
-
-    def one(self, asset: ScVal, config: Fields, override: int | None, expiry: int | None) -> tuple[int, int]:
-        if override is not None and self.max_age == 0:
+        override: int | None = _optional(config, "manual_override_price", scval.U128)
+        expiry: int | None = _optional(config, "override_expiry_timestamp", scval.U64)
+        if override is not None and expiry is not None and self.host.now < expiry:
+            self.check_change(asset, override)
+            set_at: int | None = _optional(config, "override_set_timestamp", scval.U64)
+            return override, self.host.now if set_at is None else set_at
+        has_feed = (config.get("feed_id") or VOID) != VOID
+        adapter: str | None = _optional(config, "batch_adapter", scval.ADDRESS) if has_feed else None
+        self.batched = self.batched or adapter
+        if adapter is not None and adapter == self.batched:
+            override = None  # there nobody looks at it once it has expired
+        elif override is not None and self.max_age == 0:
             raise _RefusedError(NO_SOURCE)
-        if override is not None and expiry is None:
+        elif override is not None and expiry is None:
             raise _RefusedError(EXPIRED)
-        adapter = _adapter_of(config)
         if adapter is not None:
-            (found,) = self.from_adapter(adapter, [config])
+            found = self.from_adapter(adapter, config)
         elif _optional(config, "custom_oracle", scval.ADDRESS) is not None:
             raise NotFromStorageError("the asset has an oracle of its own")
         else:
@@ -169,27 +150,20 @@ class _Oracle:
         if moved // last > self.max_change:
             raise _RefusedError(MOVED)
 
-    def from_adapter(self, adapter: str, configs: list[Fields]) -> list[tuple[int, int]]:
-        feeds = vec(*(present(config.get("feed_id")) for config in configs))
-        answered = self.host.try_call(adapter, "read_price_data", feeds)
+    def from_adapter(self, adapter: str, config: Fields) -> tuple[int, int]:
+        answered = self.host.try_call(adapter, "read_price_data", vec(present(config.get("feed_id"))))
         given = () if answered is None else items(answered, "read_price_data()")
-        if len(given) != len(configs):
+        if len(given) != 1:
             raise _RefusedError(FAILED)
-        found = []
-        for config, value in zip(configs, given, strict=True):
-            fields = Fields.of(value, "price")
-            price: int = expect(present(fields.get("price")), scval.U256, "price")
-            if price > U128_MAX:
-                raise _RefusedError(OVERFLOW)
-            time = fields.u64("package_timestamp") // 1000
-            own: int | None = _optional(config, "max_age", scval.U64)
-            self.check_age(time, self.max_age if own is None else own)
-            decimals: int | None = _optional(config, "oracle_decimals", scval.U32)
-            price = _normalized(price, ADAPTER_DECIMALS if decimals is None else decimals, self.precision)
-            if price == 0:
-                raise _RefusedError(INVALID)
-            found.append((price, time))
-        return found
+        fields = Fields.of(given[0], "price")
+        price: int = expect(present(fields.get("price")), scval.U256, "price")
+        if price > U128_MAX:
+            raise _RefusedError(OVERFLOW)
+        time = fields.u64("package_timestamp") // 1000
+        own: int | None = _optional(config, "max_age", scval.U64)
+        self.check_age(time, self.max_age if own is None else own)
+        decimals: int | None = _optional(config, "oracle_decimals", scval.U32)
+        return _normalized(price, ADAPTER_DECIMALS if decimals is None else decimals, self.precision), time
 
     def from_reflector(self, asset: ScVal) -> tuple[int, int]:
         reflector: str = expect(present(self.settings.get("ReflectorContract")), scval.ADDRESS, "ReflectorContract")
@@ -217,11 +191,6 @@ class _Oracle:
     def check_age(self, time: int, most: int) -> None:
         if time > self.host.now or self.host.now - time > most:
             raise _RefusedError(TOO_OLD)
-
-
-def _adapter_of(config: Fields) -> str | None:
-    has_feed = (config.get("feed_id") or VOID) != VOID
-    return _optional(config, "batch_adapter", scval.ADDRESS) if has_feed else None
 
 
 def _normalized(price: int, given: int, wanted: int) -> int:

@@ -6,8 +6,6 @@ price unusable. The sources that ask an Aquarius pool for its reserves have no r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -67,9 +65,12 @@ class PriceStatus(NamedTuple):
     valid: bool = False
 
     def encoded(self) -> ScVal:
-        flags = {name: (scval.BOOL, getattr(self, name)) for name in ("stale", "deviation", "valid")}
-        prices = {name: i128(getattr(self, name)) for name in ("final_wad", "primary_wad", "secondary_wad")}
-        return struct_map({**prices, **flags, "price_timestamp": u64(self.price_timestamp)})
+        def of_kind(name: str, value: int) -> ScVal:
+            if isinstance(value, bool):
+                return (scval.BOOL, value)
+            return u64(value) if name == "price_timestamp" else i128(value)
+
+        return struct_map({name: of_kind(name, value) for name, value in self._asdict().items()})
 
 
 class _SourceError(Exception):
@@ -111,36 +112,28 @@ class _Session:
         self.usable_before: dict[ScVal, bool] = {}
 
     def nested(self, key: ScVal, depth: int) -> PriceStatus:
-        if not self.usable_before.get(key, True):
-            raise _SourceError
-        status = self.status(key, depth)  # from here it may be too deep, or lead back
+        status = self.status(key, depth) if self.usable_before.get(key, True) else PriceStatus()
         self.usable_before.setdefault(key, status.valid)
-        if not status.valid:
+        if not status.valid:  # from here it may be too deep, or lead back
             raise _SourceError
         return status
 
-    @contextmanager
-    def resolved(self, key: ScVal, depth: int) -> Iterator[Fields]:
+    def status(self, key: ScVal, depth: int) -> PriceStatus:
         if depth > MAX_DEPTH or key in self.resolving:
-            raise _SourceError
+            return PriceStatus()
         stored = self.host.data(self.contract.address, vec(symbol("Oracle"), key))
         if stored is None:
-            raise _SourceError
+            return PriceStatus()
+        oracle = Fields.of(stored, "Oracle")
+        sources = items(oracle.get("sources") or vec(), "sources")
         self.resolving.append(key)
         try:
-            yield Fields.of(stored, "Oracle")
-        finally:
-            self.resolving.pop()
-
-    def status(self, key: ScVal, depth: int) -> PriceStatus:
-        try:
-            with self.resolved(key, depth) as oracle:
-                sources = items(oracle.get("sources") or vec(), "sources")
-                if len(sources) not in (1, 2):
-                    return PriceStatus()
-                return _combined([self.read(source, oracle, depth) for source in sources], oracle)
+            readings = [self.read(source, oracle, depth) for source in sources if len(sources) in (1, 2)]
         except _SourceError:
             return PriceStatus()
+        finally:
+            self.resolving.pop()
+        return _combined(readings, oracle) if readings else PriceStatus()
 
     def read(self, source: ScVal, oracle: Fields, depth: int) -> Reading | None:
         kind, content = _variant(source)
@@ -152,7 +145,7 @@ class _Session:
         if found is None:
             return None
         price, time = found
-        stale = self.is_old(time, feed.u64("max_stale_seconds"))
+        stale = self.host.now - time > feed.u64("max_stale_seconds")
         if kind == "Scaled":
             if not fields.i128("min_factor_wad") <= price <= fields.i128("max_factor_wad"):
                 raise _SourceError
@@ -160,10 +153,10 @@ class _Session:
             price, time = (price * quote.final_wad + WAD // 2) // WAD, min(time, quote.price_timestamp)
             if price > I128_MAX:
                 raise _SourceError
-        return Reading(price, time, stale or self.is_old(time, oracle.u64("max_price_stale_seconds")), _is_market(feed))
-
-    def is_old(self, time: int, most: int) -> bool:
-        return self.host.now - time > most
+        stale |= self.host.now - time > oracle.u64("max_price_stale_seconds")
+        provider, content = _variant(present(feed.get("provider")))
+        nature = Fields.of(content, provider).get("nature")
+        return Reading(price, time, stale, provider == "Reflector" or nature == vec(symbol("Market")))
 
     def observation(self, feed: Fields) -> tuple[int, int] | None:
         provider, content = _variant(present(feed.get("provider")))
@@ -179,7 +172,10 @@ class _Session:
             return None if price > I128_MAX else self.usable(price, min(times), max(times), decimals)
         if provider != "Reflector":
             raise _no_rule(provider)
-        asset = _reflector_asset(present(fields.get("asset")))
+        kind, name = _variant(present(fields.get("asset")))
+        if kind == "String":
+            raise TrapError(f"Error(Contract, #{NO_TYPE})")
+        asset = vec(symbol("Other" if kind == "Symbol" else "Stellar"), name)
         mode, records = _variant(present(fields.get("read_mode")))
         if mode == "Spot":
             answered = self.host.try_call(contract, "lastprice", asset)
@@ -194,23 +190,16 @@ class _Session:
         answered = self.host.try_call(contract, "prices", asset, u32(records))
         if answered is None or answered == VOID:
             return None
-        parts = [price_parts(item) for item in items(answered, "prices()")]
-        history = [part for part in parts if part is not None]
-        if len(history) not in (records, records + 1):
+        history = [part for item in items(answered, "prices()") if (part := price_parts(item)) is not None]
+        resolution = self.host.try_call(contract, "resolution")
+        if len(history) not in (records, records + 1) or resolution is None:
             return None
-        answered = self.host.try_call(contract, "resolution")
-        if answered is None:
+        step: int = expect(resolution, scval.U32, "resolution()")
+        prices, times = zip(*history, strict=True)
+        is_even = step >= MIN_RESOLUTION_SECONDS and all(newer - older >= step for newer, older in pairwise(times))
+        if not is_even or min(prices) <= 0 or sum(prices) > I128_MAX:
             return None
-        step: int = expect(answered, scval.U32, "resolution()")
-        if step < MIN_RESOLUTION_SECONDS:
-            return None
-        times = [time for _, time in history]
-        if any(newer - older < step for newer, older in pairwise(times)):
-            return None
-        total = sum(price for price, _ in history)
-        if min(price for price, _ in history) <= 0 or total > I128_MAX:
-            return None
-        return self.usable(total // len(history), times[-1], max(times), decimals)
+        return self.usable(sum(prices) // len(prices), times[-1], max(times), decimals)
 
     def usable(self, price: int, time: int, newest: int, decimals: int) -> tuple[int, int] | None:
         """A price above zero in WAD, unless it is of the future."""
@@ -230,12 +219,13 @@ def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
         prices = (found.price, 0) if first else (0, found.price)
         return PriceStatus(0, *prices, found.time, stale=found.stale, deviation=True)
     apart = first.market and second.market and abs(first.time - second.time) > MAX_SPREAD_SECONDS
-    total = first.price + second.price
-    price = total // 2 if total <= I128_MAX or first is second else 0
+    low, high = sorted((first.price, second.price))
+    price = (low + high) // 2 if low + high <= I128_MAX or first is second else 0
     stale = first.stale or second.stale or apart
-    deviation = first is not second and not _within(
-        first.price, second.price, oracle.struct("tolerance").u32("upper_ratio_bps")
-    )
+    deviation = False
+    if first is not second:
+        most = oracle.struct("tolerance").u32("upper_ratio_bps")
+        deviation = low <= 0 or (high * 10_000 + low // 2) // low > most
     is_sane = price > 0 and oracle.i128("min_sanity_price_wad") <= price <= oracle.i128("max_sanity_price_wad")
     return PriceStatus(
         price,
@@ -246,26 +236,6 @@ def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
         deviation=deviation,
         valid=not stale and not deviation and is_sane,
     )
-
-
-def _within(first: int, second: int, most: int) -> bool:
-    """Whether the larger is at most this many basis points of the smaller, rounded half up."""
-    high, low = max(first, second), min(first, second)
-    if low <= 0:
-        return False
-    return (high * 10_000 + low // 2) // low <= most
-
-
-def _is_market(feed: Fields) -> bool:
-    provider, content = _variant(present(feed.get("provider")))
-    return provider == "Reflector" or Fields.of(content, provider).get("nature") == vec(symbol("Market"))
-
-
-def _reflector_asset(asset: ScVal) -> ScVal:
-    kind, content = _variant(asset)
-    if kind == "String":
-        raise TrapError(f"Error(Contract, #{NO_TYPE})")
-    return vec(symbol("Other" if kind == "Symbol" else "Stellar"), content)
 
 
 def _variant(value: ScVal) -> tuple[str, ScVal]:
@@ -289,11 +259,13 @@ def _oracle_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             if feed is None:
                 return VOID
             try:
-                return _price(_aggregate(host, contract, feed))
-            except TrapError as error:
-                if str(error) in (NO_DATA, STALE):
-                    return VOID
-                raise
+                data = Fields.of(_aggregate(host, contract, feed), "aggregate")
+            except TrapError:  # there is none, or it is too old
+                return VOID
+            price: int = expect(present(data.get("price")), scval.U256, "price")
+            if price > I128_MAX:
+                raise TrapError(PANIC)
+            return price_data(price, data.u64("package_timestamp") // 1000)
     raise unknown_function(call)
 
 
@@ -306,11 +278,3 @@ def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     if host.now - written > expect(limit, scval.U64, "MaxStaleSeconds"):
         raise TrapError(STALE)
     return stored
-
-
-def _price(data: ScVal) -> ScVal:
-    fields = Fields.of(data, "aggregate")
-    price: int = expect(present(fields.get("price")), scval.U256, "price")
-    if price > I128_MAX:
-        raise TrapError(PANIC)
-    return price_data(price, fields.u64("package_timestamp") // 1000)
