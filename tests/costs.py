@@ -10,8 +10,7 @@ import math
 from typing import NamedTuple
 
 from exporter.localnet.player import RecordedNetwork, copies_for
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import alias_of, kind_of, may_be_kept

@@ -13,8 +13,7 @@ import pytest
 
 import exporter
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from tests.jobs import settings_for
 from tests.localnet.recorded import only
 

@@ -44,11 +44,9 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
     from exporter.history.manifest import read_history_manifest
     from exporter.ledger.codec.entries import instance_key
     from exporter.ledger.codec.scval_encode import symbol
-    from exporter.localnet.behaviour import Behaviour
     from exporter.localnet.mover import Field
     from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
-    from exporter.localnet.runner import running
-    from exporter.localnet.server import create_app
+    from exporter.localnet.server import Behaviour, create_app, running
     from exporter.stores import open_store
 
     # The ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. Events
@@ -145,11 +143,9 @@ def localnet(
     """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC."""
     with ending(Console("text")):
         from exporter.ledger.snapshot_file import LedgerSnapshot
-        from exporter.localnet.behaviour import Behaviour
         from exporter.localnet.network import LocalNetwork, snapshot_network
         from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork, copies_for
-        from exporter.localnet.runner import serve
-        from exporter.localnet.server import create_app
+        from exporter.localnet.server import Behaviour, create_app, serve
 
         network: LocalNetwork
         if snapshot is not None:

@@ -2,9 +2,8 @@
 
     network = RecordedNetwork(copies=3, seed=1)                      # exporter.localnet.player
     network = snapshot_network(LedgerSnapshot.load(path))            # exporter.localnet.network
-    app = create_app(network, Behaviour(lags=(0, 2), latency=0.05))  # exporter.localnet.server, behaviour
-    with running(app) as url: ...                                    # exporter.localnet.runner: a socket, in a thread
+    app = create_app(network, Behaviour(lags=(0, 2), latency=0.05))  # exporter.localnet.server
+    with running(app) as url: ...                                    # a socket, in a thread
 
-``network.advance()`` closes a ledger, ``network.chain`` has the true state at each. HTTP libraries are imported by the
-modules that need them, so import from those modules, not from here.
+``network.advance()`` closes a ledger, ``network.chain`` has the true state at each.
 """

@@ -1,21 +1,72 @@
-"""The embedded Stellar RPC server over HTTP POST, as an ASGI application; texts are an unmodified server's."""
+"""The embedded Stellar RPC server over HTTP POST; texts are an unmodified server's. A socket in a thread serves it."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import msgspec
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from exporter.localnet.behaviour import Behaviour, UnavailableError
+from exporter.errors import ConfigError
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.rpc import INVALID_REQUEST, PARSE_ERROR, Node, Result, RpcError, answer_of
+from exporter.localnet.rpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    SNAPSHOT_NOT_FOUND,
+    Node,
+    Result,
+    RpcError,
+    answer_of,
+)
 
 MAX_BODY_BYTES = 512 * 1024
+_MAX_CATCH_UP_SECONDS = 0.5
+_START_SECONDS = _STOP_SECONDS = 10.0
+
+
+class _UnavailableError(Exception):
+    """A request ends with HTTP 503 and without a body."""
+
+
+@dataclass
+class Behaviour:
+    """The behaviour of a server, which may change while it runs; by default one node answers, and no ledger closes.
+
+    * ``lags``: one node for each number, that many ledgers behind the chain. ``/node/N`` is node N; ``/`` goes round
+      the nodes, so its latest ledger goes backwards when the lags differ.
+    * ``latency``: seconds before a request is looked at.
+    * ``fail_rate``: the share of requests that fail, half with HTTP 503, half with error -32603; from ``seed``.
+    * ``advance_every_requests``: the chain closes a ledger each time this many calls were made.
+    * ``advance_every_seconds``: and one each time this many seconds have passed.
+    * ``broken``: the error that every call of a method gets at a node.
+
+    ``counts`` counts all calls by method.
+    """
+
+    lags: tuple[int, ...] = (0,)
+    latency: float = 0.0
+    fail_rate: float = 0.0
+    advance_every_requests: int | None = None
+    advance_every_seconds: float | None = None
+    seed: int = 1
+    clock: Callable[[], float] = time.monotonic
+    broken: dict[tuple[str, int], RpcError] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 def create_app(network: LocalNetwork, behaviour: Behaviour | None = None) -> Starlette:
@@ -36,8 +87,10 @@ async def _not_allowed(request: Request, error: Exception) -> Response:  # noqa:
 
 class _Server:
     def __init__(self, network: LocalNetwork, behaviour: Behaviour) -> None:
-        self.network = network
-        self.behaviour = behaviour
+        self.network, self.behaviour = network, behaviour
+        self._random = Random(behaviour.seed)
+        self._next_node = 0
+        self._closed_at: float | None = None
 
     async def respond(self, request: Request) -> Response:
         response = await self._response(request)
@@ -46,7 +99,9 @@ class _Server:
 
     async def _response(self, request: Request) -> Response:
         _, _, number = request.url.path.partition("/node/")
-        node = int(number) if number else self.behaviour.balance()
+        node = int(number or self._next_node)
+        if not number:
+            self._next_node = (node + 1) % len(self.behaviour.lags)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return PlainTextResponse("content-type must be application/json\n", 415)
         body = await request.body()
@@ -58,16 +113,30 @@ class _Server:
             return PlainTextResponse(f"[{PARSE_ERROR}] invalid request value\n", 500)
         if self.behaviour.latency > 0:
             await asyncio.sleep(self.behaviour.latency)
-        self.behaviour.before_request(self.network)
+        if self.behaviour.advance_every_seconds is not None:
+            self._catch_up(self.behaviour.advance_every_seconds)
         batch = content if isinstance(content, list) else [content]
         try:
             answers = [answer for item in batch if (answer := self._answer(item, node)) is not None]
-        except UnavailableError:
+        except _UnavailableError:
             return Response(status_code=503)
         if not answers:
             return Response(status_code=204)
         sent = answers if batch is content else answers[0]
         return Response(msgspec.json.encode(sent), media_type="application/json")
+
+    def _catch_up(self, seconds: float) -> None:
+        """Close the ledgers that the wall clock says have closed since the last request, for half a second at most."""
+        now = self.behaviour.clock()
+        if self._closed_at is None:
+            self._closed_at = now
+        due = int((now - self._closed_at) / seconds)
+        self._closed_at += due * seconds
+        for _ in range(due):
+            self.network.advance()
+            if self.behaviour.clock() - now > _MAX_CATCH_UP_SECONDS:
+                self._closed_at = self.behaviour.clock()
+                break
 
     def _answer(self, request: Any, node: int) -> Result | None:
         number = request.get("id") if isinstance(request, dict) else None
@@ -86,9 +155,59 @@ class _Server:
             raise RpcError(INVALID_REQUEST, "invalid version marker")
         if not isinstance(method, str) or not method:
             raise RpcError(INVALID_REQUEST, "empty method name")
-        ledger = self.behaviour.ledger_of(node, self.network)
+        behaviour, chain = self.behaviour, self.network.chain
+        ledger = max(chain.latest - behaviour.lags[node], chain.oldest)
         try:
-            self.behaviour.fail(method, node)
+            if error := behaviour.broken.get((method, node)):
+                raise error
+            if behaviour.fail_rate and self._random.random() < behaviour.fail_rate:
+                raise _UnavailableError if self._random.randrange(2) else RpcError(INTERNAL_ERROR, SNAPSHOT_NOT_FOUND)
             return answer_of(Node(self.network, ledger), method, request.get("params"))
         finally:
-            self.behaviour.after_call(method, self.network)
+            behaviour.counts[method] += 1
+            if behaviour.advance_every_requests and behaviour.counts.total() % behaviour.advance_every_requests == 0:
+                self.network.advance()
+
+
+@contextmanager
+def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve an application in a thread while the block runs; gives its URL. Raises OSError for a port that is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=1024) as listener:
+        # Connections inherit it; without it each answer on a kept-alive connection waits 40 ms (asyncio sets it only
+        # for sockets that were made with IPPROTO_TCP).
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="localnet", daemon=True)
+        thread.start()
+        try:
+            deadline = time.monotonic() + _START_SECONDS
+            while not server.started and thread.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            if not server.started:
+                raise OSError("the embedded RPC server did not start")
+            yield f"http://{f'[{host}]' if family == socket.AF_INET6 else host}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(_STOP_SECONDS)
+
+
+def serve(app: ASGIApp, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``say`` receives the URL first. Raises `ConfigError` for an unusable address."""
+    try:
+        with running(app, host=host, port=port) as url:
+            say(url)
+            while True:  # not Event.wait(), which Polars' handler of signals lets go on after Ctrl-C
+                time.sleep(3600)
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port} cannot be had: {error.strerror or error}") from None

@@ -16,8 +16,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.network import PlayedAnswers
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.backfill.histories import history_of

@@ -21,7 +21,7 @@ from exporter.check import freshness
 from exporter.check.freshness import PublishedStatus, describe, judge, read_status
 from exporter.cli import main
 from exporter.errors import SourceError
-from exporter.localnet.runner import running
+from exporter.localnet.server import running
 from exporter.stores import tree_sources
 from exporter.tree.families import POINTER_KEY
 

@@ -15,7 +15,7 @@ from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_files, check_source
 from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.errors import ConfigError, SourceError
-from exporter.localnet.runner import running
+from exporter.localnet.server import running
 from exporter.serve.preview import create_app
 from exporter.stores import tree_sources
 from exporter.stores.tree_sources import HttpSource

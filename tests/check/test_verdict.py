@@ -16,8 +16,7 @@ from exporter.job.rendering import render
 from exporter.ledger.codec.scval_encode import encode_scval, i128
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.stores.store import utc_now
 from tests import jobs
 from tests.check.trees import small_tree, write

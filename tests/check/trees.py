@@ -20,8 +20,7 @@ import pytest
 from exporter.check.published_tree import check_source
 from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile

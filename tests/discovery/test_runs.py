@@ -21,11 +21,9 @@ from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.rpc import RpcError
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.jobs import run, settings_for

@@ -15,8 +15,7 @@ from exporter.history.buckets import BUCKETS
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.publishing.published_state import read_published
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore

@@ -14,10 +14,8 @@ from exporter.ledger.codec import scval, strkey
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import snapshot_network
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app, running
 from tests.host.blend_world import POOL, World
 from tests.host.host_network import MovingNetwork, load_snapshot, simulated
 from tests.host.machine import Machine

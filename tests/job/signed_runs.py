@@ -11,8 +11,7 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from tests.job.recorded_archive import ORGANISATIONS, records_of
 from tests.jobs import run
 from tests.localnet.recorded import BLEND_V2, pools_of

@@ -35,8 +35,7 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.state_index import DEAD

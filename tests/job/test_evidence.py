@@ -17,10 +17,8 @@ from exporter.errors import NetworkMismatchError, SnapshotFileError, SourceError
 from exporter.job import evidence
 from exporter.job.evidence import Evidence
 from exporter.ledger.source import RawEntry
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
 from tests.jobs import NOW, run, settings_for
 

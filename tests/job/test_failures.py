@@ -17,8 +17,7 @@ import pytest
 
 from exporter.errors import EXIT_PUBLISHED_CHECK, EXIT_UNREAD, ExporterError
 from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from exporter.stores.folder import write_file
 from tests.jobs import NOW, run, settings_for

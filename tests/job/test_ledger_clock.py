@@ -15,8 +15,7 @@ from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError, SourceError
 from exporter.job.sources import check_ledger_clock
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from tests.check.trees import read
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only

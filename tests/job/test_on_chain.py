@@ -20,12 +20,10 @@ from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import Answering, LocalNetwork, Simulation
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols.base import Compared, Row, ViewCall
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.job.contract_views import ALULA, ContractViews

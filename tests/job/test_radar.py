@@ -27,8 +27,7 @@ from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol
 from exporter.ledger.oracles import by_address
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.protocols import price_sources
 from exporter.protocols.alula.layout import pool_key
 from exporter.protocols.base import Pending

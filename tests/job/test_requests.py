@@ -14,11 +14,9 @@ from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.sources import RpcEndpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
 from tests.jobs import settings_for
 from tests.localnet.recorded import LISTED

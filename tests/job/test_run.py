@@ -15,10 +15,8 @@ import pytest
 from exporter.console import Console
 from exporter.errors import CheckError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunLog
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.store import Store
 from tests.check.trees import read
 from tests.jobs import run, settings_for

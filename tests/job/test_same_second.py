@@ -10,8 +10,7 @@ import polars as pl
 from exporter.check.published_tree import check_files
 from exporter.history.series import STATE_KEY
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from tests.jobs import on_chain, run, settings_for
 from tests.localnet.recorded import only

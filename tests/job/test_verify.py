@@ -45,8 +45,7 @@ from exporter.job.unconfirmed import evidence_words
 from exporter.job.verify import verify_tree
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.past.archive import stellar_proof
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive

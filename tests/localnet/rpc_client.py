@@ -10,9 +10,8 @@ import httpx
 
 from exporter.ledger.rpc.wire import invocation_envelope
 from exporter.ledger.source import ContractCall
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.network import LocalNetwork
-from exporter.localnet.server import create_app
+from exporter.localnet.server import Behaviour, create_app
 
 
 class LocalRpc:

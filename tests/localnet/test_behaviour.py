@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from exporter.localnet.behaviour import Behaviour
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
+from exporter.localnet.server import Behaviour
 from tests.localnet.rpc_client import LocalRpc, text
 
 START = DEFAULT_START_LEDGER

@@ -17,8 +17,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.network import snapshot_network
 from exporter.localnet.player import NETWORK, RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import MAX_BODY_BYTES, create_app
+from exporter.localnet.server import MAX_BODY_BYTES, create_app, running
 from tests.localnet.rpc_client import LocalRpc, text
 
 HEALTH = b'{"jsonrpc":"2.0","id":7,"method":"getHealth"}'

@@ -25,8 +25,7 @@ from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.oracle import ORACLE, Prices
 from exporter.localnet.recording import RecordedAnswer
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.protocols import PROTOCOLS, register
 from exporter.protocols.base import ProtocolModule
 from tests.protocols.made_ledger import contract, entry, instance, stellar_asset

@@ -13,8 +13,7 @@ from exporter.ledger.codec.scval_encode import address, i128, symbol, u32, u64, 
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import NETWORK, PROTOCOL_VERSION, RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.protocols.xoxno.layout import HubAsset
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore

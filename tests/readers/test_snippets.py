@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.localnet.runner import running
+from exporter.localnet.server import running
 from exporter.serve.preview import create_app
 from tests.readers.snippets import DOCS, OTHER_PYTHON, SCRIPTS, TEMPLATES, ask, run_program, template
 from tests.readers.trees import Row, assert_found, expected_totals, manifest_of

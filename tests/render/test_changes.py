@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 import exporter.render.metrics
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.protocols.base import Pending
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, change_list, render_feeds

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
-from exporter.localnet.runner import running
+from exporter.localnet.server import running
 from exporter.protocols import PROTOCOLS
 from exporter.render import lists, yields
 from exporter.render.yields import hundredths

@@ -18,7 +18,7 @@ import pytest
 from starlette.staticfiles import StaticFiles
 from stellar_sdk import xdr
 
-from exporter.localnet.runner import running
+from exporter.localnet.server import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.localnet.conformance import OLDEST, TESTNET

@@ -20,8 +20,7 @@ from exporter.config import Settings
 from exporter.errors import EXIT_CONFIG, FormatError
 from exporter.history.manifest import read_history_manifest
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from exporter.stores.folder import FolderStore
 from exporter.tree.decoding import refuse_other_format
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.runner import running
-from exporter.localnet.server import create_app
+from exporter.localnet.server import create_app, running
 from tests.workflows.scripts import call
 
 

@@ -13,7 +13,7 @@ import pytest
 from exporter.ledger.rpc import wire
 from exporter.ledger.rpc.http import AttemptError
 from exporter.ledger.source import RawEntry
-from exporter.localnet.runner import running
+from exporter.localnet.server import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.jobs import on_chain, run, settings_for
