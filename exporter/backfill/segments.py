@@ -116,7 +116,7 @@ def _replay(work: Segment) -> SegmentResult:
             outcomes[ledger] = None if missing else _rows(readings, ledger, close_time, work.settings.passphrase)
         except ExporterError as error:
             outcomes[ledger] = str(error)
-    return SegmentResult(outcomes, unwatched, prover.finish())
+    return SegmentResult(outcomes, unwatched, prover.tally)
 
 
 class EventNames:

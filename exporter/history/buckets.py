@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from exporter.exact import annual_yield_bps_floor, column, printed_price
+from exporter.exact import annual_yield_bps, printed_price
 from exporter.tables import ACTIVE, MAX_DECIMAL, YEAR, bucket_columns
 from exporter.tree.documents import HistoryBucket
 from exporter.tree.values import BUCKET_NAMES
@@ -158,8 +158,10 @@ def _realized(grouped: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         rates.append(None if rate is None else max(-365 * _RATE_SCALE, min(rate, _MAX_RATE)))
         known = same and unit is not None and unit == last_unit and None not in (paid, last_paid) and paid <= last_paid
         rewards.append(printed_price((last_paid - paid) * 10**scale // first, unit) if known else None)
-    yields = annual_yield_bps_floor(column(rates), 365, _RATE_SCALE).alias("realized_supply_apy_bps")
-    return yields, pl.Series("realized_supply_reward", rewards, dtype=pl.String)
+    yields = [None if rate is None else annual_yield_bps(rate, 365, _RATE_SCALE) for rate in rates]
+    return pl.Series("realized_supply_apy_bps", yields, dtype=pl.Int64), pl.Series(
+        "realized_supply_reward", rewards, dtype=pl.String
+    )
 
 
 def floored_mean(name: str) -> pl.Expr:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-import polars as pl
-
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
     decode_contract_data,
@@ -24,7 +22,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.localnet.oracle import Prices
 from exporter.protocols import accrual_rules
-from exporter.protocols.accrual import Step, Transition
+from exporter.protocols.accrual import Step
 
 Look = Callable[[bytes], bytes | None]
 
@@ -197,17 +195,11 @@ class Mover:
 
         rule = self._rules[pools[0].protocol]
         step = Step(time, entries(before), entries(draft.look), entries(draft.look))
-        rows: dict[tuple[str, ...], list[tuple[Pool, Transition]]] = {}
-        for pool in pools:
-            for transition in rule.read(pool.key, step):
-                rows.setdefault(tuple(transition.before), []).append((pool, transition))
-        for names, found in rows.items():
-            kinds = {name: pl.String if name in rule.texts else pl.Int128 for name in names}
-            computed = rule.compute(pl.DataFrame([transition.before for _, transition in found], schema=kinds))
-            for (pool, _), numbers in zip(found, computed.iter_rows(named=True), strict=True):
-                for name, number in numbers.items():
-                    if (name in pool.settled) == settled:
-                        draft.put(pool.accrued(name), number)
+        found = [(pool, transition) for pool in pools for transition in rule.read(pool.key, step)]
+        for pool, transition in found:
+            for name, number in rule.compute(transition.before).items():
+                if (name in pool.settled) == settled:
+                    draft.put(pool.accrued(name), number)
 
 
 @dataclass(slots=True)

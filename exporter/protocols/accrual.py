@@ -6,16 +6,13 @@ does after the accrual, in the same call, shows as a difference where it changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.ledger.observation import Entry
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Look = Callable[[bytes], Entry | None]
 """Gives the entry under a LedgerKey."""
@@ -48,13 +45,12 @@ class AccrualRule:
     """How a protocol's accruals are known and computed.
 
     ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows, and
-    raises `UntriedError`. ``compute`` gives for a frame of the numbers before (and of ``texts``) the fields compared.
+    raises `UntriedError`. ``compute`` gives the fields compared from the numbers before; it raises `ExactError`.
     """
 
     owns: Callable[[bytes], bool]
     read: Callable[[bytes, Step], Iterator[Transition]]
-    compute: Callable[[pl.DataFrame], pl.DataFrame]
-    texts: tuple[str, ...] = ()
+    compute: Callable[[Mapping[str, Any]], Mapping[str, int]]
 
 
 def is_variant(name: str, values: int = 1) -> Callable[[bytes], bool]:

@@ -27,7 +27,7 @@ from exporter.protocols.curves import RateModel
 from exporter.tree.documents import Absent, Unread
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 class Origin(StrEnum):
@@ -323,13 +323,12 @@ class ProtocolModule(ABC):
         """Read all markets: the candidates, and those the deployments' own contracts list. Raises `SourceError`."""
 
     @abstractmethod
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        """The numbers of pools, in the columns of `exporter.tables.PROTOCOL_COLUMNS`, and any of `TERMS` there.
+    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a pool: the columns of `exporter.tables.PROTOCOL_COLUMNS`, and those of `TERMS` that it has.
 
-        ``columns`` are those of a reading and ``close_time`` (unix seconds), of each pool that of its ledger: pools of
-        many ledgers may be in one call. The result may also have `exporter.tables.SPOKES`: JSON of the spokes that
-        `exporter.tree.pools.AssetRisk` lists. Raises `ExactError` with the positions of pools for which the contract's
-        math has no result.
+        ``pool`` has the columns of a reading and ``close_time`` (unix seconds). The result may also have
+        `exporter.tables.SPOKES`: JSON of the spokes that `exporter.tree.pools.AssetRisk` lists. Raises `ExactError`
+        where the contract's math has no result.
         """
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -137,35 +138,26 @@ def _pools_of(
         market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
         unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
-    tokens = [reading.tokens.get(str(token)) for token in reading.columns["token_address"]]
-    named = [position for position, token in enumerate(tokens) if token is not None and token.symbol is not None]
-    for position in sorted({*range(len(tokens))} - {*named}):
-        token = tokens[position]
-        unread(position, "undecodable", (token and token.failure) or "the token gives no symbol")
-
-    def project(kept: pl.DataFrame) -> pl.DataFrame:
-        positions = kept["position"].to_list()
-        columns = {name: [values[position] for position in positions] for name, values in reading.columns.items()}
-        columns["close_time"] = [tables.close_time] * len(positions)
-        projected = module.project(columns)
-        missing = [pl.lit(None, dtype).alias(name) for name, dtype in TERMS.items() if name not in projected.columns]
-        return projected.with_columns(*missing, kept["position"])
-
-    positions = pl.DataFrame({"position": named}, schema={"position": pl.Int64})
-    projected, failures = exact.set_aside_failures(positions, _naming_rows(project))
-    for place, error in failures.items():
-        reason, detail = "overflow", f"the market's own math has no result: {str(error).rsplit(' in ', 1)[0]}"
-        if isinstance(error, _UnforeseenError):
-            reason, detail = "undecodable", str(error)
-        elif isinstance(error, ExactDivisionError):
-            reason = "inconsistent"
-        unread(named[place], reason, detail)
+    rows: list[dict[str, Any]] = []
+    for position, pool in enumerate(raw_pools(reading)):
+        token = reading.tokens.get(str(pool["token_address"]))
+        if token is None or token.symbol is None:
+            unread(position, "undecodable", (token and token.failure) or "the token gives no symbol")
+            continue
+        try:
+            row = dict.fromkeys(TERMS) | module.project(pool | {"close_time": tables.close_time})
+        except ExactError as error:
+            reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
+            unread(position, reason, f"the market's own math has no result: {error}")
+        except Exception as error:
+            unread(position, "undecodable", described(error))
+        else:
+            rows.append(row | {"position": position, "symbol": token.symbol})
 
     def price_failure(quote: Quote) -> str | None:
         return module.price_failure(quote, tables.close_time)
 
     prices = {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
-    rows = list(projected.iter_rows(named=True))
     for row in rows:
         not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
         price = prices.get((row["oracle"], row["token_address"]), not_asked)
@@ -197,7 +189,6 @@ def _pools_of(
             if row[name] is not None:
                 row[name] = max(0 if name in TERMS else -bound, min(row[name], bound))
         row |= {
-            "symbol": getattr(tokens[row["position"]], "symbol", None),
             "observed_ledger": tables.ledger,
             "ledger_close_time": tables.close_time,
             "supply_compounding": module.coverage.supply_compounding,
@@ -210,32 +201,11 @@ def _pools_of(
     return exact.frame({name: [row[name] for row in kept] for name in POOLS}, POOLS)
 
 
-class _UnforeseenError(ExactError):
-    """A step failed for these rows with an error that says nothing of rows."""
-
-
-def _naming_rows(step: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """The step, but an error that says nothing of rows names those that it is raised for alone, if there are any."""
-
-    def naming(rows: pl.DataFrame) -> pl.DataFrame:
-        try:
-            return step(rows)
-        except ExactError:
-            raise
-        except Exception as error:
-            failing = []
-            for row in range(rows.height):
-                try:
-                    step(rows[[row]])
-                except ExactError:
-                    pass  # named when the rest is computed
-                except Exception:
-                    failing.append(row)
-            if not failing:
-                raise
-            raise _UnforeseenError(described(error), failing) from error
-
-    return naming
+def raw_pools(reading: ProtocolReading) -> Iterator[dict[str, Any]]:
+    """The raw state of each pool that was read."""
+    names = list(reading.columns)
+    for values in zip(*reading.columns.values(), strict=True):
+        yield dict(zip(names, values, strict=True))
 
 
 _MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}

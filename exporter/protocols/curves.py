@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import polars as pl
 
-from exporter import exact
+from exporter.errors import ExactError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,13 @@ class RateModel:
     """How a protocol's borrow rate follows from the utilization, in straight lines between knots.
 
     ``full`` is a utilization of 100 %; ``knots`` are where one pool's curve bends, of its parameters. ``rate`` is the
-    math over Int128 columns: the utilizations, what ``more`` gives of rows of the pools frame, and the parameters.
+    math of a utilization, what ``more`` gives of the pool's row of the pools frame, and the parameters.
     """
 
     parameters: tuple[str, ...]
     full: int
     knots: Callable[[Mapping[str, int]], Iterable[int]]
-    rate: Callable[..., pl.Series]
+    rate: Callable[..., int]
     more: Callable[[pl.DataFrame], Sequence[tuple[int, ...]]] = lambda pools: [()] * pools.height
 
 
@@ -33,26 +34,13 @@ def curves(
     ``pools`` are rows of the pools frame, in whose decimals the numbers are; ``parameters`` are what was read of each.
     A pool for which the math has no result at one of them, or whose parameters are not given, has no curve.
     """
-    rows = [
-        (place, utilization, *more, *(own[name] for name in model.parameters))
-        for place, (own, now, more) in enumerate(
-            zip(parameters, pools["accrued_utilization"], model.more(pools), strict=True)
-        )
-        if own.keys() >= set(model.parameters)
-        for utilization in sorted({0, *(min(knot, model.full) for knot in model.knots(own)), model.full, now})
-    ]
-    if not rows:
-        return {}
-    names = [str(number) for number in range(len(rows[0]))]
-    frame = exact.frame(dict(zip(names, zip(*rows, strict=True), strict=True)), dict.fromkeys(names, pl.Int128()))
-
-    def at_knots(knots: pl.DataFrame) -> pl.DataFrame:
-        return knots.select("0", "1", model.rate(*(knots[name] for name in names[1:])).alias("rate"))
-
     found: dict[int, list[tuple[int, int]]] = {}
-    drawn, failures = exact.set_aside_failures(frame, at_knots)
-    for place, utilization, rate in drawn.iter_rows():
-        found.setdefault(place, []).append((utilization, rate))
-    for position in failures:
-        found.pop(rows[position][0], None)
+    for place, (own, now, more) in enumerate(
+        zip(parameters, pools["accrued_utilization"], model.more(pools), strict=True)
+    ):
+        if own.keys() >= set(model.parameters):
+            numbers = (*more, *(own[name] for name in model.parameters))
+            places = {0, *(min(knot, model.full) for knot in model.knots(own)), model.full, now}
+            with suppress(ExactError):
+                found[place] = [(utilization, model.rate(utilization, *numbers)) for utilization in sorted(places)]
     return found

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
 from exporter.protocols.prices import Row

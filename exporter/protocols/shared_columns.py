@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.tables import PROTOCOL_COLUMNS, TERMS
 from exporter.tree.values import RewardReason
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entry

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.errors import ExactError
 from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import decode_scval

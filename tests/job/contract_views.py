@@ -16,7 +16,7 @@ from exporter.localnet.network import Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
-from tests.protocols.judged import computed
+from tests.protocols.judged import published
 
 ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
@@ -92,7 +92,7 @@ def _data(chain: Chain, ledger: int, key: bytes) -> ContractData:
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
-    found = computed("alula", [_numbers(pool)], 0).row(0, named=True)
+    found = published("alula", _numbers(pool), 0)
     yields = {f"{side}_bps": u32(found[f"{side}_apy_bps"]) for side in ("borrow", "supply")}
     return struct_map(
         {

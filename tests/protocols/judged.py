@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import reader as alula
 from exporter.protocols.k2 import reader as k2
@@ -69,17 +69,10 @@ RAW = {each.__name__.split(".")[-2]: each.COLUMNS for each in (alula, k2, perido
 _TEXTS = {*TEXTS, "reward_token", "s_token", "a_token", "supply_reward_reason", "borrow_reward_reason"}
 
 
-def computed(protocol: str, rows: Sequence[Mapping[str, Any]], time: int) -> pl.DataFrame:
-    """What is published of pools; numbers that are not given are 0."""
-    columns: dict[str, list[object]] = {
-        name: [row.get(name, "" if name in _TEXTS else 0) for row in rows] for name in RAW[protocol]
-    }
-    return PROTOCOLS[protocol].project(at(columns, time))
-
-
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
-    """What is published of one pool."""
-    return computed(protocol, [row], time).row(0, named=True)
+    """What is published of one pool; numbers that are not given are 0."""
+    pool = {name: row.get(name, "" if name in _TEXTS else 0) for name in RAW[protocol]}
+    return PROTOCOLS[protocol].project(pool | {"close_time": time})
 
 
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")

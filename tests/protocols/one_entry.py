@@ -10,9 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import polars as pl
-
-from exporter import exact
 from exporter.deployments import deployments_of
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -207,34 +204,22 @@ def rows_of(tables: Tables) -> dict[Place, dict[str, Any]]:
     return {(row["market"], row["pool"]): row for row in tables.pools.iter_rows(named=True)}
 
 
-class AtOnce:
-    """A protocol that projects the rows of many readings in one frame: one for each of them would take minutes."""
+class Once:
+    """A protocol that computes the same raw state of a pool once."""
 
-    def __init__(self, protocol: str, readings: Iterable[ProtocolReading], time: int) -> None:
-        self.module = PROTOCOLS[protocol]
+    def __init__(self, protocol: str, time: int) -> None:
+        self.module, self.time = PROTOCOLS[protocol], time
         self.price_failure = self.module.price_failure
         self.without_price = self.module.without_price
         self.coverage = self.module.coverage
-        readings = list(readings)
-        for reading in readings:
-            reading.settle(time)
-        rows = list(dict.fromkeys(row for reading in readings for row in zip(*reading.columns.values(), strict=True)))
-        names = next(iter(readings)).columns
+        self.known: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-        def project(kept: pl.DataFrame) -> pl.DataFrame:
-            columns = zip(*(rows[position] for position in kept["position"]), strict=True)
-            given: dict[str, list[object]] = dict(zip(names, map(list, columns), strict=True))
-            return self.module.project(given | {"close_time": [time] * kept.height})
-
-        self.frame, failures = exact.set_aside_failures(pl.DataFrame({"position": range(len(rows))}), project)
-        good = (row for position, row in enumerate(rows) if position not in failures)
-        self.places = {row: place for place, row in enumerate(good)}
-
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        """The rows from the one frame; where one has no exact result they are computed as ever."""
-        rows = zip(*(values for name, values in columns.items() if name != "close_time"), strict=True)
-        places = [self.places.get(row, -1) for row in rows]
-        return self.module.project(columns) if -1 in places else self.frame[places]
+    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a pool."""
+        raw = tuple(pool.values())
+        if raw not in self.known:
+            self.known[raw] = self.module.project(pool)
+        return dict(self.known[raw])
 
 
 def raw_rows(reading: ProtocolReading) -> dict[Place, list[Any]]:
@@ -337,7 +322,7 @@ def sweep(network: LocalNetwork, protocol: str, *, every: bool) -> Swept:
         chain.instead = {}
     gates = PROTOCOLS[protocol].without_price.gates
     without_price = {*gates, *(GATES[gate] for gate in gates if gate in GATES), "can_reason"}
-    modules: Any = {protocol: AtOnce(protocol, (after for *_, after in changes), time)}
+    modules: Any = {protocol: Once(protocol, time)}
     for key, kind, where, after in changes:
         what = name_of(key) + where
         now = raw_rows(after)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
@@ -147,8 +147,11 @@ class Pawn(ProtocolModule):
         await reader.read_quotes(view)
         return reader.reading
 
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
+    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
         """What is lent grows by simple interest from its time to the close time of its ledger."""
+        return exact.by_pool(self.project_pools)(pool)
+
+    def project_pools(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
         raw = raw_rows(columns, NUMBERS)
         state = numbers_of(raw, (*NUMBERS, "close_time"))
         seconds = exact.subtract(state["close_time"], state["time"])

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols.blend import math
 from exporter.protocols.curves import curves as curves_of
 from tests.localnet.recorded import BLEND_V1

@@ -212,16 +212,11 @@ class TwoPools:
         self.terms = terms
         self.without_price = WithoutPrice()
 
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        count = len(columns["market"])
-        fixed: dict[str, object] = {name: 0 for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String}
+    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+        fixed: dict[str, Any] = {name: 0 for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String}
         fixed |= {"protocol": "other", "version": "v1", "market_name": "Other", "market_status": "active"}
-        fixed |= {"wasm_hash": None, "total_collateral": 10**7, "decimals": 7}
-        values = {name: [value] * count for name, value in fixed.items()} | dict(columns)
-        values["last_accrual_time"] = columns["close_time"]
-        return pl.DataFrame(
-            [pl.Series(name, values[name], dtype=dtype, strict=True) for name, dtype in PROTOCOL_COLUMNS.items()]
-        ).with_columns(pl.lit(value, TERMS[name]).alias(name) for name, value in self.terms.items())
+        fixed |= {"wasm_hash": None, "total_collateral": 10**7, "last_accrual_time": pool["close_time"]}
+        return fixed | dict(pool) | self.terms
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         return "never" if quote.price is None else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import polars as pl
 import pytest
 
 from exporter.deployments import Deployment
@@ -150,15 +150,13 @@ def test_failing_source_is_not_contained() -> None:
 class Miscalculating(Blend):
     """Computes as Blend does, but for pools of one market, of which it cannot; nor for oracles."""
 
-    def __init__(self, market: str, oracle: str, everything: bool = False) -> None:
-        self.market, self.oracle, self.everything = market, oracle, everything
+    def __init__(self, market: str, oracle: str) -> None:
+        self.market, self.oracle = market, oracle
 
-    def project(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        if self.everything and len(columns["market"]) > 1:
-            raise TypeError("more than one")
-        if self.market in columns["market"]:
+    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+        if self.market == pool["market"]:
             raise OverflowError("int too big to convert")
-        return super().project(columns)
+        return super().project(pool)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         if quote.oracle == self.oracle:
@@ -170,20 +168,20 @@ NETWORK = RecordedNetwork(copies=2)
 (COPY_1, COPY_2) = NETWORK.copies
 
 
-def computed(everything: bool) -> Tables:
+def computed() -> Tables:
     """Markets of which the first cannot be computed and the second not be priced, and copies of both."""
     world, oracle = World("blend", NETWORK), contract("another oracle")
     world.put(instance_key(BLEND_V2), address(oracle), "Config", "oracle")
     world.answers[oracle, "decimals"] = u32(7)
     world.answers[oracle, "lastprice"] = struct_map({"price": i128(10**7), "timestamp": u64(world.time)})
     reading = world.read([Candidate("blend", item) for item in (BLEND_V1, BLEND_V2, COPY_1, COPY_2)]).result
-    module = Miscalculating(BLEND_V1, oracle, everything)
+    module = Miscalculating(BLEND_V1, oracle)
     return compute([reading], {"blend": module}, world.chain.latest, world.time)
 
 
 def test_pools_that_cannot_be_computed() -> None:
     """They are unread with the error, there is no price where it cannot be judged, and the rest is as ever."""
-    tables = computed(everything=False)
+    tables = computed()
 
     detail = "the reader failed: OverflowError: int too big to convert"
     assert {(BLEND_V1, "undecodable", detail)} == {(item.market, item.reason, item.detail) for item in tables.unread}
@@ -191,15 +189,6 @@ def test_pools_that_cannot_be_computed() -> None:
     assert {(BLEND_V2, False), (COPY_1, True), (COPY_2, True)} == priced
     assert {"the reader failed: TypeError: no time"} == {item.reason for item in tables.unpriced}
     assert (2, 10, 4) == (len(tables.unread), tables.pools.height, tables.markets.height)
-
-
-def test_pools_that_cannot_be_computed_together() -> None:
-    """Where no pool alone is to blame, all that cannot be computed together are unread."""
-    tables = computed(everything=True)
-
-    assert 12 == len(tables.unread) + tables.pools.height
-    assert {BLEND_V1} <= {item.market for item in tables.unread}
-    assert 4 == tables.markets.height
 
 
 @pytest.mark.parametrize("named", [MUXED_CONTRACTS[0][0], account("somebody")])

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import address, encode_scval

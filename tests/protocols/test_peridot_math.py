@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 
-from exporter import exact
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import Vault as StoredVault
-from tests.protocols.judged import columnar, computed, frame_of, published
+from tests.protocols.judged import columnar, published
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -38,13 +36,6 @@ PLAIN: Vault = {
     "boost_cached": 0,
     "boost_cached_at": 0,
 }
-
-
-def set_aside(*vaults: Vault) -> tuple[pl.DataFrame, dict[int, ExactError]]:
-    """What is computed of some vaults, and the errors of those that have no numbers."""
-    return exact.set_aside_failures(
-        frame_of(vaults, math.VAULT_COLUMNS), lambda kept: computed("peridot", kept.rows(named=True), NOW)
-    )
 
 
 def test_a_clock_behind() -> None:
@@ -113,21 +104,19 @@ def test_after_the_accrual_the_quote_is_known() -> None:
 def test_code_that_is_not_known() -> None:
     """A vault of which nothing says how it counts has numbers if in both directions give the same, and else none."""
     alike = BOOSTED | {"boost_rule": 2, "boost_quoted": 900 * 10**7, "boost_cached_at": NOW}
-    found, failures = set_aside(alike, BOOSTED | {"boost_rule": 2}, PLAIN)
 
-    assert [500 * 10**6 // 1388, 336_021] == found["stored_utilization"].to_list()
-    assert [1] == list(failures)
-    assert "may count boosted cash in two ways that differ" in str(failures[1])
+    assert 500 * 10**6 // 1388 == published("peridot", alike, NOW)["stored_utilization"]
+    with pytest.raises(ExactError, match="may count boosted cash in two ways that differ"):
+        published("peridot", BOOSTED | {"boost_rule": 2}, NOW)
 
 
 def test_rate_that_the_contract_refuses() -> None:
-    """Above 1000 percent a year the contract does not accrue: such a vault has no numbers, the others keep theirs."""
+    """Above 1000 percent a year the contract does not accrue: such a vault has no numbers."""
     now = PLAIN | {"last_update_time": NOW}
-    found, failures = set_aside(PLAIN, now | {"base_rate": 9_939_518}, now | {"base_rate": 9_939_517})
 
-    assert [1] == list(failures)
-    assert "1000 percent" in str(failures[1])
-    assert [80_483, 10_000_000] == found["stored_borrow_apr"].to_list()
+    assert 10_000_000 == published("peridot", now | {"base_rate": 9_939_517}, NOW)["stored_borrow_apr"]
+    with pytest.raises(ExactError, match="1000 percent"):
+        published("peridot", now | {"base_rate": 9_939_518}, NOW)
 
 
 def test_cash_that_a_vault_implies() -> None:

@@ -129,7 +129,7 @@ class Accrual:
         changed = [key for key in self.entries_before() if key in now]
         changes = [Change(UPDATED, key, bytes(4) + now[key].data + bytes(4)) for key in changed]
         prover.follow(LedgerChanges(1, self.vault.numbers["last_update_time"], 22, list(enumerate(changes))))
-        tally = prover.finish()
+        tally = prover.tally
         assert 1 == sum(tally.confirmed.values()) + sum(tally.differing.values())
         return bool(sum(tally.confirmed.values()))
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
-import polars as pl
 
-from exporter import exact
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, ExactError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.observation import Entry
@@ -22,12 +19,10 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
 from exporter.protocols import accrual_rules
-from exporter.protocols.accrual import AccrualRule, Look, Step, Transition, UntriedError
+from exporter.protocols.accrual import AccrualRule, Look, Step, UntriedError
 
 MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"
-TOGETHER = 5_000
-"""Transitions of a rule that are computed at a time."""
 
 _DATA = b"\0\0\0\x06"
 _PRESENT = (CREATED, UPDATED, RESTORED)
@@ -62,13 +57,6 @@ class Tally(msgspec.Struct):
         self.mismatches = [*self.mismatches, *other.mismatches][:MAX_MISMATCHES]
 
 
-class _Waiting(NamedTuple):
-    ledger: int
-    key: bytes
-    code: str
-    transition: Transition
-
-
 class Prover:
     """Follows the changes and tries each transition that it knows the math of."""
 
@@ -77,7 +65,6 @@ class Prover:
         self.tally = Tally()
         self._data: dict[bytes, bytes] = {key: entry.data for key, entry in entries.items()}
         self._rules = accrual_rules()
-        self._waiting: dict[str, list[_Waiting]] = {name: [] for name in self._rules}
 
     def follow(self, item: LedgerChanges) -> None:
         before: dict[bytes, bytes | None] = {}
@@ -110,43 +97,31 @@ class Prover:
         return look
 
     def _try(self, protocol: str, rule: AccrualRule, ledger: int, key: bytes, step: Step) -> None:
-        waiting = self._waiting[protocol]
         try:
             found = list(rule.read(key, step))
         except DecodeError:
             return  # another contract's entry that looks like one, or one that the reader calls unread
         except UntriedError:
-            name = f"{protocol}/{_code(key, step)}"
-            self.tally.untried[name] = self.tally.untried.get(name, 0) + 1
+            self._count(self.tally.untried, protocol, _code(key, step))
             return
-        waiting += [_Waiting(ledger, key, _code(key, step), transition) for transition in found]
-        if len(waiting) >= TOGETHER:
-            self._compute(protocol, rule)
-
-    def finish(self) -> Tally:
-        for protocol, rule in self._rules.items():
-            self._compute(protocol, rule)
-        return self.tally
-
-    def _compute(self, protocol: str, rule: AccrualRule) -> None:
-        waiting, self._waiting[protocol] = self._waiting[protocol], []
-        if not waiting:
-            return
-        columns = {name: [item.transition.before[name] for item in waiting] for name in waiting[0].transition.before}
-        types = {name: pl.String() if name in rule.texts else pl.Int128() for name in columns}
-        computed, failures = exact.set_aside_failures(exact.frame(columns, types), rule.compute)
-        rows = iter(computed.iter_rows(named=True))
-        for number, item in enumerate(waiting):
-            if number in failures:
-                differs = [("all", str(failures[number])[:200], "")]
-            else:
-                row, after = next(rows), item.transition.after
-                differs = [(name, str(row[name]), str(value)) for name, value in after.items() if row[name] != value]
-            name = f"{protocol}/{item.code}"
-            counts = self.tally.differing if differs else self.tally.confirmed
-            counts[name] = counts.get(name, 0) + 1
+        code = _code(key, step)
+        for transition in found:
+            try:
+                computed = rule.compute(transition.before)
+                differs = [
+                    (name, str(computed[name]), str(value))
+                    for name, value in transition.after.items()
+                    if computed[name] != value
+                ]
+            except ExactError as error:
+                differs = [("all", str(error)[:200], "")]
+            self._count(self.tally.differing if differs else self.tally.confirmed, protocol, code)
             if differs and len(self.tally.mismatches) < MAX_MISMATCHES:
-                self.tally.mismatches.append(Mismatch(item.ledger, item.key.hex(), protocol, item.code, *differs[0]))
+                self.tally.mismatches.append(Mismatch(ledger, key.hex(), protocol, code, *differs[0]))
+
+    @staticmethod
+    def _count(counts: dict[str, int], protocol: str, code: str) -> None:
+        counts[f"{protocol}/{code}"] = counts.get(f"{protocol}/{code}", 0) + 1
 
 
 def _code(key: bytes, step: Step) -> str:

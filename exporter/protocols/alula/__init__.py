@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from exporter.exact_columns import by_pool
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.accrual import RULE
 from exporter.protocols.alula.layout import FROZEN
@@ -52,5 +53,5 @@ class Alula(ProtocolModule):
     accrual = RULE
     market_names = frozenset({"AllPools", "MarketStatus", "Oracle"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(project_pools)
+    project = staticmethod(by_pool(project_pools))
     rate_model = RATE_MODEL

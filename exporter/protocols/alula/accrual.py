@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
+from exporter.exact_columns import by_step
 from exporter.ledger.codec.fields import Fields
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.alula import layout, math
@@ -54,4 +55,4 @@ def _after(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-RULE = AccrualRule(is_variant("Pool"), _read, _after)
+RULE = AccrualRule(is_variant("Pool"), _read, by_step(_after))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols.alula.layout import CURVE_FIELDS, STATUS_NAMES, TERM_COLUMNS, VERSION
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps
@@ -221,7 +221,7 @@ RATE_MODEL = RateModel(
     CURVE_FIELDS,
     BPS,
     lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
-    lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
+    exact.by_number(lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier)),
     lambda pools: pools.select("rate_modifier").rows(),
 )
 

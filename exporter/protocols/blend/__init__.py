@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import aggregator_rule, reader, records
 from exporter.protocols.blend.accrual import RULE
@@ -52,7 +53,7 @@ class Blend(ProtocolModule):
     needs_record = True
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)
-    project = staticmethod(project_pools)
+    project = staticmethod(by_pool(project_pools))
     rate_model = RATE_MODEL
     complete = staticmethod(records.with_factories)
     publishes_liquidations = True

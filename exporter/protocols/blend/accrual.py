@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from exporter.exact_columns import by_step
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields
@@ -37,4 +38,4 @@ def _after(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-RULE = AccrualRule(is_variant("ResData"), _read, _after, ("generation",))
+RULE = AccrualRule(is_variant("ResData"), _read, by_step(_after))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.errors import ExactOverflowError
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.emissions import RATE_DECIMALS, SIDES
@@ -206,7 +206,7 @@ RATE_MODEL = RateModel(
     ("util", "r_base", "r_one", "r_two", "r_three"),
     S7,
     lambda own: (own["util"], _STEEP_UTILIZATION),
-    borrow_rate,
+    exact.by_number(borrow_rate),
     _modifiers,
 )
 

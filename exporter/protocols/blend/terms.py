@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols.blend.layout import NO_CAP, RATE_DECIMALS, WASM_HASHES
 from exporter.protocols.shared_columns import Given
 

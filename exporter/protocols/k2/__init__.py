@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import oracle_rule, reader
 from exporter.protocols.k2.accrual import RULE
@@ -52,5 +53,5 @@ class K2(ProtocolModule):
     storage_rules = (oracle_rule,)
     market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(project_pools)
+    project = staticmethod(by_pool(project_pools))
     rate_model = RATE_MODEL

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from exporter.exact_columns import by_step
 from exporter.ledger.codec.entries import instance_key
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.k2 import layout, math
@@ -56,4 +57,4 @@ def _after(frame: pl.DataFrame) -> pl.DataFrame:
     return accrued.select(pl.col(f"accrued_{name.removeprefix('current_')}").alias(name) for name in names)
 
 
-RULE = AccrualRule(is_variant("RDATA"), _read, _after)
+RULE = AccrualRule(is_variant("RDATA"), _read, by_step(_after))

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from exporter import exact
-from exporter.exact import failure
+from exporter import exact_columns as exact
+from exporter.exact_columns import failure
 from exporter.protocols.curves import RateModel
 from exporter.protocols.k2.layout import (
     BITS,
@@ -247,7 +247,9 @@ def variable_borrow_rate(
     return exact.add(exact.add(base, exact.select(above, slope1, 0)), sloped)
 
 
-RATE_MODEL = RateModel(MODEL_FIELDS, RAY, lambda own: (own["optimal_utilization_rate"],), variable_borrow_rate)
+RATE_MODEL = RateModel(
+    MODEL_FIELDS, RAY, lambda own: (own["optimal_utilization_rate"],), exact.by_number(variable_borrow_rate)
+)
 
 
 @exact.naming("liquidity rate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader, vault_rule
 from exporter.protocols.peridot.accrual import RULE
@@ -64,5 +65,5 @@ class Peridot(ProtocolModule):
     storage_rules = (vault_rule,)
     market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(project_pools)
+    project = staticmethod(by_pool(project_pools))
     rate_model = RATE_MODEL

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from exporter.exact_columns import by_step
 from exporter.ledger.codec import strkey
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, is_variant
 from exporter.protocols.balances import balance_key, decode_balance
@@ -52,4 +53,4 @@ def _after(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-RULE = AccrualRule(is_variant("LastUpdateTime", 0), _read, _after)
+RULE = AccrualRule(is_variant("LastUpdateTime", 0), _read, by_step(_after))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
-from exporter.exact import failure
+from exporter import exact_columns as exact
+from exporter.exact_columns import failure
 from exporter.protocols.curves import RateModel
 from exporter.protocols.peridot.layout import CURVE, NUMBERS, PAUSES, SCALE, SPEEDS, VERSION, BoostRule
 from exporter.protocols.shared_columns import (
@@ -289,7 +289,7 @@ def borrow_rate(
     return exact.add(slope, exact.multiply_divide_floor(exact.subtract(used, below), jump_multiplier, SCALE))
 
 
-RATE_MODEL = RateModel(tuple(CURVE), SCALE, lambda own: (own["kink"],), borrow_rate)
+RATE_MODEL = RateModel(tuple(CURVE), SCALE, lambda own: (own["kink"],), exact.by_number(borrow_rate))
 
 
 @exact.naming("supply rate")

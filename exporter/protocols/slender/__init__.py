@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.accrual import RULE
@@ -53,7 +54,7 @@ class Slender(ProtocolModule):
     accrual = RULE
     market_names = frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(project_pools)
+    project = staticmethod(by_pool(project_pools))
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         return {WASM_HASH: VERSION}

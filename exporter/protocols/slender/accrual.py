@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from exporter.exact_columns import by_step
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed
 from exporter.protocols.slender import layout, math
 
@@ -41,4 +42,4 @@ def _after(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-RULE = AccrualRule(_is_instance, _read, _after)
+RULE = AccrualRule(_is_instance, _read, by_step(_after))

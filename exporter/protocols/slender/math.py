@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols.shared_columns import (
     NO_REWARDS,
     Given,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
+from exporter.exact_columns import by_step
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.xoxno import layout, math
@@ -48,4 +49,4 @@ def _after(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({name: getattr(accrued, name) for name in ("borrow_index", "supply_index", "revenue")})
 
 
-RULE = AccrualRule(is_variant("State"), _read, _after)
+RULE = AccrualRule(is_variant("State"), _read, by_step(_after))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import NO_REWARDS, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, PARAMETERS, RAY, RAY_DECIMALS, STATE, VERSION
@@ -178,7 +178,7 @@ def _knots(own: Mapping[str, int]) -> Iterator[int]:
         start, rate = end, rate + slope
 
 
-RATE_MODEL = RateModel(CURVE, RAY, _knots, borrow_rate)
+RATE_MODEL = RateModel(CURVE, RAY, _knots, exact.by_number(borrow_rate))
 
 
 @exact.naming("supply rate")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.protocols.shared_columns import numbers_of
 from exporter.protocols.xoxno.layout import BPS, RAY, RAY_DECIMALS, Spoke
 from exporter.tables import MAX_DECIMAL, SPOKES, TERMS

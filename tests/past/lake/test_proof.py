@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change as Write
 from exporter.localnet.mover import Draft, Mover
@@ -72,7 +72,7 @@ def proven(ledgers: int, spoil: Spoil = lambda data: data, unknown: tuple[bytes,
             Change(UPDATED, write.key, bytes(4) + spoil(write.data) + bytes(4)) for write in writes if write.data
         ]
         prover.follow(LedgerChanges(ledger, close_time, 28, list(enumerate(changes))))
-    return prover.finish()
+    return prover.tally
 
 
 def protocols_of(counts: Iterable[str]) -> set[str]:
@@ -180,7 +180,7 @@ def test_an_operation_with_a_fee_does_not_refute_the_math() -> None:
         prover = Prover({key: entry for key in network.chain.known_keys() if (entry := network.chain.stored(key))})
         change = Change(UPDATED, pool.key, bytes(4) + (after.look(pool.key) or b"") + bytes(4))
         prover.follow(LedgerChanges(network.chain.latest + 1, time, 28, [(0, change)]))
-        return prover.finish()
+        return prover.tally
 
     assert [] == tally_of(shares, 900).mismatches
     assert {"xoxno"} == protocols_of(tally_of(shares, 900).confirmed)
@@ -194,7 +194,7 @@ def test_the_accruals_of_a_real_pool(testnet_archive: Path) -> None:
     prover = Prover({})
     for item in changes_between_checkpoints(archive, times):
         prover.follow(item)
-    tally = prover.finish()
+    tally = prover.tally
 
     assert ({f"blend/{V2_CODE}": 3}, {}) == (tally.confirmed, tally.differing)
 

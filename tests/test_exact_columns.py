@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter import exact
+from exporter import exact_columns as exact
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
-from exporter.exact import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX
+from exporter.exact_columns import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX
 
 Row: TypeAlias = tuple[int | None, ...]
 Columnar: TypeAlias = Callable[..., pl.Series]
