@@ -77,7 +77,7 @@ async def check_source(
 ) -> CheckSummary:
     """Check the published tree of an open source; see `check_files`."""
     for _ in range(ROUNDS):
-        before = await _required(source, POINTER_KEY)
+        before = await required(source, POINTER_KEY)
         try:
             outcome: CheckSummary | CheckError = await _check(source, before, sample, progress)
         except CheckError as error:
@@ -89,11 +89,20 @@ async def check_source(
     raise SourceError(f"{source.uri}: {ROUNDS} times a new run was published during the check; check it again")
 
 
-async def _required(source: TreeSource, key: str) -> bytes:
+async def required(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
+    """A file that must be there, with this digest. Raises `CheckError`."""
     data = await source.get(key, MAX_DOCUMENT_BYTES)
     if data is None:
-        raise CheckError(f"{source.uri}: {key} is missing, so no run is published there")
+        unpublished = ", so no run is published there" if key == POINTER_KEY else ""
+        raise CheckError(f"{source.uri}: {key} is missing{unpublished}")
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise CheckError(f"{key} does not have the digest that is stated for it")
     return data
+
+
+async def document(source: TreeSource, key: str, model: type[_Decoded], sha256: str | None = None) -> _Decoded:
+    """A document that must be there, with this digest. Raises `CheckError`."""
+    return decoded(key, await required(source, key, sha256), model)
 
 
 async def _check(
@@ -101,10 +110,10 @@ async def _check(
 ) -> CheckSummary:
     with suppress(msgspec.DecodeError):  # which is said next
         refuse_other_format(f"{source.uri}: {POINTER_KEY}", pointer)
-    status = _decoded(POINTER_KEY, pointer, SystemStatus)
-    manifest_bytes = await _required(source, status.manifest_key)
-    manifest = _decoded(status.manifest_key, manifest_bytes, RunManifest)
-    records = {status.manifest_key: manifest_bytes, manifest.files_key: await _required(source, manifest.files_key)}
+    status = decoded(POINTER_KEY, pointer, SystemStatus)
+    manifest_bytes = await required(source, status.manifest_key)
+    manifest = decoded(status.manifest_key, manifest_bytes, RunManifest)
+    records = {status.manifest_key: manifest_bytes, manifest.files_key: await required(source, manifest.files_key)}
     listed = listing_of(manifest, records[manifest.files_key])
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
@@ -213,7 +222,7 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
     for _ in range(ROUNDS):
         data = await source.get(HISTORY_MANIFEST_KEY, MAX_DOCUMENT_BYTES)
         try:
-            manifest = None if data is None else _decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
+            manifest = None if data is None else decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
         except CheckError:
             return  # which the checker has noted
         if manifest is None:
@@ -261,7 +270,8 @@ async def _read(
         yield [(key, data) for (key, _), data in zip(batch, read, strict=True)]
 
 
-def _decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:
+def decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:
+    """The model of a document. Raises `CheckError`."""
     try:
         document = parse_back(key, data)
     except ValueError as error:

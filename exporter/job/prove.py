@@ -16,7 +16,6 @@ import polars as pl
 
 from exporter.console import Console
 from exporter.errors import ArchiveError, CheckError, LostRaceError, RefutedError, StoreError
-from exporter.job.fetched_tree import ledger_of
 from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import strkey
 from exporter.past.archive.archive_places import Archives, Deadline
@@ -45,7 +44,7 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.documents import ManifestFile, Proof, ProofList, timestamp
 from exporter.tree.families import EVIDENCE, PROOF, PROOFS, RUN, TRUST, VERIFIER
 from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import listed_files
+from exporter.tree.run_listing import ledger_of, listed_files
 
 MAX_RUNS = 100
 """How many of the newest runs are looked at."""

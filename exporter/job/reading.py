@@ -18,7 +18,7 @@ from exporter.discovery.candidates import check_lists
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import SourceError
 from exporter.job.evidence import Evidence, Tried
-from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger
+from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
@@ -68,6 +68,11 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 
     found = asyncio.run(work())
     return LedgerTables(found.tables(), found.certificate)
+
+
+def read_again(evidence: Evidence, settings: Settings) -> MarketsRead:
+    """Read the markets of a run from its evidence. Raises `ExporterError` where that is not possible."""
+    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None))[0]
 
 
 # No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.

@@ -6,30 +6,57 @@ A wrong number that every digest covers shows here, whatever document it is in.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import polars as pl
+from msgspec import structs
 
-from exporter.check.published_tree import check_files
+from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_files, decoded, document, required
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import ConfigError, ExporterError, RefutedError, SourceError, pluralize
-from exporter.job.fetched_tree import FetchedTree, JoinedFilesError, fetch
-from exporter.job.prove import claims_of
+from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize
+from exporter.history.export import read_manifest
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
+from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ChangeList, SystemStatus, encode
-from exporter.tree.families import CHANGES, DATA_PACKAGE, HISTORY_PAGE, POINTER_KEY, may_be_kept
+from exporter.tree.documents import (
+    ChangeList,
+    DataPackage,
+    HistoryFile,
+    HistoryManifest,
+    Proof,
+    ProofList,
+    RunManifest,
+    SystemStatus,
+    encode,
+)
+from exporter.tree.families import (
+    CENSUS,
+    CHANGES,
+    DATA_PACKAGE,
+    EVIDENCE,
+    HISTORY_MANIFEST_KEY,
+    HISTORY_PAGE,
+    POINTER_KEY,
+    PROOFS,
+    RUN,
+    TRUST,
+    VERIFIER,
+    may_be_kept,
+)
+from exporter.tree.read_back import render_document
+from exporter.tree.run_listing import RunListing, ledger_of, listing_of
 
 OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at", "previous_run_id", "retention_hours"})
 """The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
@@ -40,9 +67,53 @@ OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
 """The keys of files that show which files the history has."""
 
 
+class JoinedFilesError(SourceError):
+    """The run's rows are in one file with those of earlier runs, so the history before it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """A run whose evidence is in the tree, packed as it is there."""
+
+    run_id: str
+    ledger: int
+    evidence_key: str
+    evidence: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedTree:
+    """A tree as far as repeating its run needs it.
+
+    ``folder`` has the history before the run, the files ``before``; ``same_history`` says whether the run found just
+    these, and none was compacted or added since. ``earlier`` runs are newest first; ``left_out`` says by run id why
+    others are not among them. ``records`` are census, verifier and list of organisations, by key, where there are.
+    ``keys`` are all of the tree; None where the source cannot list them.
+    """
+
+    folder: Path
+    status: SystemStatus
+    manifest: RunManifest
+    files: RunListing
+    evidence: bytes
+    changes: ChangeList
+    earlier: list[EarlierRun]
+    left_out: dict[str, str]
+    history: HistoryManifest
+    before: list[HistoryFile]
+    same_history: bool
+    proofs: list[Proof]
+    proof_files: dict[str, bytes]
+    records: dict[str, bytes]
+    keys: set[str] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """How many files came out byte for byte; ``different`` ones by key. ``unknown`` ones list files that are gone."""
+    """How many files came out byte for byte; ``different`` ones by key.
+
+    ``unknown`` ones list files of a history that is another one now, ``kept`` ones are web pages of an earlier run.
+    """
 
     same: int
     different: dict[str, str]
@@ -84,22 +155,119 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
             tree = asyncio.run(fetch(uri, Path(folder), 0))
             if tree.status.run_id != summary.run_id:
                 raise SourceError(f"run {tree.status.run_id} was published during the check; check again")
-            claims_of(tree.evidence)  # it is within bounds
             made = rerender(tree, settings_of(tree), tree.changes)
         except JoinedFilesError as error:
             return str(error)
-        except RefutedError as error:
-            raise TreeFaultsError([Fault(POINTER_KEY, str(error))]) from None
+        except CheckError as error:
+            raise TreeFaultsError([Fault(POINTER_KEY, str(error).removeprefix(f"{POINTER_KEY}: "))]) from None
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
+    left = [f"{key}, which lists the history's files: these are other ones now" for key in made.unknown]
     if made.kept:
-        return f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.site_published_at}"
-    return None
+        left.append(
+            f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
+        )
+    return "; ".join(left) or None
+
+
+async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
+    """Fetch what is needed of the tree at a URI into an empty folder. Raises `CheckError`, `SourceError`."""
+    async with open_tree(uri) as source:
+        status = await document(source, POINTER_KEY, SystemStatus)
+        manifest = await document(source, status.manifest_key, RunManifest, status.manifest_sha256)
+        files = listing_of(manifest, await required(source, manifest.files_key))
+        evidence_sha256 = files.sha256_of(status.evidence_key)
+        if evidence_sha256 is None:
+            raise CheckError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
+        optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template)
+        found = [(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in optional]
+        records = {key: content for key, content in found if content is not None}
+        listed = records.pop(PROOFS.template, None)
+        proofs = [] if listed is None else decoded(PROOFS.template, listed, ProofList).proofs
+        earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
+        wanted = {status.run_id, *(run.run_id for run in earlier)}
+        history = await read_manifest(source)
+        package = await document(source, DATA_PACKAGE.template, DataPackage, files.sha256_of(DATA_PACKAGE.template))
+        paths = {path for resource in package.resources if resource.name == "history" for path in resource.path}
+        return FetchedTree(
+            folder=folder / "tree",
+            status=status,
+            manifest=manifest,
+            files=files,
+            evidence=await required(source, status.evidence_key, evidence_sha256),
+            changes=await document(source, CHANGES.template, ChangeList, files.sha256_of(CHANGES.template)),
+            earlier=earlier,
+            left_out=left_out,
+            history=history,
+            before=await _fetch_history(source, status, history, folder / "tree"),
+            same_history=paths == {file.key for file in history.files},
+            proofs=proofs,
+            proof_files={
+                proof.run_id: await required(source, proof.proof_key, proof.proof_sha256)
+                for proof in proofs
+                if proof.run_id in wanted
+            },
+            records=records,
+            keys=source.keys(""),
+        )
+
+
+async def _find_earlier(
+    source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], most: int
+) -> tuple[list[EarlierRun], dict[str, str]]:
+    """The newest earlier runs with evidence, and why others are not there; over HTTP those that the tree names."""
+    keys = source.keys(RUN.prefix)
+    if keys is None:
+        ids = {proof.run_id for proof in proofs} | ({status.previous_run_id} if status.previous_run_id else set())
+    else:
+        ids = {found["run_id"] for key in keys if (found := RUN.pattern.fullmatch(key)) is not None}
+    runs, left_out = list[EarlierRun](), dict[str, str]()
+    for run_id in sorted(ids, key=lambda run_id: (-ledger_of(run_id), run_id)):
+        if ledger_of(run_id) >= status.observed_ledger:
+            continue
+        if len(runs) >= most:
+            left_out[run_id] = f"only the newest {most} earlier runs are repeated"
+            continue
+        try:
+            runs.append(await _earlier(source, run_id))
+        except CheckError as error:
+            left_out[run_id] = str(error)
+    return runs, left_out
+
+
+async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
+    manifest = await document(source, RUN.key(run_id=run_id), RunManifest)
+    listing = listing_of(manifest, await required(source, manifest.files_key))
+    keys = listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))["key"]
+    if listing.run_id(ledger_of(run_id)) != run_id or len(keys) != 1:
+        raise CheckError("its manifest does not name its evidence")
+    evidence = await required(source, keys[0])
+    if EVIDENCE.key(sha256=hashlib.sha256(evidence).hexdigest()) != keys[0]:
+        raise CheckError(f"{keys[0]} does not have the digest of its name")
+    return EarlierRun(run_id, ledger_of(run_id), keys[0], evidence)
+
+
+async def _fetch_history(
+    source: TreeSource, status: SystemStatus, history: HistoryManifest, folder: Path
+) -> list[HistoryFile]:
+    """Put the history before the run into a folder; gives its files."""
+    store, before = open_store(str(folder)), list[HistoryFile]()
+    for file in history.files:
+        if file.first_ledger < status.observed_ledger:
+            if file.last_ledger >= status.observed_ledger:
+                raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
+            store.put_new(file.key, await required(source, file.key, file.sha256))
+            before.append(file)
+    before.sort(key=lambda file: file.first_ledger)
+    if before:
+        manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
+        store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
+    return before
 
 
 def settings_of(tree: FetchedTree) -> Settings:
-    """Settings by which a run into the tree's folder writes its pages. Raises `RefutedError` for impossible ones."""
+    """Settings by which a run into the tree's folder writes its pages. Raises `CheckError` for impossible ones."""
     status = tree.status
     known = next((name for name, network in NETWORKS.items() if network.passphrase == status.network), None)
     network = {"network.passphrase": status.network} if known is None else {"network.name": known}
@@ -112,14 +280,11 @@ def settings_of(tree: FetchedTree) -> Settings:
     try:
         return load(None, network | pages, environment={}).settings
     except ConfigError as error:
-        raise RefutedError(f"{POINTER_KEY}: no run has such settings: {error}") from None
+        raise CheckError(f"{POINTER_KEY}: no run has such settings: {error}") from None
 
 
 def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
-    """Repeat a run from its evidence, with the ``changes`` to go on with, and compare its files.
-
-    Raises `RefutedError`.
-    """
+    """Repeat a run from its evidence, with the ``changes`` to go on from, and compare files. Raises `CheckError`."""
     store = open_store(settings.output.uri)
     if changes is not None:
         store.put(CHANGES.template, encode(changes))
@@ -128,7 +293,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     try:
         execute(settings, store, RunLog(None), StoredLedger(path))
     except ExporterError as error:
-        raise RefutedError(f"the run cannot be repeated from its evidence: {error}") from None
+        raise CheckError(f"the run cannot be repeated from its evidence: {error}") from None
     published, status = read_published(store), store.get(POINTER_KEY)
     assert published is not None  # by this very run
     assert status is not None
@@ -137,9 +302,9 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
     different, unknown, kept = dict[str, str](), list[str](), list[str]()
     for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
-        if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
+        if not tree.same_history and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
-        elif tree.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
+        elif tree.manifest.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
             kept.append(key)
         else:
             missing = listed is None
@@ -154,7 +319,7 @@ def _compare_status(published: SystemStatus, repeated: SystemStatus, *, same_fil
     apart = OF_PUBLISHING if same_files else OF_PUBLISHING | OF_THE_FILES
     for name, expected in ours.items():
         if name not in apart and theirs[name] != expected:
-            raise RefutedError(
+            raise CheckError(
                 f"{POINTER_KEY}: expected $.{name} {str(expected)[:200]!r} by the run's evidence but found "
                 f"{str(theirs[name])[:200]!r}"
             )

@@ -12,11 +12,11 @@ from exporter.deployments.networks import network_of
 from exporter.errors import RefutedError
 from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY
-from exporter.job.earlier_runs import repeat
 from exporter.job.evidence import Evidence
-from exporter.job.fetched_tree import FetchedTree
 from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX
 from exporter.job.prove import Outcome
+from exporter.job.reading import read_again
+from exporter.job.rerender import FetchedTree
 from exporter.job.unproven import Reason
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, verifier_file
@@ -65,7 +65,7 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
     if evidence.contracts:
         found = {
             (reading.protocol, label, role, address)
-            for reading in repeat(evidence, settings).protocols
+            for reading in read_again(evidence, settings).protocols
             for (label, role), address in reading.contracts.items()
         }
         for item in evidence.contracts:

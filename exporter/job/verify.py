@@ -9,34 +9,43 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import CheckError, RefutedError, SourceError, lasting, pluralize
+from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize
+from exporter.history.export import rows_of
+from exporter.history.parquet import render_history
 from exporter.job.census import Complete, check_complete, run_read
-from exporter.job.earlier_runs import repeat_earlier, uncovered
 from exporter.job.evidence import Evidence
-from exporter.job.fetched_tree import FetchedTree, fetch
 from exporter.job.prove import Outcome, claims_of, hold_against
-from exporter.job.rerender import rerender, settings_of
+from exporter.job.reading import read_again
+from exporter.job.rerender import EarlierRun, FetchedTree, fetch, rerender, settings_of
 from exporter.job.unconfirmed import check_proof_claims, checker_words, evidence_words, plain_words, unlisted_files
 from exporter.job.unproven import Reason, Unproven
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_of
+from exporter.protocols.compute import Tables
+from exporter.render.changes import change_list
 from exporter.stores import open_store
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Census, ChangeList, timestamp
-from exporter.tree.families import CENSUS, PROOFS
+from exporter.tree.documents import EXPORTER_VERSION, Census, ChangeList, timestamp
+from exporter.tree.families import CENSUS, CHANGES, PROOFS
+from exporter.tree.run_listing import ledger_of
 
 EARLIER_RUNS = 5
 """How many of the newest earlier runs are repeated, unless the caller says how many."""
@@ -124,44 +133,35 @@ def verify_tree(
     ones. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of the
     checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
     """
-    with console.step("check", "checking the tree") as facts:
-        try:
-            looked = check_files(uri)
-        except CheckError as error:
-            raise RefutedError(str(error)) from None
+    with console.step("check", "checking the tree") as facts, refuting():
+        looked = check_files(uri)
         facts.update(files=sum(looked.files.values()))
     with tempfile.TemporaryDirectory() as folder:
-        tree = asyncio.run(fetch(uri, Path(folder), earlier))
-        status = tree.status
-        if status.run_id != looked.run_id:
-            raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
-        claims_of(tree.evidence)  # it is within bounds, before anything else reads it
-        settings = settings_of(tree)
         unproven = Unproven()
-        with console.step("earlier", "repeating earlier runs from their evidence") as facts:
+        with console.step("repeat", "repeating runs from their evidence") as facts, refuting():
+            tree = asyncio.run(fetch(uri, Path(folder), earlier))
+            status = tree.status
+            if status.run_id != looked.run_id:
+                raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
+            claims_of(tree.evidence)  # it is within bounds, before anything else reads it
+            settings = settings_of(tree)
             covered, seed = repeat_earlier(tree, settings, unproven)
-            facts.update(runs=len(covered))
-        with console.step("repeat", "repeating the run from its evidence") as facts:
             repeated = _repeat(tree, settings, seed, unproven)
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
             unproven.add(Reason.STATEMENTS, plain_words(status, tree.history))
             unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
-            facts.update(files=repeated)
+            facts.update(files=repeated, earlier_runs=len(covered))
         trusted = trust_of(status.network, trust)
-        unproven.add(Reason.STATEMENTS, checker_words(tree.checker, status.network, trust))
+        unproven.add(Reason.STATEMENTS, checker_words(tree.records, status.network, trust))
         with console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
-            prover = _Prover(
-                tree,
-                trusted,
-                Archives.open(archives or trusted.archives, Path(folder) / "buckets", Deadline(deadline, "--deadline")),
-                full,
-                unproven,
-            )
-            outcome = prover.hold(status.run_id, status.observed_ledger, tree.evidence)
+            buckets = Path(folder) / "buckets"
+            opened = Archives.open(archives or trusted.archives, buckets, Deadline(deadline, "--deadline"))
+            hold = partial(_hold, tree, trusted, opened, unproven, full)
+            outcome = hold(status.run_id, tree.evidence)
             for run in tree.earlier:
                 if run.ledger in covered:
                     try:
-                        prover.hold(run.run_id, run.ledger, run.evidence)
+                        hold(run.run_id, run.evidence)
                     except SourceError as error:
                         del covered[run.ledger]
                         tree.left_out[run.run_id] = str(error)
@@ -173,9 +173,9 @@ def verify_tree(
             with console.step("complete", "checking all contracts of the checkpoint") as facts:
                 read = replace(run_read(open_store(str(tree.folder))), status=status)  # as repeated, so as published
                 state, proven = Path(folder) / "state", outcome.proven
-                found = check_complete(prover.archives, proven, state, status.network, read, unproven)
+                found = check_complete(opened, proven, state, status.network, read, unproven)
                 facts.update(markets=found.markets)
-        if tree.census is not None and not _is_census_of(tree.census, found):
+        if CENSUS.template in tree.records and not _is_census_of(tree.records[CENSUS.template], found):
             unproven.add(Reason.STATEMENTS, [CENSUS.template])
         left = dict(uncovered(tree, covered))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
@@ -199,6 +199,15 @@ def verify_tree(
         unproven=unproven,
         complete=found,
     )
+
+
+@contextmanager
+def refuting() -> Iterator[None]:
+    """A fault of the tree refutes it."""
+    try:
+        yield
+    except CheckError as error:
+        raise RefutedError(str(error)) from None
 
 
 def refuse_old(verified: Verified, max_age: int | None) -> None:
@@ -225,28 +234,22 @@ def _is_census_of(data: bytes, found: Complete | None) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Prover:
-    tree: FetchedTree
-    trust: Trust
-    archives: Archives
-    full: bool
-    unproven: Unproven
-
-    def hold(self, run_id: str, ledger: int, evidence: bytes) -> Outcome:
-        """Hold evidence against its checkpoint. Raises `RefutedError`, `ArchiveError`, `NotProvableError`."""
-        proof = self.tree.proof_files.get(run_id)
-        if proof is None:
-            proof = make_proof(self.archives, ledger, self.trust)[1]
-        try:
-            outcome = hold_against(proof, evidence, self.trust, self.archives, full=self.full)
-        except RefutedError as error:
-            raise RefutedError(f"run {run_id}: {error}") from None
-        self.unproven.update(outcome.unproven)
-        for claim in self.tree.proofs:
-            if claim.run_id == run_id:
-                self.unproven.add(Reason.STATEMENTS, check_proof_claims(claim, outcome, self.trust))
-        return outcome
+def _hold(
+    tree: FetchedTree, trust: Trust, archives: Archives, unproven: Unproven, full: bool, run_id: str, evidence: bytes
+) -> Outcome:
+    """Hold the evidence of a run against its checkpoint. Raises `RefutedError`, `ArchiveError`, `NotProvableError`."""
+    proof = tree.proof_files.get(run_id)
+    if proof is None:
+        proof = make_proof(archives, ledger_of(run_id), trust)[1]
+    try:
+        outcome = hold_against(proof, evidence, trust, archives, full=full)
+    except RefutedError as error:
+        raise RefutedError(f"run {run_id}: {error}") from None
+    unproven.update(outcome.unproven)
+    for claim in tree.proofs:
+        if claim.run_id == run_id:
+            unproven.add(Reason.STATEMENTS, check_proof_claims(claim, outcome, trust))
+    return outcome
 
 
 def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unproven: Unproven) -> int:
@@ -254,6 +257,87 @@ def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unpr
     made = rerender(tree, settings, seed)
     for key, why in made.different.items():
         raise RefutedError(f"{key} {why}")
-    unproven.add(Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown))
-    unproven.add(Reason.EARLIER, (f"{key} (of the run published at {tree.site_published_at})" for key in made.kept))
+    published = tree.manifest.site_published_at
+    unproven.add(Reason.HISTORY, (f"{key} (the history has other files now)" for key in made.unknown))
+    unproven.add(Reason.EARLIER, (f"{key} (of the run published at {published})" for key in made.kept))
     return made.same
+
+
+def repeat_earlier(
+    tree: FetchedTree, settings: Settings, unproven: Unproven
+) -> tuple[dict[int, str], ChangeList | None]:
+    """Repeat runs; gives those in the history, by ledger, and the changes to go on with. Raises `RefutedError`."""
+    covered, seed = dict[int, str](), None
+    against = compared_with(tree)
+    for run in tree.earlier:
+        try:
+            tables, made = _repeat_rows(run, settings)
+            key, published = _published_rows(tree, run.ledger)
+        except ExporterError as error:
+            tree.left_out[run.run_id] = str(error)
+            continue
+        if not published.equals(made):
+            raise RefutedError(
+                f"{key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
+            )
+        covered[run.ledger] = run.run_id
+        if run.ledger == against:  # the list that this run left, as far as the published one still has its items
+            older = [item for item in tree.changes.data if item.observed_ledger <= run.ledger]
+            seed = msgspec.structs.replace(change_list(tables, None, settings.passphrase), data=older)
+    if seed is None and (tree.status.previous_run_id is not None or tree.changes.data or tree.before):
+        unproven.add(Reason.CHANGES, [f"{CHANGES.template}: those since the run before"])
+        seed = tree.changes  # a run takes over what it finds of its own ledger
+    found = [] if seed is None else seed.data
+    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in found))
+    return covered, seed
+
+
+def compared_with(tree: FetchedTree) -> int | None:
+    """The ledger that the published changes were found against: of the run before, or of a later one that died."""
+    ledger, changes = tree.status.observed_ledger, tree.changes.data
+    before = ledger if tree.status.previous_run_id is None else ledger_of(tree.status.previous_run_id)
+    if before >= ledger:
+        return None
+    own = {item.previous_ledger for item in changes if item.observed_ledger == ledger}
+    older = {item.observed_ledger for item in changes if before < item.observed_ledger < ledger}
+    return min(own) if own else max((before, *older))
+
+
+def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:
+    """The tables of an earlier run, and its rows as the history has them. Raises `ExporterError`."""
+    claims_of(run.evidence)  # it is within bounds
+    evidence = Evidence.decode(run.evidence, run.evidence_key)
+    if evidence.ledger != run.ledger:
+        raise SourceError(f"its evidence is of ledger {evidence.ledger}")
+    tables = read_again(evidence, settings).tables()
+    part = render_history(
+        tables.pools,
+        observed_ledger=tables.ledger,
+        ledger_close_time=tables.close_time,
+        network=settings.passphrase,
+    )
+    return tables, rows_of(part.file.data, part.entry).sort("market", "pool")
+
+
+def _published_rows(tree: FetchedTree, ledger: int) -> tuple[str, pl.DataFrame]:
+    """The rows that the history has of an earlier run, and the key of their file. Raises `SourceError`."""
+    file = next((file for file in tree.before if file.first_ledger <= ledger <= file.last_ledger), None)
+    if file is None:
+        raise SourceError("the history has no rows of its ledger")
+    data = (tree.folder / file.key).read_bytes()
+    version = (pq.ParquetFile(pa.BufferReader(data)).metadata.metadata or {}).get(b"exporter_version", b"").decode()
+    if version != EXPORTER_VERSION:
+        raise SourceError(
+            f"its rows were written by version {version[:20]!r} of the exporter, and this is {EXPORTER_VERSION}"
+        )
+    return file.key, rows_of(data, file).filter(pl.col("observed_ledger") == ledger).sort("market", "pool")
+
+
+def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
+    """The files of the history with rows that are not covered, and how many."""
+    for file in tree.before:
+        ledgers = pl.scan_parquet(tree.folder / file.key).select("observed_ledger")
+        left = ledgers.filter(~pl.col("observed_ledger").is_in(sorted(covered)))
+        rows: int = left.select(pl.len()).collect().item()
+        if rows:
+            yield file.key, rows

@@ -106,6 +106,11 @@ class RunListing:
         return listing
 
 
+def ledger_of(run_id: str) -> int:
+    """The ledger that a run's id starts with."""
+    return int(run_id.partition("-")[0])
+
+
 def listed_files(frame: pl.DataFrame) -> Iterator[ManifestFile]:
     """The files that are rows of a listing's frame."""
     for key, kind, size, digest in frame.iter_rows():

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import exporter
-from exporter.errors import RefutedError
-from exporter.job.fetched_tree import fetch
-from exporter.job.rerender import Rerendered, rerender, settings_of
-from exporter.tree.families import CHANGES, OPENAPI_KEY, POINTER_KEY
+from exporter.errors import CheckError
+from exporter.job.rerender import Rerendered, fetch, rerender, settings_of
+from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, POINTER_KEY
 from tests.check.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries, write
 
 
@@ -37,6 +36,9 @@ def test_every_wrong_file_is_named(tmp_path: Path) -> None:
     wrong = [entry.key for entry in listed_of(files) if entry.key not in read]
     for key in wrong:
         files[key] += b" "
+    files[DATA_PACKAGE.template] = (
+        files[DATA_PACKAGE.template].strip().replace(b"Lending", b"Sending", 1)
+    )  # which is read
     seal(files)
     made = rerendered(files, tmp_path)
 
@@ -64,7 +66,7 @@ def test_a_wrong_status(tmp_path: Path) -> None:
     files = good_tree()
     change(files, POINTER_KEY, lambda status: status.update(unpriced_bps=1))
 
-    with pytest.raises(RefutedError, match=r"expected \$.unpriced_bps .* but found '1'"):
+    with pytest.raises(CheckError, match=r"expected \$.unpriced_bps .* but found '1'"):
         rerendered(files, tmp_path)
 
 
