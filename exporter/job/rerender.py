@@ -163,7 +163,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
-    left = [f"{key}, which lists the history's files: these are other ones now" for key in made.unknown]
+    left = [f"{key}, because the history has other files now" for key in made.unknown]
     if made.kept:
         left.append(
             f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
