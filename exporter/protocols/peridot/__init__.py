@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.peridot import reader, vault_rule
+from exporter.protocols.peridot import reader
 from exporter.protocols.peridot.accrual import RULE
 from exporter.protocols.peridot.math import RATE_MODEL, project_pools
-from exporter.protocols.peridot.views import PeridotViews
+from exporter.protocols.peridot.views import PeridotViews, VaultRule
 
 
 class Peridot(ProtocolModule):
@@ -62,7 +62,7 @@ class Peridot(ProtocolModule):
     )
     views = PeridotViews()
     accrual = RULE
-    storage_rules = (vault_rule,)
+    storage_rules = (VaultRule(),)
     market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(by_pool(project_pools))

@@ -1,15 +1,12 @@
-"""How Peridot's contracts keep their state in the ledger (docs/protocols/peridot.md, "Keys").
-
-Every value has a persistent entry of its own. Amounts, rates and factors are u128.
-"""
+"""How Peridot's contracts keep their state and what is queued (docs/protocols/peridot.md, "Keys"): an entry a value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
@@ -20,7 +17,7 @@ from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import config_hash_of, live
+from exporter.protocols.collector import Queued, config_hash_of, in_words, live, proposed
 
 VERSION = "v1"
 SCALE = 10**6
@@ -151,12 +148,6 @@ class Controller:
     def paused(self, vault: str, time: int) -> set[str]:
         """What is paused of a vault at a time (unix seconds)."""
         return {what for what, ends in self.pauses.items() if time <= ends.get(vault, NOT_PAUSED)}
-
-    def status_of(self, vaults: Iterable[str], time: int) -> str:
-        states = [self.paused(vault, time) for vault in vaults]
-        if not any(states):
-            return "active"
-        return "paused" if all({"deposits", "borrowing"} <= state for state in states) else "partly_paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,12 +345,6 @@ def shown_parameters(vault: Vault, shown: Mapping[str, int], incentive: int) -> 
     )
 
 
-def shown_pauses(controller: Controller, vault: str, time: int) -> tuple[Parameter, ...]:
-    """Whether each operation of a vault is paused at a time."""
-    paused = controller.paused(vault, time)
-    return tuple(Parameter(f"{what}_paused", int(what in paused), 0) for what in PAUSES)
-
-
 def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], entries: Entries) -> str:
     """The `config_hash_of` all entries of controller and rate models, and of those of vaults that are not state."""
     keys = entry_keys(controller, _CONTROLLER_CONFIGURATION)
@@ -373,3 +358,51 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
             with suppress(DecodeError):  # whoever reads it names it; here it must not cost the other vaults
                 pairs.append(((scval.BYTES, key), entry.value))
     return config_hash_of(pairs)
+
+
+class Change(NamedTuple):
+    """A change that can be queued: its kind, what it is of, and the entries of the value and of the time."""
+
+    kind: str
+    subject: str
+    value: str
+    time: str | None
+
+
+ADMIN = "Admin"
+UPGRADE = Change("code", "", "PendingUpgradeHash", "PendingUpgradeEta")
+OF_VAULT = (UPGRADE, Change("admin", "admin", "PendingAdmin", None))
+OF_CONTROLLER = (
+    *OF_VAULT,
+    Change("oracle", "", "PendingOracle", "PendingOracleEta"),
+    Change("terms", "close factor", "PendingCloseFactorScaled", "PendingCloseFactorEta"),
+    Change("terms", "liquidation incentive", "PendingLiqIncentiveScaled", "PendingLiqIncentiveEta"),
+)
+OF_VAULT_AT_CONTROLLER = (Change("terms", "collateral factor", "PendingMarketCF", "PendingMarketCFEta"),)
+
+
+def queued_keys(contract: str, changes: Iterable[Change], *values: ScVal) -> Iterator[bytes]:
+    """The ledger keys of what a contract has queued; ``values`` is a vault where it is of one at its controller."""
+    for change in changes:
+        yield variant_key(contract, change.value, *values)
+        if change.time is not None:
+            yield variant_key(contract, change.time, *values)
+
+
+def decode_queued(change: Change, entry: Entry, time: Entry | None = None) -> Queued:
+    """The queued value, and from when it holds; without an entry of its time the contract refuses it."""
+    if change.kind == "admin":
+        return proposed(entry.value, change.subject)
+    if change.kind == "terms":
+        value = in_words(decode_amount(entry.value, change.value), 6)
+    elif change.kind == "oracle":
+        value = expect(entry.value, scval.ADDRESS, change.value)
+    else:
+        code: bytes = expect(entry.value, scval.BYTES, change.value)
+        if len(code) != 32:
+            raise DecodeError(f"{change.value}: a hash has 32 bytes, not {len(code)}")
+        value = code.hex()
+    shown = f"{change.subject}: {value}" if change.subject else value
+    if time is None:
+        return f"{shown}; its time is missing", None
+    return shown, expect(time.value, scval.U64, change.time or "")

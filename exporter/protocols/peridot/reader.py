@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
@@ -19,9 +20,9 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Held, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Held, Market, Parameter, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
-from exporter.protocols.peridot import layout, queued
+from exporter.protocols.peridot import layout
 from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 from exporter.protocols.shared_columns import TEXTS
 
@@ -42,16 +43,17 @@ class PeridotReading(ProtocolReading):
     controllers: dict[str, layout.Controller] = field(default_factory=dict)
 
     def settle(self, close_time: int) -> None:
-        self.markets = [
-            replace(market, status=self.controllers[market.address].status_of(market.members, close_time))
-            for market in self.markets
-        ]
-        statuses = {market.address: market.status for market in self.markets}
+        statuses = {}
+        for item in self.markets:
+            states = [self.controllers[item.address].paused(vault, close_time) for vault in item.members]
+            closed = all({"deposits", "borrowing"} <= state for state in states)
+            statuses[item.address] = "active" if not any(states) else "paused" if closed else "partly_paused"
+        self.markets = [replace(item, status=statuses[item.address]) for item in self.markets]
         self.columns["market_status"] = [statuses[str(market)] for market in self.columns["market"]]
         for (market, vault), shown in self.parameters.items():
-            pauses = layout.shown_pauses(self.controllers[market], vault, close_time)
-            names = {pause.name for pause in pauses}
-            self.parameters[market, vault] = (*(item for item in shown if item.name not in names), *pauses)
+            paused = self.controllers[market].paused(vault, close_time)
+            pauses = (Parameter(f"{what}_paused", int(what in paused), 0) for what in layout.PAUSES)
+            self.parameters[market, vault] = tuple({item.name: item for item in (*shown, *pauses)}.values())
 
 
 class _Reader(Collector):
@@ -89,15 +91,29 @@ class _Reader(Collector):
                     f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
                 )
             self.take_admin(market, "admin", market, entries)
-            queued.take(self, (market, None), market, queued.OF_CONTROLLER, entries)
+            self.take_queued(market, None, market, layout.OF_CONTROLLER, entries)
             self.reading.controllers[market] = controller
             self.members[market] = sorted({*listed, *(controller.supported or ())})
 
     def take_admin(self, market: str, role: str, contract: str, entries: layout.Entries) -> None:
         with suppress(DecodeError):
-            entry = entries.get(variant_key(contract, queued.ADMIN))
+            entry = entries.get(variant_key(contract, layout.ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, entry.value[1]))
+
+    def take_queued(
+        self,
+        market: str,
+        pool: str | None,
+        contract: str,
+        changes: Iterable[layout.Change],
+        entries: layout.Entries,
+        *values: ScVal,
+    ) -> None:
+        for change in changes:
+            value, *time = (entries.get(key) for key in layout.queued_keys(contract, (change,), *values))
+            if value is not None:
+                self.take_pending(market, pool, change.kind, partial(layout.decode_queued, change, value, *time))
 
     def take_vaults(self, market: str, entries: layout.Entries) -> None:
         listed = self.reading.controllers[market].supported
@@ -114,8 +130,8 @@ class _Reader(Collector):
                 self.notice(f"market {market} does not list the known vault {vault} (any more); it was read anyway")
             self.take_code(market, f"vault {vault}", entries[instance_key(vault)])
             self.take_admin(market, f"admin of vault {vault}", vault, entries)
-            queued.take(self, (market, vault), vault, queued.OF_VAULT, entries)
-            queued.take(self, (market, vault), market, queued.OF_VAULT_AT_CONTROLLER, entries, vault)
+            self.take_queued(market, vault, vault, layout.OF_VAULT, entries)
+            self.take_queued(market, vault, market, layout.OF_VAULT_AT_CONTROLLER, entries, address(vault))
             with self.noting(market, vault):
                 decoded = layout.decode_vault(vault, entries)
                 if decoded.controller not in (None, market):
@@ -142,8 +158,8 @@ class _Reader(Collector):
     def append_vault(self, market: Market, vault: str, entries: layout.Entries, balance: Balance) -> None:
         decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
         if decoded.model is not None:
-            changes = queued.of_model(decoded.model)
-            queued.take(self, (market.address, vault), decoded.model, changes, entries)
+            upgrade = layout.UPGRADE._replace(subject=f"rate model {decoded.model}")
+            self.take_queued(market.address, vault, decoded.model, (upgrade,), entries)
         factor = entries[layout.collateral_factor_key(market.address, vault)]
         if factor is not None:
             live(factor, "the controller's entry MarketCF of it")
@@ -257,9 +273,9 @@ def _keys_of(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
             *layout.vault_keys(vault),
             layout.collateral_factor_key(market, vault),
             *layout.speed_keys(market, vault),
-            variant_key(vault, queued.ADMIN),
-            *queued.keys(vault, queued.OF_VAULT),
-            *queued.keys(market, queued.OF_VAULT_AT_CONTROLLER, vault),
+            variant_key(vault, layout.ADMIN),
+            *layout.queued_keys(vault, layout.OF_VAULT),
+            *layout.queued_keys(market, layout.OF_VAULT_AT_CONTROLLER, address(vault)),
         )
     ]
 
@@ -272,8 +288,8 @@ async def read_markets(
     markets = sorted({candidate.address for candidate in candidates})
     keys: list[bytes] = []
     for market in markets:
-        keys += [*layout.controller_keys(market), variant_key(market, queued.ADMIN)]
-        keys += queued.keys(market, queued.OF_CONTROLLER)
+        keys += [*layout.controller_keys(market), variant_key(market, layout.ADMIN)]
+        keys += layout.queued_keys(market, layout.OF_CONTROLLER)
     guessed = ((market, vault) for market in markets for vault in reader.listed[market])
     entries = dict(await view.read([*keys, *_keys_of(guessed)]))
     for market in markets:
@@ -287,7 +303,7 @@ async def read_markets(
     tokens = dict.fromkeys([*(token for token, _ in held), *sorted(reader.reward_tokens(entries))])
     models = dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None)
     keys = [key for model in models for key in layout.entry_keys(model, layout.CURVE.values())]
-    keys += [key for model in models for key in queued.keys(model, queued.of_model(model))]
+    keys += [key for model in models for key in layout.queued_keys(model, (layout.UPGRADE,))]
     keys += oracle_keys(controller.oracle for controller in reader.reading.controllers.values())
     keys += [variant_key(market, "OracleAssetSymbol", address(decoded.token)) for (market, _), decoded in pools]
     keys += [balance_key(*pair) for pair in held]
