@@ -17,7 +17,7 @@ _STEERED = ("take_rate_fees_sum", "interest_rate_modifier_bps")
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
     was, is_now = changed(key, step)
-    old, new = layout.decode_pool(was).numbers, layout.decode_pool(is_now).numbers
+    old, new = layout.decode_pool(was).row, layout.decode_pool(is_now).row
     last = old["last_accrual_timestamp"]
     if not last < new["last_accrual_timestamp"] == step.time or not old["total_borrowed"]:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -45,6 +46,9 @@ MAX_POOLS = 64
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
 """Instance keys that hold state, or what is only queued or proposed."""
 
+FARMS = {"supply": "farm_supply", "borrow": "farm_debt"}
+"""By the side of a pool: the farm that rewards it."""
+
 QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
 _MARKET_LIMITS = {
     "BadDebtLockDuration": "bad_debt_lock_d",
@@ -53,25 +57,22 @@ _MARKET_LIMITS = {
 }
 """The settings that can be queued for a market, by their keys in the instance."""
 
-CURVE_FIELDS = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
-STATE = dict.fromkeys(
-    (
-        "interest_rate_modifier_bps",
-        "take_rate_fees_sum",
-        "total_available",
-        "total_borrowed",
-        "total_collateral",
-        "total_d_tokens",
-        "total_j_tokens",
-    ),
-    AMOUNT,
-) | {"last_accrual_timestamp": TIME, "token_decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS)}
-CURVE = dict.fromkeys(CURVE_FIELDS, AMOUNT)
+STATE = {
+    "interest_rate_modifier_bps": AMOUNT,
+    "last_accrual_timestamp": TIME,
+    "take_rate_fees_sum": AMOUNT,
+    "token_decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS),
+    "total_available": AMOUNT,
+    "total_borrowed": AMOUNT,
+    "total_collateral": AMOUNT,
+    "total_d_tokens": AMOUNT,
+    "total_j_tokens": AMOUNT,
+}
+CURVE = dict.fromkeys(
+    ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps"), AMOUNT
+)
 FEES = {"take_rate_bps": Number(scval.U32, most=10_000)}
 """The numbers of a ``Pool`` entry, of its curve and of its fees; with a higher take rate suppliers would pay."""
-
-POOL_NUMBERS = (*(name for name in STATE if name != "token_decimals"), *CURVE, *FEES, "decimals")
-"""The names in `PoolEntry.numbers`."""
 
 _HEALTH_BPS = (
     "open_ltv_bps",
@@ -81,8 +82,8 @@ _HEALTH_BPS = (
     "max_liquidation_incentive_bps",
 )
 _LOCKS = ("bad_debt_lock_d", "bad_debt_request_count")
-TERM_COLUMNS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
-"""The names in `PoolEntry.terms`."""
+TERMS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
+"""The names in `PoolEntry.row` whose value is None where the entry lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +102,17 @@ class MarketInstance:
 
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """A ``Pool`` entry, with the numbers by their field names.
+    """A ``Pool`` entry. ``row`` has the numbers by their field names, what is known of rewards, and ``decimals``.
 
-    ``numbers`` has token base units, shares (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points,
-    and last_accrual_timestamp in unix seconds. ``terms`` lack what the entry does not have. ``farms`` say what is known
-    of the rewards of suppliers and borrowers.
+    They are token base units, shares (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points, and
+    last_accrual_timestamp in unix seconds.
     """
 
     pool_address: str
     token_address: str
     token_symbol: str
-    numbers: dict[str, int]
-    terms: dict[str, int]
+    row: dict[str, Any]
     shown: tuple[Parameter, ...]
-    farms: tuple[RewardReason, RewardReason]
 
 
 def market_keys(market: str) -> tuple[bytes, bytes]:
@@ -172,9 +170,8 @@ def decode_queued_pool(entry: Entry, pool: PoolEntry | None, wait: int | None) -
     queued = Fields.of(entry.value, "QueuedPoolSet")
     config = queued.struct("new_config")
     numbers = _numbers_of(config, "QueuedPoolSet.new_config")
-    numbers["decimals"] = 0 if pool is None else pool.numbers["decimals"]
-    shown = differences(() if pool is None else pool.shown, _shown(config, numbers))
-    return shown, _from_when(queued, wait)
+    before, decimals = ((), 0) if pool is None else (pool.shown, pool.row["decimals"])
+    return differences(before, _shown(config, numbers, decimals)), _from_when(queued, wait)
 
 
 def decode_queued_market(instance: MarketInstance) -> Queued:
@@ -212,20 +209,17 @@ def decode_pool(entry: Entry) -> PoolEntry:
     pool = Fields.of(entry.value, "Pool")
     config = pool.struct("config")
     numbers = pool.numbers(STATE) | _numbers_of(config, "Pool.config")
-    numbers["decimals"] = numbers.pop("token_decimals")
-    shown = tuple(_shown(config, numbers))
+    decimals = numbers.pop("token_decimals")
+    shown = tuple(_shown(config, numbers, decimals))
+    known = {item.name: item.value for item in (*shown, *parameters_of(pool, dict.fromkeys(_LOCKS, 0)))}
+    terms = {name: known.get(name) for name in TERMS}
+    farms = {f"{side}_reward_reason": _farm(pool, name) for side, name in FARMS.items()}
     return PoolEntry(
         pool_address=pool.address("pool_address"),
         token_address=pool.contract("token_address"),
         token_symbol=pool.string("token_symbol"),
-        numbers=numbers,
-        terms={
-            item.name: item.value
-            for item in (*shown, *parameters_of(pool, dict.fromkeys(_LOCKS, 0)))
-            if item.name in TERM_COLUMNS
-        },
+        row={**numbers, **terms, **farms, "decimals": decimals},
         shown=shown,
-        farms=(_farm(pool, "farm_supply"), _farm(pool, "farm_debt")),
     )
 
 
@@ -271,13 +265,13 @@ def _configured(entry: Entry | None) -> ScVal:
     return vec(*(value for value in known if value is not None))
 
 
-def _shown(config: Fields, numbers: dict[str, int]) -> Iterator[Parameter]:
+def _shown(config: Fields, numbers: dict[str, int], decimals: int) -> Iterator[Parameter]:
     """Rates, ratios and factors have 4 decimals, the limit of the supply is in base units of the token."""
-    yield from (Parameter(name, numbers[name], 4) for name in (*CURVE_FIELDS, "take_rate_bps"))
+    yield from (Parameter(name, numbers[name], 4) for name in (*CURVE, *FEES))
     yield from parameters_of(config, {"target_utilization_ratio_bps": 4, "ir_reactivity_constant": 0})
     for part, scales in (
         ("fee_config", {"borrow_fee_bps": 4}),
-        ("health_config", dict.fromkeys(_HEALTH_BPS, 4) | {"supply_limit": numbers["decimals"]}),
+        ("health_config", dict.fromkeys(_HEALTH_BPS, 4) | {"supply_limit": decimals}),
         ("status", {"flags": 0}),
     ):
         with suppress(DecodeError):  # nothing is computed from these

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter import exact_columns as exact
-from exporter.protocols.alula.layout import CURVE_FIELDS, STATUS_NAMES, TERM_COLUMNS, VERSION
+from exporter.protocols.alula.layout import CURVE, STATUS_NAMES, TERMS, VERSION
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import Given, numbers_of, raw_rows, shared_columns, utilization_bps
 from exporter.tree.values import RewardReason
@@ -35,7 +35,7 @@ POOL_COLUMNS = (
     "total_d_tokens",
     "interest_rate_modifier_bps",
     "take_rate_bps",
-    *CURVE_FIELDS,
+    *CURVE,
 )
 """The raw columns that the numbers follow from; none is negative, and the take rate is at most BPS."""
 
@@ -55,7 +55,7 @@ _REVISION = "whether one can leave a frozen market depends on the contract's rev
 
 def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
     """The columns of `PROTOCOL_COLUMNS` and `TERMS`, a row a pool. As in the contract's own views, nothing accrues."""
-    numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERM_COLUMNS)
+    numbers = ("last_accrual_timestamp", "total_collateral", *POOL_COLUMNS, *TERMS)
     raw = raw_rows(columns, numbers, *FARM_COLUMNS)
     state = numbers_of(raw, POOL_COLUMNS)
     borrowed = state["total_borrowed"]
@@ -213,12 +213,12 @@ def borrow_apr(kinked: pl.Series, modifier: pl.Series) -> pl.Series:
 
 
 def _rate(state: pl.DataFrame, used: pl.Series) -> pl.Series:
-    kinked = kinked_apr(used, *(state[name] for name in CURVE_FIELDS))
+    kinked = kinked_apr(used, *(state[name] for name in CURVE))
     return borrow_apr(kinked, state["interest_rate_modifier_bps"])
 
 
 RATE_MODEL = RateModel(
-    CURVE_FIELDS,
+    tuple(CURVE),
     BPS,
     lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
     exact.by_number(lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier)),

@@ -13,7 +13,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
-from exporter.protocols.alula.math import FARM_COLUMNS
+from exporter.protocols.alula.math import FARM_COLUMNS, POOL_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
@@ -22,7 +22,15 @@ NAME = "alula"
 
 Entries = Mapping[bytes, Entry | None]
 
-COLUMNS = (*TEXTS, *layout.POOL_NUMBERS, *layout.TERM_COLUMNS, *FARM_COLUMNS)
+COLUMNS = (
+    *TEXTS,
+    "decimals",
+    *POOL_COLUMNS,
+    "last_accrual_timestamp",
+    "total_collateral",
+    *layout.TERMS,
+    *FARM_COLUMNS,
+)
 
 
 class _Reader(Collector):
@@ -101,12 +109,10 @@ class _Reader(Collector):
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
         self.pools[market.address, pool] = decoded
-        missing = dict.fromkeys(name for name in layout.TERM_COLUMNS if name not in decoded.terms)
-        farms = dict(zip(FARM_COLUMNS, decoded.farms, strict=True))
-        self.append_pool(market, pool, decoded.token_address, missing | decoded.terms | farms | decoded.numbers)
+        self.append_pool(market, pool, decoded.token_address, decoded.row)
         self.reading.parameters[market.address, pool] = decoded.shown
-        if missing:
-            lacking = ", ".join(sorted(missing))
+        lacking = ", ".join(sorted(name for name in layout.TERMS if decoded.row[name] is None))
+        if lacking:
             self.notice(
                 f"the entry of pool {pool} of market {market.address} lacks {lacking}; what depends on that is null"
             )
@@ -115,7 +121,7 @@ class _Reader(Collector):
         """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""
         tokens = dict(read)
         for (market, pool), decoded in self.pools.items():
-            token, decimals = read[decoded.token_address], decoded.numbers["decimals"]
+            token, decimals = read[decoded.token_address], decoded.row["decimals"]
             if token.symbol is None:
                 unnamed = tokens[token.address].symbol is None
                 if unnamed and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:
