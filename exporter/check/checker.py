@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -74,10 +74,10 @@ class TreeChecker:
         self._schemas: Schemas = {}
 
     def add_rendered(self, file: RenderedFile) -> None:
-        self.add(file.key, file.data, sha256=file.sha256, links=file.links)
+        self.add(file.key, file.data, sha256=file.sha256)
 
-    def add(self, key: str, data: bytes, *, sha256: str | None = None, links: Sequence[str] | None = None) -> None:
-        """Add a file; ``links`` are where a web page leads inside the tree, where that is known."""
+    def add(self, key: str, data: bytes, *, sha256: str | None = None) -> None:
+        """Add a file."""
         whole = self.whole
         if key in whole.seen:
             whole.fault(key, "is there twice")
@@ -92,8 +92,8 @@ class TreeChecker:
             whole.fault(key, "is empty")
             return
         try:
-            if links is not None or key.endswith(".html"):
-                follow_links(whole, key, links_of(key, data) if links is None else links)
+            if key.endswith(".html"):
+                follow_links(whole, key, links_of(key, data))
                 return
             model = self._read(key, data, sha256, *(found or (None, {})))
             if model in self._schemas:

@@ -37,8 +37,7 @@ class RenderedFile(msgspec.Struct, frozen=True):
     """A file of a run, to be stored under ``key``.
 
     ``sha256`` is 64 lowercase hex digits. ``replaces`` are files of its folder for which this one answers: those of an
-    earlier run are overwritten with these bytes. ``links`` are paths from the root, of a web page whose renderer says
-    so.
+    earlier run are overwritten with these bytes.
     """
 
     key: str
@@ -46,7 +45,6 @@ class RenderedFile(msgspec.Struct, frozen=True):
     kind: FileKind
     sha256: str = ""
     replaces: tuple[str, ...] = ()
-    links: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.sha256:

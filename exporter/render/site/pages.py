@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import polars as pl
+
 from exporter.best import LEAST_VALUE, SIDES
 from exporter.deployments.networks import network_of
 from exporter.history.series import Series
 from exporter.history.totals import NETWORK
 from exporter.past.archive.trusted_organisations import checker_digests
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables, pending_by_market
-from exporter.render.site import pool_terms
-from exporter.render.site.pool_pages import pool_pages
+from exporter.render.run_documents import basis_points, rate_curves
+from exporter.render.site.charts import curve
 from exporter.render.site.reference import api_reference
 from exporter.render.site.rows import (
     Row,
@@ -27,7 +30,9 @@ from exporter.render.site.rows import (
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
 from exporter.render.site.text import harmless, native, not_mainnet
-from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_charts, totals_charts
+from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_charts, pool_charts, totals_charts
+from exporter.tables import time_text
+from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -71,7 +76,7 @@ class _Site:
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
         markets, pools = market_rows(self.tables), pool_rows(self.pools)
-        yield from pool_pages(self.tables, self.pools, self.trends.of_pools(), self.protocols, self._context)
+        yield from self._pool_pages()
         yield from self._market_pages(markets, pools)
         tokens: list[Row] = []
         trends = self.trends.of_groups("token")
@@ -98,18 +103,41 @@ class _Site:
         yield self._overview(markets, pools, tokens, problems)
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
-        page = environment().get_template(f"{template}.html.j2").render(self._context(key), **context)
+        root = "../" * key.count("/")
+        page = environment().get_template(f"{template}.html.j2").render(self.common, root=root, key=key, **context)
         return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
-    def _context(self, key: str) -> dict[str, Any]:
-        return self.common | {"root": "../" * key.count("/"), "key": key}
+    def _pool_pages(self) -> Iterator[RenderedFile]:
+        tables, queued = self.tables, pending_by_market(self.tables.pending)
+        times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
+        curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
+        for pool, time, points, trend in zip(self.pools.iter_rows(named=True), times, curves, trends, strict=True):
+            place = pool["market"], pool["pool"]
+            now = (
+                basis_points(pool["accrued_utilization"], pool["utilization_decimals"]),
+                basis_points(pool["accrued_borrow_apr"], pool["apr_decimals"]),
+            )
+            yield self._page(
+                f"pools/{place[0]}/{place[1]}.html",
+                "pool",
+                pool=pool,
+                about=self.protocols[pool["protocol"]],
+                module=PROTOCOLS[pool["protocol"]],
+                price_time=time,
+                parameters=tables.parameters.get(place, ()),
+                spokes=decode_json(tables.spokes.get(place, "[]").encode(), list[dict[str, Any]]),
+                pending=[item for item in queued.get(place[0], ()) if item.pool in (None, place[1])],
+                curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
+                charts=pool_charts(trend),
+                bucket=BUCKET_WORDS[trend.bucket],
+            )
 
     def _market_pages(self, markets: Sequence[Row], rows: Sequence[Row]) -> Iterator[RenderedFile]:
         tables, trends = self.tables, self.trends.of_groups("market")
         unread: dict[str, list[Any]] = {}
         for item in tables.unread:
             unread.setdefault(item.market, []).append(item)
-        backstops = {row["market"]: pool_terms.backstop(row) for row in tables.backstops.iter_rows(named=True)}
+        backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
         queued, by_address = pending_by_market(tables.pending), {row["market"]: row for row in markets}
         read = dict(grouped(rows, "market"))
         for name in chain(read, (name for name in by_address if name not in read)):
@@ -122,7 +150,7 @@ class _Site:
                 {(pool["market"], pool["pool"]): full_name(pool) for pool in pools},
                 market=by_address[name],
                 unread=unread.get(name, []),
-                pending=pool_terms.pending(queued.get(name, ()), tables.close_time),
+                pending=queued.get(name, ()),
                 backstop=backstops.get(name),
             )
 

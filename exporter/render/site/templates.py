@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
 from exporter.errors import pluralize
-from exporter.render.site import cells, text
-from exporter.render.site.text import SYMBOL_LENGTH
+from exporter.render.site import text
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.problems import MISSING_PAGE
 
@@ -37,20 +35,17 @@ def environment() -> jinja2.Environment:
     )
     filters = (
         *(text.percent, text.exact_percent, text.dollars, text.exact_dollars, text.count, text.size, pluralize),
-        *(text.harmless, text.cut, text.words, text.no_price, text.short_address, text.prose, text.xml),
-    )
-    html = (
-        *(cells.debt, cells.fact, cells.label, cells.lend, cells.money, cells.name),
-        *(cells.pool_gates, cells.pool_row, cells.status),
+        *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.moment),
+        *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
+        *(text.compounded, text.yields),
     )
     made.filters |= {function.__name__: function for function in filters}
-    made.globals |= {function.__name__: _marked(function) for function in html}
-    made.globals |= {"yields": text.yields, "moment": text.moment, "symbol_length": SYMBOL_LENGTH}
+    made.globals |= {
+        "name_length": text.NAME_LENGTH,
+        "symbol_length": text.SYMBOL_LENGTH,
+        "title_length": text.TITLE_LENGTH,
+    }
     return made
-
-
-def _marked(cell: Callable[..., str]) -> Callable[..., Markup]:
-    return lambda *values: Markup(cell(*values))
 
 
 MISSING_KEY = "404.html"

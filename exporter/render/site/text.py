@@ -102,6 +102,11 @@ def no_price(reason: str) -> str:
     return cut(reason, 300)
 
 
+def why(reason: str) -> str:
+    """Why something is closed or not known, without the exporter's own words for what it could not read."""
+    return cut(reason.partition(": ")[0] if NOT_FROM_STORAGE.strip(": ") in reason else reason, 200)
+
+
 def exact_amount(units: int, decimals: int) -> str:
     """An amount in whole tokens with every decimal: ``1,234.5000000``."""
     if not 0 <= decimals <= MAX_DECIMALS:
@@ -226,13 +231,6 @@ def cut(text: str, length: int = NAME_LENGTH) -> str:
     """A harmless text of at most this number of characters; what is cut ends in an ellipsis."""
     text = harmless(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def named(text: str, length: int = NAME_LENGTH) -> tuple[str, str | None]:
-    """A name as it is shown, and in full where it was cut."""
-    full = harmless(text)
-    shown = cut(text, length)
-    return shown, None if shown == full else full[:TITLE_LENGTH]
 
 
 def xml(text: str) -> Markup:

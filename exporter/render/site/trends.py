@@ -17,7 +17,7 @@ from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
 from exporter.history.totals import places_of, totals_of
 from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
-from exporter.render.site.text import named
+from exporter.render.site.text import cut
 
 LINES = 4
 """Pools that a chart of many shows: those of the greatest value."""
@@ -160,7 +160,7 @@ def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...
     drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
     lines: dict[str, list[Line]] = {"supply_apy_bps": [], "borrow_apy_bps": [], "utilization_bps": []}
     for colour, (place, pool) in enumerate(trend.greatest, 1):
-        label, _ = named(labels.get(place, place[1]), 30)
+        label = cut(labels.get(place, place[1]), 30)
         for title, unit, name in _OF_POOL[:3]:
             lines[name].append(Line(label, colour, len(columns)))
             columns.append(Column(f"{label}: {title}", unit, _aligned(pool, name, trend.starts)))

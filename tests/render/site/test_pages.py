@@ -10,7 +10,6 @@ from posixpath import dirname, join, normpath
 import msgspec
 import pytest
 
-from exporter.check.public_urls import links_of
 from exporter.deployments.networks import NETWORKS
 from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols.base import Parameter
@@ -27,7 +26,6 @@ from tests.render.site.made import (
     big_tables,
     pool_row,
     series_of,
-    site_files,
     site_of,
     tables_of,
     unpriced,
@@ -220,7 +218,7 @@ def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
     """Each row of pools says whether it is open, and the protocol's own words on hover; closed rows have a class."""
     tables = tables_of(
         [
-            pool_row(0, 0, market_status="on_ice", pool_status="enabled", can_borrow=False),
+            pool_row(0, 0, market_status="on_ice", pool_status="enabled", can_borrow=False, total_borrowed=1),
             pool_row(0, 1, can_supply=None, can_borrow=None, can_reason="its code is not known"),
             pool_row(1, 2, can_supply=False, can_borrow=False, market_status="frozen"),
         ]
@@ -230,6 +228,7 @@ def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
     for key in ("pools.html", f"markets/{contract(100)}.html", f"tokens/{contract(10_000)}.html"):
         assert '<span class="status" title="on ice, enabled">lending only</span>' in site[key]
         assert '<tr class="closed">' not in site[key] or key == "pools.html"
+        assert (key != "pools.html") == (">&lt;0.0001<span" in site[key])
     assert 'title="active: its code is not known">not known</span>' in site["pools.html"]
     assert '<span class="status" title="frozen">closed</span>' in site["pools.html"]
     assert 1 == site["pools.html"].count('<tr class="closed">') == site["markets.html"].count('<tr class="closed">')
@@ -353,13 +352,3 @@ def test_the_digests_of_the_verifier_are_shown() -> None:
     for digest in checker_digests("mainnet").values():
         assert f"<code>{digest}</code>" in about
     assert "of the release, not with the copies that are here" in about
-
-
-def test_pages_of_pools_say_where_they_lead() -> None:
-    """The links that come with the page of a pool are those that are found in its HTML."""
-    tables = tables_of([pool_row(0, 0), pool_row(0, 1, oracle=None), pool_row(1, 2, **unpriced())])
-    pages = [file for file in site_files(tables, network=MAINNET) if file.key.startswith("pools/")]
-
-    assert 3 == len(pages)
-    for page in pages:
-        assert set(links_of(page.key, page.data)) == set(page.links or ()), page.key

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import polars as pl
 import pytest
-from markupsafe import Markup
 
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
-from exporter.render.site import pool_terms
+from exporter.render.site.templates import environment
 from exporter.tables import BACKSTOPS
 from tests.render.rendering import contract
 from tests.render.site.made import Page, pool_row, site_of, tables_of
@@ -38,9 +37,13 @@ TERMS_OF_BLEND: dict[str, Any] = {
 }
 
 
-def said(html: Markup) -> dict[str, str]:
-    """The lines of a list of facts."""
-    lines = [Page(line).text for line in str(html).replace("</dt>", "</dt>\t").split("\n")]
+BLEND = PROTOCOLS["blend"]
+
+
+def said(macro: str, *values: object) -> dict[str, str]:
+    """The lines of a list of facts, of a macro of the template."""
+    html = str(getattr(environment().get_template("terms.j2").module, macro)(*values))
+    lines = [Page(line).text for line in html.replace("</dt>", "</dt>\t").strip().split("\n")]
     return {label: value.replace("\N{NARROW NO-BREAK SPACE}", " ") for label, value in (x.split("\t") for x in lines)}
 
 
@@ -56,15 +59,15 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
         "Liquidate a debt": "open",
         "The market is": "on ice: no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
         "The pool is": "enabled: the reserve is open, as far as its market is",
-    } == said(pool_terms.operations(row))
-    shut = said(pool_terms.operations(row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}))
+    } == said("operations", row, BLEND)
+    shut = said("operations", row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}, BLEND)
     assert ("closed", "closed: nothing is lent out of this pool") == (shut["Supply"], shut["Borrow"])
-    unpriced = said(pool_terms.operations(row | {"can_borrow": False, "can_reason": "no price"}))
+    unpriced = said("operations", row | {"can_borrow": False, "can_reason": "no price"}, BLEND)
     assert ("closed", "no price") == (unpriced["Borrow"], unpriced["Closed because"])
     own_words = f"a price is not known: decimals() failed: {NOT_FROM_STORAGE}the entry is not held"
-    unread = said(pool_terms.operations(row | {"can_borrow": None, "can_reason": own_words}))
+    unread = said("operations", row | {"can_borrow": None, "can_reason": own_words}, BLEND)
     assert "not known: a price is not known" == unread["Borrow"]
-    unknown = said(pool_terms.operations(row | {"can_repay": None, "can_reason": "its code <b>"}))
+    unknown = said("operations", row | {"can_repay": None, "can_reason": "its code <b>"}, BLEND)
     assert "not known: its code <b>" == unknown["Repay"]
 
 
@@ -82,20 +85,10 @@ def test_parameters_are_said_in_words() -> None:
         "Borrowing stops at a utilization of": "97.5 %",
         "Reserve factor": "20 % of the interest",
         "This holds for": "this pool",
-    } == said(pool_terms.risk(row))
-    other = said(
-        pool_terms.risk(
-            row
-            | {
-                "supply_cap": 0,
-                "borrow_cap": 10**10,
-                "borrow_cap_usd_cents": 123_400,
-                "can_be_collateral": False,
-                "max_utilization_bps": None,
-            }
-            | {"liquidation_kind": "fixed", "liquidation_bonus_bps": 550}
-        )
-    )
+    } == said("risk", row)
+    capped = {"supply_cap": 0, "borrow_cap": 10**10, "borrow_cap_usd_cents": 123_400, "max_utilization_bps": None}
+    fixed = {"can_be_collateral": False, "liquidation_kind": "fixed", "liquidation_bonus_bps": 550}
+    other = said("risk", row | capped | fixed)
     assert ("closed", "1,000 TOK0 ($1,234)", "no limit") == (
         other["Supply cap"],
         other["Borrow cap"],
@@ -103,7 +96,7 @@ def test_parameters_are_said_in_words() -> None:
     )
     assert "none: it is not accepted as collateral" == other["Collateral factor"]
     assert "bonus of 5.5 %" == other["Liquidation"]
-    assert {"Terms": "not known"} == said(pool_terms.risk(pool_row(0, 0)))
+    assert {"Terms": "not known"} == said("risk", pool_row(0, 0))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +114,7 @@ def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], e
     """A reward is a yield in its token; without one the reason is there."""
     row = pool_row(0, 0, **TERMS_OF_BLEND) | {"reward_symbol": "BLND", "reward_price_source": None} | changes
 
-    assert expected == said(pool_terms.rewards(row))["To suppliers"]
+    assert expected == said("rewards", row)["To suppliers"]
 
 
 def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
@@ -141,7 +134,7 @@ def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
         "emission_expiration": 1_737_354_589,
     }
 
-    assert {"Size": "not known: it could not be read"} == said(pool_terms.backstop(row))
+    assert {"Size": "not known: it could not be read"} == said("backstop_facts", row)
     assert {
         "Worth": "$1,235",
         "Deposited": "5 tokens",
@@ -151,14 +144,14 @@ def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
         "Status after the next update": "on ice",
         "Paid to depositors in BLND": "87.3 % a year",
         "Emission ends": "20 Jan 2025, 06:29 UTC",
-    } == said(pool_terms.backstop(row | known))
+    } == said("backstop_facts", row | known)
     unfunded = {"emission_apr_bps": None, "emission_reason": "not_funded", "backfill_remaining": 5 * 10**13}
     assert {
         "Paid to depositors in BLND": "promised, but not claimable yet: the backstop has no BLND for it",
         "Left in the backfill": "5,000,000 BLND",
-    }.items() <= said(pool_terms.backstop(row | known | unfunded)).items()
+    }.items() <= said("backstop_facts", row | known | unfunded).items()
     enough = {"threshold_met": True, "threshold_product_bps": 110_196_200}
-    assert "met (11,019 times)" == said(pool_terms.backstop(row | known | enough))["Minimum of the contract"]
+    assert "met (11,019 times)" == said("backstop_facts", row | known | enough)["Minimum of the contract"]
     tables = tables_of([pool_row(0, 0), pool_row(1, 1)])
     tables.backstops = pl.DataFrame([row | known], schema=BACKSTOPS, orient="row")
     site = site_of(tables)
@@ -203,12 +196,11 @@ def test_spokes_one_by_one() -> None:
         "can_supply": True,
         "can_borrow": None,
     }
-    listed = msgspec.json.encode([open_one, open_one | {"spoke": 2, "paused": True}]).decode()
 
     assert {
         "Spoke 1": "collateral factor 75 %, threshold 80 %; supply open, borrow not known",
         "Spoke 2": "paused",
-    } == said(pool_terms.spokes(listed))
+    } == said("spoke_list", [open_one, open_one | {"spoke": 2, "paused": True}])
 
 
 def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from exporter.deployments.networks import NETWORKS
 from exporter.render.site import text
 from exporter.render.site.rows import with_names
-from exporter.render.site.text import cut, harmless, named, prose
+from exporter.render.site.templates import environment
+from exporter.render.site.text import cut, harmless, prose
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
@@ -122,10 +123,10 @@ def test_bidirectional_and_control_characters_are_shown_as_such() -> None:
 
 def test_long_names_are_cut_with_the_full_one_on_hover() -> None:
     """A long name is cut at 36 characters, and is shown in full next to that, up to 400."""
-    shown, full = named("x" * 1000)
+    name = environment().get_template("macros.j2").module.name  # type: ignore[attr-defined]
 
-    assert ("x" * 35 + "…", "x" * 400) == (shown, full)
-    assert ("USDC", None) == named("USDC")
+    assert f'<bdi title="{"x" * 400}">{"x" * 35}…</bdi>' == name("x" * 1000)
+    assert "<bdi>USDC</bdi>" == name("USDC")
     assert "abc…" == cut("abcdef", 4)
 
 
