@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
-from exporter.discovery import DiscoveryContext, discover_context
+from exporter.discovery import discover_context
 from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.known_markets_file import load_memory
 from exporter.job.reading import read_protocols, reading_deadline, view_limits
-from exporter.job.sources import OpenSource, Source
+from exporter.job.sources import Source
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.observation import UNCERTIFIED, CallResult
@@ -36,9 +36,6 @@ MAX_ROUNDS: Final = 24
 """Of reading what the answers from entries still lack; a call that lacks more is not compared."""
 
 _OWN_ERROR: Final = "Error(Contract, "
-
-MAX_OTHER_TIMES = 100
-"""How many further clocks are tried to explain differences."""
 
 
 @dataclass(slots=True)
@@ -98,8 +95,7 @@ async def compare_storage_rules(view: LedgerView, close_time: Callable[[int], Aw
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A call that gave no result, or none that could be compared, and why."""
 
     market: str
@@ -110,21 +106,24 @@ class Failed:
 
 @dataclass(slots=True)
 class ChainCheck:
-    """The results of the contracts' views."""
+    """The results of the contracts' views.
+
+    ``both`` are the readers' own calls, answered from entries, too; what differs is among ``differences``. ``notices``
+    are problems in finding markets that no list has: some may not have been compared.
+    """
 
     ledger: int
     without: list[NoView]
     both: StorageRuleComparison
-    """The readers' own calls, answered from entries, too; what differs is among ``differences``."""
     notices: list[str]
-    """Problems in finding markets that no list has: some may not have been compared."""
-    compared: int = 0
+    differences: list[Compared]
     pools: int = 0
-    differences: list[Compared] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
-    other_clock: list[str] = field(default_factory=list)
-    """Markets and pools whose differences all vanish at the time at which the RPC says that it ran the call."""
     by_protocol: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def compared(self) -> int:
+        return self.by_protocol.total()
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -158,12 +157,30 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
     notices, around = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):
         if settings.discovery.enabled:
-            memory = _memory(settings, notices)
+            uri, network = settings.output.uri, network_id(settings.passphrase)
+            try:
+                memory = load_memory(open_store(uri), network)
+            except StoreError as error:
+                notices.append(f"markets that only earlier runs into {uri} know are not compared: {error}")
+                memory = Memory(network)
             around = await discover_context(LedgerView(opened.source), opened.source, opened.network, PROTOCOLS, memory)
             notices += around.notices
 
         async def program(view: LedgerView) -> _Read:
-            return await _ask(view, settings, opened, around)
+            readings = await read_protocols(view, settings, opened, around)
+            both = StorageRuleComparison()
+            if opened.whole:
+                both = await compare_storage_rules(view, opened.source.close_time)
+            planned = [
+                (reading.protocol, item)
+                for reading in readings
+                for item in PROTOCOLS[reading.protocol].views.calls(reading)
+            ]
+            without = [item for _, item in planned if isinstance(item, NoView)]
+            outcomes = await _call(view, [(name, item) for name, item in planned if isinstance(item, ViewCall)])
+            again = [(name, item) for name, asked, result in outcomes if result.value is None for item in asked.instead]
+            outcomes = [item for item in outcomes if item.result.value is not None or not item.asked.instead]
+            return _Read(readings, outcomes + await _call(view, again), without, both)
 
         # Calls cannot be brought to one ledger where ledgers close faster than all of them can be made. A third of the
         # time is for trying; another may pass until the round that is under way ends, and then what holds is compared.
@@ -178,113 +195,56 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
     return check
 
 
-def _memory(settings: Settings, notices: list[str]) -> Memory:
-    uri, network = settings.output.uri, network_id(settings.passphrase)
-    try:
-        return load_memory(open_store(uri), network)
-    except StoreError as error:
-        notices.append(f"markets that only earlier runs into {uri} know are not compared: {error}")
-        return Memory(network)
-
-
-async def _ask(view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None) -> _Read:
-    readings = await read_protocols(view, settings, opened, around)
-    both = StorageRuleComparison()
-    if opened.whole:
-        both = await compare_storage_rules(view, opened.source.close_time)
-    planned = [
-        (reading.protocol, item) for reading in readings for item in PROTOCOLS[reading.protocol].views.calls(reading)
-    ]
-    outcomes = await _call(view, [(name, item) for name, item in planned if isinstance(item, ViewCall)])
-    again = [(name, item) for name, asked, result in outcomes if result.value is None for item in asked.instead]
-    outcomes = [item for item in outcomes if item.result.value is not None or not item.asked.instead]
-    without = [item for _, item in planned if isinstance(item, NoView)]
-    return _Read(readings, outcomes + await _call(view, again), without, both)
-
-
 async def _call(view: LedgerView, asked: Sequence[tuple[str, ViewCall]]) -> list[_Outcome]:
     results = await view.call([item.call for _, item in asked])
     return [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
 
 
-class _Numbers:
-    """The exporter's pools at any time, by market and id, each with what was read of it as ``raw``."""
-
-    def __init__(self, readings: Sequence[ProtocolReading], ledger: int) -> None:
-        self._readings, self._ledger = readings, ledger
-        self.known: dict[int, dict[str, dict[str, Row]]] = {}
-
-    def at(self, time: int, market: str) -> Mapping[str, Row]:
-        if time not in self.known:
-            self.known[time] = self._compute(time)
-        return self.known[time].get(market, {})
-
-    def _compute(self, time: int) -> dict[str, dict[str, Row]]:
-        raw = {
-            (str(reading.columns["market"][position]), str(reading.columns["pool"][position])): {
-                name: values[position] for name, values in reading.columns.items()
-            }
-            for reading in self._readings
-            for position in range(len(reading.columns.get("market", ())))
+def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, Row]]:
+    """The exporter's pools at a time, by market and id, each with what was read of it as ``raw``."""
+    raw = {
+        (str(reading.columns["market"][position]), str(reading.columns["pool"][position])): {
+            name: values[position] for name, values in reading.columns.items()
         }
-        rows: dict[str, dict[str, Row]] = {}
-        pools = compute(self._readings, PROTOCOLS, self._ledger, time).pools
-        for row in pools.iter_rows(named=True):
-            rows.setdefault(row["market"], {})[row["pool"]] = row | {"raw": raw[row["market"], row["pool"]]}
-        return rows
+        for reading in readings
+        for position in range(len(reading.columns.get("market", ())))
+    }
+    rows: dict[str, dict[str, Row]] = {}
+    for row in compute(readings, PROTOCOLS, ledger, time).pools.iter_rows(named=True):
+        rows.setdefault(row["market"], {})[row["pool"]] = row | {"raw": raw[row["market"], row["pool"]]}
+    return rows
 
 
 def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: list[str]) -> ChainCheck:
     check = ChainCheck(ledger, read.without, read.both, notices, differences=list(read.both.differences))
-    numbers = _Numbers(read.readings, ledger)
+    numbers = {time: rows_at(read.readings, ledger, time) for time in set(times.values())}
     pools: set[tuple[str, str]] = set()
     for outcome in read.outcomes:
         protocol, asked, result = outcome
+        time = times[result.ledger]
         reason = result.reason if result.value is None else "unread"
         try:
-            compared = list(_compare(outcome, numbers, times[result.ledger]))
+            compared = list(compare(outcome, numbers[time].get(asked.market, {}), time))
         except DecodeError as error:
             compared, reason = [], f"the result cannot be understood: {error}"
         if not compared:
             check.failed.append(Failed(asked.market, asked.pools, asked.call.function, reason))
-        check.compared += len(compared)
         check.by_protocol[protocol] += len(compared)
         pools.update((item.market, item.pool) for item in compared if item.pool is not None)
-        differences = [item for item in compared if not item.agrees]
-        check.differences += differences
-        if differences and (clock := _other_clock(outcome, numbers, times[result.ledger])):
-            check.other_clock.append(clock)
+        check.differences += [item for item in compared if not item.agrees]
     check.pools = len(pools)
     return check
 
 
-def _compare(outcome: _Outcome, numbers: _Numbers, time: int) -> Iterator[Compared]:
+def compare(outcome: _Outcome, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+    """The fields of a result next to ours. Raises `DecodeError`."""
     views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
-    rows = numbers.at(time, asked.market)
     if result.value is None:
         yield from views.refused(asked, result.error or "", rows)
         return
     for item in views.compare(asked, result.value, rows, time):
-        if not _has_unknown_price(item, rows):
+        row = rows.get(item.pool or "")
+        priced = item.field in ("oracle_price", "oracle_decimals")
+        # There may be no price of ours only because the call for it is not known to hold at the run's ledger.
+        if not (priced and row is not None and UNCERTIFIED in (row["price_reason"] or "")):
             yield item
-
-
-def _has_unknown_price(item: Compared, rows: Mapping[str, Row]) -> bool:
-    """Whether there is no price of ours only because the call for it is not known to hold at the run's ledger."""
-    row = rows.get(item.pool or "")
-    priced = item.field in ("oracle_price", "oracle_decimals")
-    return priced and row is not None and UNCERTIFIED in (row["price_reason"] or "")
-
-
-def _other_clock(outcome: _Outcome, numbers: _Numbers, close_time: int) -> str | None:
-    value = outcome.result.value
-    clock = None if value is None else PROTOCOLS[outcome.protocol].views.time_of(value)
-    if clock is None or (clock not in numbers.known and len(numbers.known) >= MAX_OTHER_TIMES):
-        return None
-    if not all(item.agrees for item in _compare(outcome, numbers, clock)):
-        return None
-    return (
-        f"{outcome.asked.market} {' '.join(outcome.asked.pools)}: the RPC ran the call at time {clock}, but ledger "
-        f"{outcome.result.ledger} closed at {close_time}; at that other time all fields agree. RPCs before 27.1 run "
-        "calls at the wall clock: use a newer one to compare accrued values"
-    )

@@ -293,10 +293,6 @@ class ProtocolViews:
         """A failed call's statement that the contract refuses a price. None for any other failure."""
         return iter(())
 
-    def time_of(self, value: ScVal) -> int | None:  # noqa: ARG002
-        """The time at which the contract says that it ran, in unix seconds; None when it does not say."""
-        return None
-
 
 class ProtocolModule(ABC):
     """A protocol; docs/adding-a-protocol.md describes each member. What most do without has a default here."""

@@ -28,7 +28,7 @@ from exporter.protocols.base import Compared, Row, ViewCall
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.job.contract_views import ALULA, ContractViews
 from tests.jobs import direct, on_chain, read_tables, settings_for
-from tests.localnet.recorded import BLEND_V2, only, pools_of
+from tests.localnet.recorded import only, pools_of
 
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
@@ -50,7 +50,6 @@ def test_what_contracts_were_recorded_to_say() -> None:
     check = compare(RecordedNetwork())
 
     assert [] == check.differences
-    assert [] == check.other_clock
     assert ["Blend v1 pools have no view of a reserve"] == [item.reason for item in check.without]
     assert {"k2": 48, "peridot": 14, "xoxno": 28} == {name: count for name, count in check.by_protocol.items() if count}
     assert {"alula", "blend", "slender"} < set(check.by_protocol)
@@ -72,7 +71,7 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nobody answers Slender's views here; its deployed code answers them in tests/protocols.
     """
-    network, compared, numbers = RecordedNetwork(), job._compare, job._Numbers._compute
+    network, compared, numbers = RecordedNetwork(), job.compare, job.rows_at
     network.contracts = ContractViews(network)
     seen: list[Compared] = []
 
@@ -80,19 +79,19 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.extend(found := list(compared(*given)))
         yield from found
 
-    def wrong(self: Any, time: int) -> dict[str, dict[str, Row]]:
+    def wrong(*given: Any) -> dict[str, dict[str, Row]]:
         return {
             market: {pool: {name: increased(value) for name, value in row.items()} for pool, row in pools.items()}
-            for market, pools in numbers(self, time).items()
+            for market, pools in numbers(*given).items()
         }
 
-    monkeypatch.setattr(job, "_compare", seeing)
+    monkeypatch.setattr(job, "compare", seeing)
     right = compare(network)
     fields = {(item.market, item.field) for item in seen} - {(item.market, "accrued_to") for item in seen}
-    monkeypatch.setattr(job._Numbers, "_compute", wrong)
+    monkeypatch.setattr(job, "rows_at", wrong)
     different = {(item.market, item.field) for item in compare(network).differences}
 
-    assert ([], []) == (right.differences, right.other_clock)
+    assert [] == right.differences
     assert {"alula", "blend", "k2", "peridot", "xoxno"} == {name for name, count in right.by_protocol.items() if count}
     assert {"pools"} >= {field for _, field in fields ^ different}
 
@@ -103,7 +102,7 @@ def test_views_of_xoxno_that_cannot_be_compared() -> None:
 
     with pytest.raises(DecodeError, match="0 results for 1 pools"):
         list(XoxnoViews().compare(asked, vec(), {}, 0))
-    assert (None, []) == (XoxnoViews().time_of(i128(1)), list(XoxnoViews().refused(asked, "HostError", {})))
+    assert [] == list(XoxnoViews().refused(asked, "HostError", {}))
 
 
 def test_moving_chain() -> None:
@@ -123,15 +122,6 @@ def test_refused_prices() -> None:
         (item.pool, item.field, item.contract) for item in check.differences
     ]  # the exporter has a price
     assert 3 == check.pools
-
-
-def test_wall_clock() -> None:
-    """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Views")."""
-    check = compare(with_views(clock=1_000), "blend")
-
-    assert "accrued_to" in {item.field for item in check.differences}
-    assert {BLEND_V2} == {item.market for item in check.differences} == {text.split()[0] for text in check.other_clock}
-    assert all("27.1" in text for text in check.other_clock)
 
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.jobs import on_chain, run, settings_for
+from tests.ledger.rpc.test_recorded_rpc import ACCRUING
 from tests.localnet.conformance import LATEST, answer_differences, recorded_questions, request_of
 from tests.rpc.conftest import StartServer
 
@@ -62,14 +63,11 @@ def test_runs_while_ledgers_close(closing: str, tmp_path: Path) -> None:
 
 
 def test_views_of_the_deployed_contracts(closing: str) -> None:
-    """All 72 fields of the contracts' views agree, at the time at which the server ran the calls."""
+    """All 72 fields of the contracts' views agree, but for what accrued until a server before 27.1 ran the calls."""
     found = on_chain(settings_for(None, closing, **flags()))
 
     assert (72, 4, [], []) == (found.compared, found.pools, found.failed, found.notices)
-    assert {str(difference.pool) for difference in found.differences} == {
-        text.split(":")[0].split()[1] for text in found.other_clock
-    }
-    assert all("at that other time all fields agree" in text for text in found.other_clock)
+    assert {difference.field for difference in found.differences} <= ACCRUING
 
 
 def test_every_question(at_rest: str, real_data: Path) -> None:

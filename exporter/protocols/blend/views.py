@@ -51,6 +51,3 @@ class BlendViews(ProtocolViews):
             **{name: (row["raw"][name], data.i128(name)) for name in _SHARES},
             **{name: (row["raw"][name], config.u32(name)) for name in _CONFIG},
         }
-
-    def time_of(self, value: ScVal) -> int | None:
-        return Fields.of(value, "get_reserve").struct("data").u64("last_time")

@@ -49,9 +49,6 @@ class K2Views(ProtocolViews):
             "debt_token": (row["raw"]["debt_token"], reserve.address("debt_token_address")),
         }
 
-    def time_of(self, value: ScVal) -> int | None:
-        return Fields.of(value, VIEW).u64("last_update_timestamp") if value[0] == scval.MAP else None
-
 
 def _indexed(scaled: int, index: int) -> int:
     return (scaled * index + RAY // 2) // RAY
