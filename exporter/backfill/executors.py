@@ -1,8 +1,4 @@
-"""Where the work is done: processes of this machine, or a Dask cluster. Both are a ``concurrent.futures.Executor``.
-
-Workers die: they are killed for memory, their machine is taken away. A pool whose worker died is replaced and what
-was under way is submitted again, a bounded number of times; a Dask scheduler does the same by itself.
-"""
+"""Where the work is done: processes of this machine, or a Dask cluster. Both are a ``concurrent.futures.Executor``."""
 
 from __future__ import annotations
 
@@ -10,18 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from exporter.errors import ConfigError, ExporterError
 
-TRIES = 3
-"""How often a piece of work is submitted when workers die over it."""
+CLUSTER_RETRIES = 2
+"""How often a cluster does a piece of work again whose worker died."""
 
 SILENT_SECONDS = 30.0
-"""After this long without a result the executor checks whether a worker died silently."""
+"""After this long without a result, processes of this machine are looked at: one may have died over its result."""
 
 CONNECT_SECONDS = 15
 
@@ -32,12 +27,10 @@ _THREADS = "POLARS_MAX_THREADS"
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
-Started = Callable[[], AbstractContextManager[Executor]]
-"""Starts an executor; it is shut down when the context ends."""
 
 
 class WorkerDiedError(ExporterError):
-    """Workers died again and again over one piece of work."""
+    """A process of this machine died over its work, as one does that the system kills for memory."""
 
 
 class Processes(ProcessPoolExecutor):
@@ -52,14 +45,14 @@ class Processes(ProcessPoolExecutor):
             self._result_queue._writer.close()  # type: ignore[attr-defined]
 
 
-def started(workers: int | None, scheduler: str | None) -> tuple[Started, int]:
+def workers_of(workers: int | None, scheduler: str | None) -> tuple[AbstractContextManager[Executor], int]:
     """What does the work, as a command names it, and how many pieces it is given at a time. Raises `ConfigError`."""
     if scheduler is None:
         count = workers or os.cpu_count() or 1
-        return partial(processes, count), 2 * count
+        return processes(count), 2 * count
     if workers is not None:
         raise ConfigError("--workers is for processes of this machine; a cluster (--scheduler) has its own")
-    return partial(dask_cluster, scheduler), CLUSTER_AT_ONCE
+    return dask_cluster(scheduler), CLUSTER_AT_ONCE
 
 
 @contextmanager
@@ -93,68 +86,32 @@ def dask_cluster(address: str) -> Iterator[Executor]:
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"--scheduler {address}: no Dask scheduler answers there ({type(error).__name__})") from None
     try:
-        yield client.get_executor(retries=TRIES - 1, pure=False)
+        yield client.get_executor(retries=CLUSTER_RETRIES, pure=False)
     finally:
         client.close()
 
 
-class Workers:
-    """An executor that is started when there is work, and again when its workers died."""
+def run_all(
+    executor: Executor, function: Callable[[Work], Result], work: Iterable[Work], at_once: int
+) -> Iterator[tuple[Work, Result]]:
+    """Do all work, ``at_once`` pieces at a time, giving each with its result as it is finished, in no promised order.
 
-    def __init__(self, start: Started) -> None:
-        self._start = start
-        self._stack = ExitStack()
-        self._executor: Executor | None = None
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _submit(self, function: Callable[[Work], Result], piece: Work) -> Future[Result]:
-        if self._executor is None:
-            self._executor = self._stack.enter_context(self._start())
-        try:
-            return self._executor.submit(function, piece)
-        except BrokenProcessPool as error:  # a worker died in the meantime
-            lost = Future[Result]()
-            lost.set_exception(error)
-            return lost
-
-    def run_all(
-        self, function: Callable[[Work], Result], work: Iterable[Work], at_once: int
-    ) -> Iterator[tuple[Work, Result]]:
-        """Do all work, giving each piece with its result as it is finished, in no promised order.
-
-        ``at_once`` pieces are taken up at a time. Raises `WorkerDiedError` where workers died `TRIES` times over one.
-        """
-        todo = iter(work)
-        tries: dict[Future[Result], tuple[Work, int]] = {}
+    Raises `WorkerDiedError`.
+    """
+    todo, pending = iter(work), dict[Future[Result], Work]()
+    try:
         while True:
-            while len(tries) < at_once and (piece := next(todo, None)) is not None:
-                tries[self._submit(function, piece)] = piece, 1
-            if not tries:
+            while len(pending) < at_once and (piece := next(todo, None)) is not None:
+                pending[executor.submit(function, piece)] = piece
+            if not pending:
                 return
-            finished, _ = wait(tries, timeout=SILENT_SECONDS, return_when=FIRST_COMPLETED)
-            if not finished and isinstance(self._executor, Processes):
-                self._executor.free()
-            lost: list[tuple[Work, int]] = []
+            finished, _ = wait(pending, timeout=SILENT_SECONDS, return_when=FIRST_COMPLETED)
+            if not finished and isinstance(executor, Processes):
+                executor.free()
             for future in finished:
-                piece, count = tries.pop(future)
-                try:
-                    result = future.result()
-                except BrokenProcessPool:
-                    lost.append((piece, count))
-                    continue
-                yield piece, result
-            if lost:  # a dead worker takes the whole pool with it: what else is out is lost as well
-                lost += tries.values()
-                tries.clear()
-                self._stack.close()
-                self._executor = None
-                for piece, count in lost:
-                    if count >= TRIES:
-                        name = str(getattr(piece, "name", piece))[:200]
-                        raise WorkerDiedError(f"workers died {TRIES} times over {name}; use fewer --workers")
-                    tries[self._submit(function, piece)] = piece, count + 1
+                yield pending.pop(future), future.result()
+    except BrokenProcessPool:
+        raise WorkerDiedError(
+            "a worker died, as one does that uses too much memory; run the same command again to continue, perhaps "
+            "with fewer --workers"
+        ) from None

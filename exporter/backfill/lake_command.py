@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
-from exporter.backfill.executors import started
+from exporter.backfill.executors import workers_of
 from exporter.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
 from exporter.backfill.merge import try_output
 from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
@@ -51,7 +51,7 @@ def run_lake_backfill(
     range_ledgers: int | None = None,
 ) -> int:
     """Backfill from a lake, and say what came of it; gives the exit code."""
-    begun, at_once = started(workers, scheduler)
+    starting, at_once = workers_of(workers, scheduler)
     if archive is not None and start_snapshot is not None:
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
     if trust is not None and archive is None:
@@ -98,7 +98,7 @@ def run_lake_backfill(
         range_ledgers or RANGE_LEDGERS,
     )
     doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
-    with console.step("backfill", doing) as facts:
+    with console.step("backfill", doing) as facts, starting as executor:
         begun_at: dict[str, tuple[float, int]] = {}
         reported = monotonic()
 
@@ -114,7 +114,7 @@ def run_lake_backfill(
                 text += f", {rate:,.0f}/s, {timedelta(seconds=round((of - done) / rate))} left"
             console.event("progress", text, what=what, done=done, of=of)
 
-        result = LakeJob(plan, store, kept, begun, at_once=at_once, on_progress=report).run()
+        result = LakeJob(plan, store, kept, executor, at_once=at_once, on_progress=report).run()
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
         facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
@@ -138,7 +138,7 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
             f"{item.computed} (key {item.key[:200]}, code {item.code})",
             ledger=item.ledger,
         )
-    surprises = {place for places in result.unread.values() for place in places if not settings.may_be_unread(place)}
+    surprises = {place for place in result.unread if not settings.may_be_unread(place)}
     for place in sorted(surprises)[:SHOWN]:
         console.warning(f"{place} could not be read at some ledgers")
     if result.refused or result.failed:

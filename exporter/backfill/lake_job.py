@@ -2,7 +2,7 @@
 
     1. find what is watched: a reading of the start state says what it looks at, until it looks at nothing new
     2. extract, ranges of ledgers in parallel; what was extracted before is reused
-    3. replay in order, segments of boundaries side by side; each is read as a run reads
+    3. replay in order, segments of boundaries in parallel; each is read as a run reads
     4. where a reading looked at what was not watched, watch that, too, from then on, and do 2 and 3 for what is left
 
 A row is computed only from a state that is wholly known: after a gap there are no rows until the next checkpoint.
@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeVar
 
 import msgspec
 
-from exporter.backfill.executors import Started, Workers
+from exporter.backfill.executors import run_all
 from exporter.backfill.liquidations import rows_in
 from exporter.backfill.merge import finish_history, ledgers_of, merge_into_history
 from exporter.backfill.segments import EventNames, Segment, SegmentResult, read_state, replay_segment
@@ -34,8 +36,7 @@ from exporter.history.manifest import HistoryPart
 from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.view import LedgerView
 from exporter.past.lake.boundaries import boundaries, last_before
-from exporter.past.lake.change_files import Gap, LedgerChanges, LedgerRange, packed, unpacked
-from exporter.past.lake.extract import RangeOfLedgers, extract
+from exporter.past.lake.extract import Gap, LedgerChanges, LedgerRange, RangeOfLedgers, extract, packed, unpacked
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
 from exporter.past.lake.replay import ReplayedState, wrongly_archived
@@ -57,6 +58,8 @@ _CHANGES, _LEDGERS = ".changes.bin", ".ledgers.bin"
 
 Close = tuple[int, int, int]
 """A ledger, its close time in unix seconds, and its protocol."""
+
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class LakeResult:
     rows: int = 0
     refused: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
-    unread: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     ledgers: int = 0
@@ -107,10 +110,10 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class _Journal(msgspec.Struct):
-    """What jobs over a history have done, and by network what their readings wanted to be watched."""
+    """What jobs over a history have done, and what their readings wanted to be watched."""
 
     segments: dict[str, _Done] = {}
-    watched: dict[str, Watch] = {}
+    watched: Watch = Watch()
 
 
 class LakeJob:
@@ -121,15 +124,15 @@ class LakeJob:
         plan: LakePlan,
         store: Store,
         changes: Store,
-        start: Started,
+        executor: Executor,
         *,
         at_once: int,
         on_progress: Callable[[str, int, int], None] = lambda what, done, of: None,  # noqa: ARG005
     ) -> None:
         """Args: ``on_progress`` receives what is being done (ledgers or boundaries), how much, and of how much."""
         self.plan = plan
-        self.result = LakeResult()
-        self._store, self._changes, self._workers, self._at_once = store, changes, Workers(start), at_once
+        self.result = LakeResult(ledgers=plan.last - plan.start.ledger)
+        self._store, self._changes, self._executor, self._at_once = store, changes, executor, at_once
         self._report = on_progress
         self._network = network_of(plan.settings.passphrase)
         self._watched = Watch()
@@ -138,44 +141,39 @@ class LakeJob:
 
     def run(self) -> LakeResult:
         """Do all of it. Raises `LakeError` and `StoreError`; what was written before stays, and is not done again."""
-        plan, result = self.plan, self.result
-        self._watched = self._fixpoint() | self._journal().watched.get(self._network.name, Watch())
-        with self._workers:
-            self._do_rounds()
-        self._publish_proof()
-        result.ledgers = plan.last - plan.start.ledger
-        return result
-
-    def _do_rounds(self) -> None:
         result = self.result
-        for _ in range(MAX_ROUNDS):
-            result.rounds += 1
+        self._watched = self._fixpoint() | self._journal().watched
+        for round_number in range(1, MAX_ROUNDS + 1):
+            result.rounds = round_number
             self._extract()
             segments = self._segments()
             left = self._left(segments)
-            if result.rounds == 1:
+            if round_number == 1:
                 result.boundaries = sum(len(closes) for _, closes in segments)
                 result.known = result.boundaries - sum(len(closes) for _, closes in left)
             missing = self._replay(left)
             if not missing:
-                return
+                break
             self._watched |= missing
             journal = self._journal()
-            journal.watched[self._network.name] = missing | journal.watched.get(self._network.name, Watch())
+            journal.watched |= missing
             self._write_journal(journal)
-        reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
-        result.refused |= {ledger: reason for _, closes in self._left(segments) for ledger, _, _ in closes}
+        else:
+            reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
+            result.refused |= {ledger: reason for _, closes in self._left(segments) for ledger, _, _ in closes}
+        self._publish_proof()
+        return result
 
     # 1. What is watched.
 
     def _fixpoint(self) -> Watch:
         plan, watched = self.plan, Watch()
-        self._deployments = tuple(self._network.deployments) if plan.settings.discovery.enabled else ()
+        discovers = plan.settings.discovery.enabled
+        self._deployments = tuple(self._network.deployments) if discovers else ()
         for _ in range(MAX_FIXPOINT):
-            entries = plan.start.entries(watched.contracts, watched.keys)
-            state = ReplayedState(entries, plan.start.ledger)
+            state = ReplayedState(plan.start.entries(watched.contracts, watched.keys), plan.start.ledger)
             source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", storage_answers)
-            if plan.settings.discovery.enabled:
+            if discovers:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
             used = read_state(source, plan.settings, self._deployments, plan.start.instances)[1]
             names = EventNames(self._deployments).contracts
@@ -194,92 +192,69 @@ class LakeJob:
 
     # 2. Extraction.
 
-    def _ranges(self) -> Iterator[tuple[int, int]]:
+    def _ranges(self) -> Iterator[tuple[int, int, str]]:
+        """First and last ledger of each range, and the name of its files."""
         size, first = self.plan.range_ledgers, self.plan.start.ledger + 1
+        network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
         while first <= self.plan.last:
             last = min(first - first % size + size - 1, self.plan.last)
-            yield first, last
+            yield first, last, f"changes/{network}-{self._watched.digest}/{first}-{last}"
             first = last + 1
-
-    def _name(self, first: int, last: int) -> str:
-        network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
-        return f"changes/{network}-{self._watched.digest}/{first}-{last}"
 
     def _extract(self) -> None:
         plan, result = self.plan, self.result
         done = 0
-        total = plan.last - plan.start.ledger
 
         def todo() -> Iterator[RangeOfLedgers]:
             nonlocal done
-            for first, last in self._ranges():
-                known = self._range(first, last)
-                if known is not None and (not known.gaps or self._name(first, last) in self._tried):
+            for first, last, name in self._ranges():
+                known = self._load(name + _LEDGERS, LedgerRange)
+                if known is not None and (not known.gaps or name in self._tried):
                     done += last - first + 1
                     continue
-                yield RangeOfLedgers(
-                    plan.lake,
-                    plan.config,
-                    self._network.passphrase,
-                    first,
-                    last,
-                    self._watched,
-                    LOOK_AHEAD_BYTES // self._at_once,  # no more ranges are extracted at a time
-                )
+                ahead = LOOK_AHEAD_BYTES // self._at_once  # no more ranges are extracted at a time
+                passphrase = self._network.passphrase
+                yield RangeOfLedgers(name, plan.lake, plan.config, passphrase, first, last, self._watched, ahead)
 
-        for work, extracted in self._workers.run_all(extract, todo(), self._at_once):
-            if extracted.ledgers.gaps and plan.on_gap == STOP:
-                gap = extracted.ledgers.gaps[0]
+        for work, (ledgers, changes) in run_all(self._executor, extract, todo(), self._at_once):
+            if ledgers.gaps and plan.on_gap == STOP:
+                gap = ledgers.gaps[0]
                 raise LakeError(
                     f"{_shown(gap)}: {gap.reason}. Nothing is lost: fix that and run the same command again, "
                     "or add --on-gap skip to continue without these ledgers"
                 )
-            name = self._name(work.first, work.last)
-            self._changes.put(name + _CHANGES, extracted.changes)
-            self._changes.put(name + _LEDGERS, packed(extracted.ledgers))  # last: it says that the range is done
-            self._tried.add(name)
+            self._changes.put(work.name + _CHANGES, changes)
+            self._changes.put(work.name + _LEDGERS, packed(ledgers))  # last: it says that the range is done
+            self._tried.add(work.name)
             done += work.last - work.first + 1
-            result.touched += extracted.ledgers.touched
-            self._report("ledgers", done, total)
-        self._check_links()
+            result.touched += ledgers.touched
+            self._report("ledgers", done, result.ledgers)
 
-    def _range(self, first: int, last: int) -> LedgerRange | None:
-        key = self._name(first, last) + _LEDGERS
+    def _load(self, key: str, content: type[Content]) -> Content | None:
         stored = self._changes.get(key)
-        return None if stored is None else unpacked(stored.data, LedgerRange, key)
-
-    def _extracted(self) -> Iterator[LedgerRange]:
-        for first, last in self._ranges():
-            found = self._range(first, last)
-            assert found is not None  # it was extracted
-            yield found
-
-    def _check_links(self) -> None:
-        """Each range must follow the one before. Raises `LakeError`."""
-        before = ""
-        self.result.gaps = []
-        for each in self._extracted():
-            if before and each.previous_hash and before != each.previous_hash:
-                first = each.first
-                raise LakeError(f"ledger {first} does not follow ledger {first - 1}: the lake is not one chain")
-            before = each.last_hash
-            self.result.gaps += each.gaps
+        return None if stored is None else unpacked(stored.data, content, key)
 
     def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
-        for first, last in self._ranges():
-            if last <= after:
-                continue
-            key = self._name(first, last) + _CHANGES
-            stored = self._changes.get(key)
-            assert stored is not None  # it was extracted
-            yield from (each for each in unpacked(stored.data, list[LedgerChanges], key) if each.ledger > after)
+        for _, last, name in self._ranges():
+            if last > after:
+                changes = self._load(name + _CHANGES, list[LedgerChanges])
+                assert changes is not None  # it was extracted
+                yield from (each for each in changes if each.ledger > after)
 
     # 3. Replay.
 
     def _closes(self) -> Iterator[Close]:
-        start = self.plan.start
+        """All ledgers from the start on; notes the gaps. Raises `LakeError` where a range does not follow another."""
+        start, before = self.plan.start, ""
+        self.result.gaps = []
         yield start.ledger, start.close_time, start.protocol
-        for each in self._extracted():
+        for first, _, name in self._ranges():
+            each = self._load(name + _LEDGERS, LedgerRange)
+            assert each is not None  # it was extracted
+            if before and each.previous_hash and before != each.previous_hash:
+                raise LakeError(f"ledger {first} does not follow ledger {first - 1}: the lake is not one chain")
+            before = each.last_hash
+            self.result.gaps += each.gaps
             for ledger, facts in each.ledgers.items():
                 yield ledger, *facts
 
@@ -296,7 +271,7 @@ class LakeJob:
         journal, has = self._journal(), ledgers_of(self._store)
         left = []
         for name, closes in segments:
-            done = journal.segments.get(f"{self._network.name}/{name}")
+            done = journal.segments.get(name)
             wanted = {ledger for ledger, _, _ in closes} - self.result.refused.keys()
             if done is None or not wanted <= set(done.boundaries) or not all(map(has, done.with_rows)):
                 left.append((name, closes))
@@ -306,7 +281,7 @@ class LakeJob:
         """Replay what is left; gives what else ought to have been watched."""
         done, total = 0, sum(len(closes) for _, closes in left)
         missing = Watch()
-        for segment, outcome in self._workers.run_all(replay_segment, self._work(left), self._at_once):
+        for segment, outcome in run_all(self._executor, replay_segment, self._work(left), self._at_once):
             missing |= outcome.unwatched
             self._take_in(segment, outcome)
             done += len(segment.boundaries)
@@ -316,7 +291,7 @@ class LakeJob:
     def _epochs(self) -> Iterator[tuple[StartState, int]]:
         """Where a state is known: from a start until the ledger before a gap, and from a checkpoint behind it."""
         start: StartState | None = self.plan.start
-        for gap in sorted(self.result.gaps, key=lambda gap: gap.first):
+        for gap in self.result.gaps:
             if start is not None and gap.last > start.ledger:
                 yield start, gap.first - 1
                 later = start.later
@@ -339,7 +314,7 @@ class LakeJob:
                 yield from self._work_from(start, own)
         for _, (ledger, _, _) in wanted:
             if ledger not in known:
-                gap = max((gap for gap in self.result.gaps if gap.first <= ledger + 1), key=lambda gap: gap.first)
+                gap = next(gap for gap in reversed(self.result.gaps) if gap.first <= ledger + 1)
                 self.result.refused[ledger] = (
                     f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"
                 )
@@ -394,8 +369,7 @@ class LakeJob:
                 if each is not None:
                     result.failed[ledger] = each
                 continue
-            if each.unread:
-                result.unread[ledger] = each.unread
+            result.unread.update(each.unread)
             if each.part is None:
                 result.empty += 1
             else:
@@ -406,11 +380,8 @@ class LakeJob:
         result.refused |= merged.refused
         if complete and not merged.refused:
             journal = self._journal()
-            journal.segments[f"{self._network.name}/{segment.name}"] = _Done(
-                tuple(item[0] for item in segment.boundaries),
-                tuple(sorted(parts)),
-                outcome.tally,
-            )
+            ledgers = tuple(item[0] for item in segment.boundaries)
+            journal.segments[segment.name] = _Done(ledgers, tuple(sorted(parts)), outcome.tally)
             self._write_journal(journal)
 
     def _journal(self) -> _Journal:
@@ -432,16 +403,13 @@ class LakeJob:
             protocol, _, code = name.partition("/")
             counts = (each.get(name, 0) for each in (tally.confirmed, tally.differing, tally.untried))
             transitions.append(Transitions(protocol, None if code == UNKNOWN_CODE else code, *counts))
-        rows = list(rows_in(self._ledgers(self.plan.start.ledger)))
-        finish_history(self._store, transitions, rows, self._known_spans())
-
-    def _known_spans(self) -> list[LedgerSpan]:
         spans, first = [], self.plan.start.ledger + 1
-        for gap in sorted(self.result.gaps, key=lambda gap: gap.first):
-            if first < gap.first:
-                spans.append(LedgerSpan(first, gap.first - 1))
-            first = max(first, gap.last + 1)
-        return [*spans, LedgerSpan(first, self.plan.last)] if first <= self.plan.last else spans
+        end = self.plan.last + 1
+        for gap_first, gap_last in [*((gap.first, gap.last) for gap in self.result.gaps), (end, end)]:
+            if first < gap_first:
+                spans.append(LedgerSpan(first, gap_first - 1))
+            first = max(first, gap_last + 1)
+        finish_history(self._store, transitions, list(rows_in(self._ledgers(self.plan.start.ledger))), spans)
 
 
 def _shown(gap: Gap) -> str:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError
 from exporter.history.manifest import data_of, file_reference
-from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import EVENT, decode_event
+from exporter.past.lake.extract import LedgerChanges
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Liquidation
 from exporter.stores.store import Store, etag_of

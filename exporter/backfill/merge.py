@@ -7,11 +7,10 @@ its rows; the old one stays for the retention time, as after any compaction.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
 from time import monotonic, sleep
-from typing import ParamSpec, TypeVar
 
 import msgspec
 import polars as pl
@@ -23,13 +22,10 @@ from exporter.publishing.compaction import compact_files
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
 from exporter.stores.store import Store, utc_now
-from exporter.tree.documents import HistoryFile, HistoryManifest, LedgerSpan, Transitions
+from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
 WAIT_SECONDS = 600.0
 """How long a backfill waits for a publisher that is at work."""
-
-Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 
 @dataclass(slots=True)
@@ -41,25 +37,23 @@ class MergeResult:
     refused: dict[int, str] = field(default_factory=dict)
 
 
-def _waiting(work: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Work as a publisher, as soon as no other is at work. Raises `LostRaceError` after `WAIT_SECONDS`."""
-
-    @wraps(work)
-    def waiting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        deadline, pause = monotonic() + WAIT_SECONDS, 0.5
+@contextmanager
+def _exclusive(store: Store) -> Iterator[None]:
+    """Hold a store as soon as no other publisher does. Raises `LostRaceError` after `WAIT_SECONDS`."""
+    deadline, pause = monotonic() + WAIT_SECONDS, 0.5
+    with ExitStack() as stack:
         while True:
             try:
-                return work(*args, **kwargs)
+                stack.enter_context(store.exclusive())
+                break
             except LostRaceError:
                 if monotonic() + pause > deadline:
                     raise
             sleep(pause)
             pause = min(2 * pause, 15.0)
+        yield
 
-    return waiting
 
-
-@_waiting
 def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
     """Add files of single ledgers, ascending, to a history; ledgers that it has stay.
 
@@ -68,7 +62,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     result = MergeResult()
     if not parts:
         return result
-    with store.exclusive():
+    with _exclusive(store):
         manifest = read_history_manifest(store)
         _refuse_other_network(store, manifest, network)
         # The newest ledger that a reader knows of; None where nothing was published yet.
@@ -79,38 +73,31 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
                 f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
             )
         limit = None if published is None else published.pointer.observed_ledger
+        files = [] if manifest is None else manifest.files
         inside: dict[str, list[HistoryPart]] = {}
         new: list[HistoryPart] = []
-        known: dict[str, frozenset[int]] = {}
         for part in parts:
             ledger = part.entry.first_ledger
+            holder = next((file for file in files if file.first_ledger <= ledger <= file.last_ledger), None)
             if limit is not None and ledger > limit:
                 result.refused[ledger] = (
                     f"ledger {ledger} is above the published ledger {limit}; a run publishes such a ledger, a backfill "
                     "only adds what lies before"
                 )
-                continue
-            holder = _holder(manifest, ledger)
-            if holder is None:
+            elif holder is None:
                 new.append(part)
             elif holder.first_ledger != holder.last_ledger:
-                if holder.key not in known:
-                    data = data_of(store.get(holder.key), holder)
-                    column = "observed_ledger"
-                    known[holder.key] = frozenset(
-                        pl.read_parquet(io.BytesIO(data), columns=[column])[column].unique().to_list()
-                    )
-                if ledger not in known[holder.key]:
-                    inside.setdefault(holder.key, []).append(part)
-        added = [*new, *(part for parts in inside.values() for part in parts)]
-        store.put_new_many((part.file.key, part.file.data) for part in added)
+                inside.setdefault(holder.key, []).append(part)
+        store.put_new_many((part.file.key, part.file.data) for part in new)
         for part in new:
             manifest = extend_history(manifest, part.entry)
-        superseded: list[str] = []
+        added, superseded = list(new), list[str]()
         for key, belonging in inside.items():
             assert manifest is not None  # or there were no file to belong into
-            manifest = _with_rebuilt(store, manifest, key, belonging)
-            superseded += [key, *(part.file.key for part in belonging)]
+            manifest, fresh = _with_rebuilt(store, manifest, key, belonging)
+            added += fresh
+            if fresh:
+                superseded += [key, *(part.file.key for part in fresh)]
         if added and manifest is not None:
             replace_history(store, manifest, superseded, utc_now(), rollups=False)
         result.added = {part.entry.first_ledger for part in added}
@@ -136,26 +123,27 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
             )
 
 
-def _holder(manifest: HistoryManifest | None, ledger: int) -> HistoryFile | None:
-    files = [] if manifest is None else manifest.files
-    return next((file for file in files if file.first_ledger <= ledger <= file.last_ledger), None)
-
-
-def _with_rebuilt(store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]) -> HistoryManifest:
-    holder = next(file for file in manifest.files if file.key == key)
-    entries = [part.entry for part in parts]
-    rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *entries])
+def _with_rebuilt(
+    store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]
+) -> tuple[HistoryManifest, list[HistoryPart]]:
+    """The manifest with a file that has the rows of those parts, too, whose ledgers it lacks; and these parts."""
+    holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
+    known = set(pl.read_parquet(io.BytesIO(data_of(store.get(key), holder)), columns=[column])[column].unique())
+    fresh = [part for part in parts if part.entry.first_ledger not in known]
+    if not fresh:
+        return manifest, fresh
+    store.put_new_many((part.file.key, part.file.data) for part in fresh)
+    rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *(part.entry for part in fresh)])
     store.put_new(rebuilt.entry.key, rebuilt.file.data)
     files = [rebuilt.entry if file.key == key else file for file in manifest.files]
-    return msgspec.structs.replace(manifest, files=files)
+    return msgspec.structs.replace(manifest, files=files), fresh
 
 
-@_waiting
 def finish_history(
     store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
 ) -> None:
     """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove."""
-    with store.exclusive():
+    with _exclusive(store):
         manifest = read_history_manifest(store)
         if manifest is not None:
             changed = msgspec.structs.replace(manifest, transitions=transitions)

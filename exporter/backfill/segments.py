@@ -29,8 +29,8 @@ from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import read_at_one_ledger
-from exporter.past.lake.change_files import LedgerChanges, unpacked
 from exporter.past.lake.close_meta import EVENT, decode_event
+from exporter.past.lake.extract import LedgerChanges, unpacked
 from exporter.past.lake.proof import Prover, Tally
 from exporter.past.lake.replay import ReplayedState, WronglyArchived
 from exporter.past.lake.watch import DATA, Watch
@@ -51,7 +51,7 @@ class Read:
 class Segment:
     """A piece of work: the state after ``ledger``, the changes up to the last boundary, and the boundaries.
 
-    The changes are a file of `exporter.past.lake.change_files`, so that neither side holds as many objects.
+    The changes are a file of `exporter.past.lake.extract`, so that neither side holds as many objects.
     ``boundaries`` are ledgers with their close times and protocols. ``found`` is what events up to ``ledger`` named.
     """
 

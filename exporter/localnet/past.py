@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from itertools import cycle, islice
 from pathlib import Path
 
-from exporter.backfill.executors import Started, processes
+from exporter.backfill.executors import processes
 from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.backfill.start_state import StartState
 from exporter.config import Settings
@@ -51,7 +52,7 @@ def remember(
     every: int,
     settings: Settings,
     store: Store,
-    workers: Started | None = None,
+    workers: AbstractContextManager[Executor] | None = None,
 ) -> LakeResult:
     """Put into a history what runs would have published since a state, by the network's lake.
 
@@ -63,4 +64,5 @@ def remember(
     first, last = state.ledger, chain.latest
     plan = LakePlan(settings, str(folder), None, state, first, last, begins, ends, every, range_ledgers=RANGE_LEDGERS)
     count = min(os.cpu_count() or 1, MAX_WORKERS)
-    return LakeJob(plan, store, MemoryStore(), workers or partial(processes, count), at_once=2 * count).run()
+    with workers or processes(count) as executor:
+        return LakeJob(plan, store, MemoryStore(), executor, at_once=2 * count).run()

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
 from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store
 
-
-@contextmanager
-def in_line() -> Iterator[Executor]:
-    """An executor of one thread."""
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+IN_LINE = ThreadPoolExecutor(1)
+"""An executor of one thread."""
 
 
 def history_of(store: Store) -> dict[str, bytes]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from exporter.backfill.executors import Started
 from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.backfill.start_state import StartState, snapshot_start
 from exporter.deployments.networks import network_id
@@ -19,7 +19,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.backfill.histories import history_of
+from tests.backfill.histories import IN_LINE, history_of
 from tests.jobs import run, settings_for
 from tests.snapshot_files import write_snapshot
 
@@ -59,10 +59,10 @@ class RecordedLake:
         return LakePlan(settings_for(), **{**given, **options})
 
     def backfill(
-        self, workers: Started, every: int, store: Store, changes: Store | None = None, **options: Any
+        self, every: int, store: Store, changes: Store | None = None, executor: Executor = IN_LINE, **options: Any
     ) -> LakeResult:
         kept = MemoryStore() if changes is None else changes
-        return LakeJob(self.plan(every, **options), store, kept, workers, at_once=4).run()
+        return LakeJob(self.plan(every, **options), store, kept, executor, at_once=4).run()
 
 
 def make_lake(

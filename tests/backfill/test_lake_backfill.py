@@ -34,7 +34,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import JOURNAL_KEY
-from tests.backfill.histories import history_of, in_line
+from tests.backfill.histories import history_of
 from tests.backfill.recorded_lake import RecordedLake, make_lake
 
 LEDGERS, EVERY = 50, 2 * 3600
@@ -93,7 +93,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
 @pytest.fixture(scope="module")
 def whole(lake: RecordedLake) -> MemoryStore:
     store = MemoryStore()
-    result = lake.backfill(in_line, EVERY, store)
+    result = lake.backfill(EVERY, store)
     assert ({}, {}, []) == (result.failed, result.refused, result.gaps)
     assert (BOUNDARIES, BOUNDARIES) == (result.boundaries, result.added)
     manifest = read_history_manifest(store)
@@ -165,7 +165,7 @@ def test_ledgers_of_one_second(tmp_path: Path) -> None:
 
     network, store = RecordedNetwork(close_seconds=600), MemoryStore()
     lake = make_lake(tmp_path, network, 16, live_at=(14,), events={13: at_once, 14: at_once}, ledgers_per_batch=8)
-    result = lake.backfill(in_line, 3 * 3600, store)
+    result = lake.backfill(3 * 3600, store)
     manifest = read_history_manifest(store)
 
     assert ({}, 1) == (result.failed, result.added)
@@ -191,7 +191,7 @@ def test_no_byte_depends_on_ranges_or_interruptions(lake: RecordedLake, whole: M
     store, changes, middle = MemoryStore(), FullAfter(), lake.first + 28
 
     def backfill(**options: Any) -> LakeResult:
-        return lake.backfill(in_line, EVERY, store, changes, range_ledgers=17, **options)
+        return lake.backfill(EVERY, store, changes, range_ledgers=17, **options)
 
     backfill(last=middle, ends=lake.network.chain.close_time(middle))
     changes.left = 3
@@ -263,11 +263,11 @@ def test_faulty_objects_are_gaps(
         "newer": pa.compress(bytes(newer), codec="zstd", asbytes=True),
     }[fault]
     broken = damaged(lake, tmp_path, at, data)
-    work = RangeOfLedgers(str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, Watch())
-    extracted = extract(work)
+    work = RangeOfLedgers("", str(broken.folder), None, lake.network.passphrase, at - 5, at + 5, Watch())
+    extracted = extract(work)[0]
 
-    assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.ledgers.gaps]
-    assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(extracted.ledgers.ledgers)
+    assert [(at, at, True)] == [(gap.first, gap.last, reason in gap.reason) for gap in extracted.gaps]
+    assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(extracted.ledgers)
 
 
 @pytest.mark.slow
@@ -277,15 +277,15 @@ def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tm
     broken, store, changes = damaged(lake, tmp_path, at, None), MemoryStore(), MemoryStore()
 
     with pytest.raises(LakeError, match=f"ledger {at}: .*has no object.*run the same command again"):
-        broken.backfill(in_line, EVERY, store, changes)
+        broken.backfill(EVERY, store, changes)
     assert read_history_manifest(store) is None
-    result = broken.backfill(in_line, EVERY, store, changes, on_gap=SKIP)
+    result = broken.backfill(EVERY, store, changes, on_gap=SKIP)
     assert [(at, at)] == [(gap.first, gap.last) for gap in result.gaps]
     assert (BEFORE_GAP, BOUNDARIES - BEFORE_GAP) == (result.added, len(result.refused))
     expected = history_of(whole)
     assert all(data == expected[key] for key, data in history_of(store).items())
 
-    repaired = lake.backfill(in_line, EVERY, store, changes, on_gap=SKIP)
+    repaired = lake.backfill(EVERY, store, changes, on_gap=SKIP)
     assert {} == repaired.refused
     assert expected == history_of(store)
 
@@ -306,7 +306,7 @@ def test_a_checkpoint_behind_a_gap_begins_again(lake: RecordedLake, whole: Memor
 
         return replace(plan.start, ledger=at + 10, close_time=time, entries=entries)
 
-    result = broken.backfill(in_line, EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
+    result = broken.backfill(EVERY, store, on_gap=SKIP, start=replace(plan.start, later=later))
 
     assert [lake.first + 36] == list(result.refused)  # the gap is 32, the checkpoint 42
     assert BOUNDARIES - 1 == result.added

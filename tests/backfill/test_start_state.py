@@ -20,7 +20,7 @@ from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
-from tests.backfill.histories import in_line, rows_of
+from tests.backfill.histories import IN_LINE, rows_of
 from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
 from tests.past.archive.simulated_archive import PASSPHRASE, live, time_to_live
 from tests.past.archive.test_checkpoint import CONTRACT, ONE, TWO
@@ -49,7 +49,7 @@ def test_sorobans_own_beginning(tmp_path: Path) -> None:
     plan = LakePlan(
         settings, str(tmp_path), None, start, start.ledger, chain.latest, start.close_time, ends, 3600, range_ledgers=5
     )
-    result = LakeJob(plan, store, MemoryStore(), in_line, at_once=2).run()
+    result = LakeJob(plan, store, MemoryStore(), IN_LINE, at_once=2).run()
     rows = rows_of(store)
 
     assert made.latest - 1 == start.ledger

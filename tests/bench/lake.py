@@ -73,7 +73,7 @@ def _workers(folder: Path, quick: bool) -> Row:
         for _ in range(count):
             network.advance()
     work = [
-        RangeOfLedgers(str(folder), None, network.passphrase, start, start + size - 1, Watch(contracts))
+        RangeOfLedgers(str(start), str(folder), None, network.passphrase, start, start + size - 1, Watch(contracts))
         for start in range(first, first + count, size)
     ]
     seconds = []

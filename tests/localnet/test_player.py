@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,6 @@ from exporter.protocols import storage_answers
 from exporter.protocols.compute import Tables
 from exporter.stores.memory import MemoryStore
 from tests import recording
-from tests.backfill.histories import in_line
 from tests.jobs import direct, read_tables, settings_for
 
 POOLS = {"alula": 3, "blend": 6, "k2": 4, "peridot": 4, "slender": 3, "xoxno": 4}
@@ -175,7 +175,7 @@ def test_the_latest_ledger_is_left_to_the_run(tmp_path: Path) -> None:
     """A ledger that closes on the hour is not in the past of the run that publishes it, which may read more of it."""
     network = RecordedNetwork(start_ledger=5_000, start_time=1_794_996_000, close_seconds=1_800)
     state, store = live_into_lake(network, 4, tmp_path / "lake"), MemoryStore()
-    remember(network, state, tmp_path / "lake", 3_600, settings_for(), store, in_line)
+    remember(network, state, tmp_path / "lake", 3_600, settings_for(), store, ThreadPoolExecutor(1))
 
     manifest = read_history_manifest(store)
     assert manifest is not None

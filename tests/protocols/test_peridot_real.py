@@ -22,8 +22,8 @@ from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
 from exporter.ledger.codec.xdr_json import xdr_from_json
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import UPDATED, Change
+from exporter.past.lake.extract import LedgerChanges
 from exporter.past.lake.proof import Prover
 from exporter.protocols.balances import balance_key, decode_balance
 from exporter.protocols.peridot import math

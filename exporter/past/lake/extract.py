@@ -1,30 +1,87 @@
 """The work on a range of ledgers: out of the lake's objects, the changes of what is watched.
 
-Objects that are missing, damaged, of another network or of another chain are gaps, with their reason.
+Objects that are missing, damaged, of another network or of another chain are gaps, with their reason. What came of a
+range is kept as two files: a `LedgerRange`, and `LedgerChanges`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
 
 from exporter.deployments.networks import network_id
-from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError
+from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError, StoreError
 from exporter.ledger.codec.entries import ledger_key_end, ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
-from exporter.past.lake.change_files import Gap, LedgerChanges, LedgerRange, packed
-from exporter.past.lake.close_meta import EVENT, STATE, header_of, walk
+from exporter.past.lake.close_meta import EVENT, STATE, Change, header_of, walk
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Lake, LakeConfig, split
 from exporter.past.lake.watch import Watch
 
 _TTL = b"\0\0\0\x09"
 
 
+class Gap(msgspec.Struct, frozen=True, order=True):
+    """Ledgers of which nothing is known, and why."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class LedgerRange(msgspec.Struct, frozen=True):
+    """What is known of a range of ledgers.
+
+    ``previous_hash`` is the hash that it follows, ``last_hash`` the one it ends with (hex; empty where that ledger is a
+    gap). ``ledgers`` has each ledger's close time in unix seconds and its protocol, ascending, without the gaps.
+    ``touched`` is how many of them were walked.
+    """
+
+    previous_hash: str
+    last_hash: str
+    ledgers: dict[int, tuple[int, int]]
+    gaps: tuple[Gap, ...]
+    touched: int
+
+
+class LedgerChanges(msgspec.Struct, frozen=True, array_like=True):
+    """A ledger's changes of what is watched, in their order, each with its place among all changes of the ledger."""
+
+    ledger: int
+    close_time: int
+    protocol: int
+    changes: list[tuple[int, Change]]
+
+
+Content = TypeVar("Content")
+
+
+def packed(content: LedgerRange | Sequence[LedgerChanges]) -> bytes:
+    """The bytes of a file: the same for the same content."""
+    return bytes(pa.compress(msgspec.msgpack.encode(content), codec="zstd", asbytes=True))
+
+
+def unpacked(data: bytes, content: type[Content], name: str) -> Content:
+    """The content of a file of this machine's or cluster's own. Raises `StoreError` with its name."""
+    try:
+        with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
+            return msgspec.msgpack.decode(stream.read(), type=content)
+    except (OSError, pa.ArrowException, msgspec.DecodeError) as error:
+        raise StoreError(f"{name} is not a file of changes of this version: {error}; remove it") from error
+
+
 @dataclass(frozen=True, slots=True)
 class RangeOfLedgers:
-    """A piece of work: which ledgers of which lake, and what is watched in them."""
+    """A piece of work: the name of its files, which ledgers of which lake, and what is watched in them.
 
+    ``ahead_bytes`` is how many bytes of objects may be fetched before they are needed.
+    """
+
+    name: str
     lake: str
     config: LakeConfig | None
     passphrase: str
@@ -32,30 +89,14 @@ class RangeOfLedgers:
     last: int
     watch: Watch = field(repr=False)
     ahead_bytes: int = LOOK_AHEAD_BYTES
-    """How many bytes of objects may be fetched before they are needed."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.first}-{self.last}"
 
 
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """The two files of a range (`exporter.past.lake.change_files`), the first also taken apart."""
-
-    ledgers: LedgerRange
-    changes: bytes = field(repr=False)
-
-
-def extract(work: RangeOfLedgers) -> Extracted:
-    """Extract a range. Raises `LakeError` where an object cannot be fetched: that says nothing about it."""
-    lake = Lake.open(work.lake, work.config)
-    watch = work.watch
-    chain = _Chain(work.passphrase)
-    ledgers: dict[int, tuple[int, int]] = {}
+def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:
+    """The range, and the file of its changes. Raises `LakeError` where an object cannot be fetched."""
+    watch, chain = work.watch, _Chain(work.passphrase)
     changed: list[LedgerChanges] = []
     touched = 0
-    for meta, ledger in _metas(lake, work, chain):
+    for meta, ledger in _metas(work, chain):
         try:
             header = chain.follow(meta, ledger)
             if watch.touched_by(meta):
@@ -75,13 +116,20 @@ def extract(work: RangeOfLedgers) -> Extracted:
             chain.lose(ledger, ledger, str(error))
             continue
         chain.take(header)
-        ledgers[ledger] = header.close_time, header.protocol_version
-    ends = chain.ends(work.first, work.last)
-    return Extracted(LedgerRange(work.first, work.last, *ends, ledgers, tuple(chain.gaps), touched), packed(changed))
+    first, last = chain.first, chain.last
+    found = LedgerRange(
+        first.previous_hash.hex() if first is not None and first.ledger == work.first else "",
+        last.hash.hex() if last is not None and last.ledger == work.last else "",
+        chain.ledgers,
+        tuple(sorted(chain.gaps)),
+        touched,
+    )
+    return found, packed(changed)
 
 
-def _metas(lake: Lake, work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
+def _metas(work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
     """Each ledger's meta, with its number; those that cannot be had are noted as lost."""
+    lake = Lake.open(work.lake, work.config)
     size = lake.config.ledgers_per_batch
     ledger = work.first
     while ledger <= work.last:
@@ -117,10 +165,10 @@ class _Chain:
     """Follows the headers: each must name the one before, and the first after a gap be signed for this network."""
 
     def __init__(self, passphrase: str) -> None:
-        self._network_id = bytes.fromhex(network_id(passphrase))
-        self._network = passphrase
-        self._last: LedgerHeader | None = None
-        self._first: LedgerHeader | None = None
+        self._passphrase = passphrase
+        self.first: LedgerHeader | None = None
+        self.last: LedgerHeader | None = None
+        self.ledgers: dict[int, tuple[int, int]] = {}
         self.gaps: list[Gap] = []
 
     def follow(self, meta: bytes, ledger: int) -> LedgerHeader:
@@ -128,37 +176,30 @@ class _Chain:
         header = header_of(meta)
         if header.ledger != ledger:
             raise DecodeError(f"the header is of ledger {header.ledger}, not of {ledger}")
-        if self._last is not None and self._last.ledger == ledger - 1 and header.previous_hash == self._last.hash:
+        before = self.last if self.last is not None and self.last.ledger == ledger - 1 else None
+        if before is not None and header.previous_hash == before.hash:
             return header
-        if signed_for(header, self._network_id) is False:
-            raise DecodeError(f"it is of another network than {self._network!r}")
-        if self._last is not None and self._last.ledger == ledger - 1:
+        if not _may_be_of(header, bytes.fromhex(network_id(self._passphrase))):
+            raise DecodeError(f"it is of another network than {self._passphrase!r}")
+        if before is not None:
             raise DecodeError(f"it does not follow ledger {ledger - 1}: its header names another one before it")
         return header
 
     def take(self, header: LedgerHeader) -> None:
-        self._first = self._first or header
-        self._last = header
+        self.first, self.last = self.first or header, header
+        self.ledgers[header.ledger] = header.close_time, header.protocol_version
 
     def lose(self, first: int, last: int, reason: str) -> None:
         self.gaps.append(Gap(first, last, reason))
 
-    def ends(self, first: int, last: int) -> tuple[str, str]:
-        """The hash that the range follows, and the one it ends with; empty where that ledger is lost."""
-        begin, end = self._first, self._last
-        return (
-            begin.previous_hash.hex() if begin is not None and begin.ledger == first else "",
-            end.hash.hex() if end is not None and end.ledger == last else "",
-        )
 
-
-def signed_for(header: LedgerHeader, network: bytes) -> bool | None:
-    """Whether the closing value is signed for a network (its id); None where a header carries no signature.
+def _may_be_of(header: LedgerHeader, network: bytes) -> bool:
+    """Whether the closing value is signed for a network (its id), or carries no signature.
 
     It shows which network a header was made for, and not that the network agreed on it.
     """
     if header.value_kind not in (1, 2):  # what exactly is signed from protocol 30 on was not seen yet
-        return None
+        return True
     from nacl.exceptions import BadSignatureError
     from nacl.signing import VerifyKey
 

@@ -16,8 +16,8 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
+from exporter.past.lake.extract import LedgerChanges
 from exporter.protocols import accrual_rules
 from exporter.protocols.accrual import AccrualRule, Look, Step, UntriedError
 

@@ -19,8 +19,8 @@ from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
-from exporter.past.lake.change_files import LedgerChanges
 from exporter.past.lake.close_meta import CREATED, UPDATED, Change
+from exporter.past.lake.extract import LedgerChanges
 from exporter.past.lake.proof import Prover, Tally
 from exporter.protocols.alula import math as alula
 from exporter.protocols.k2 import math as k2
