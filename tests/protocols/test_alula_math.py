@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from exporter.protocols.alula import math
-from tests.protocols.judged import columnar, one, published
+from exporter.protocols.alula.layout import CURVE
+from tests.protocols.judged import published
 
 Pool = dict[str, int]
 
@@ -28,7 +29,7 @@ DEFAULT: Pool = {
     "max_apr_bps": 40_000,
 }
 CUSTOM = (100, 400, 4_000, 1_500, 9_000, 5_000)
-DEFAULT_CURVE = tuple(DEFAULT[name] for name in math.POOL_COLUMNS[-6:])
+DEFAULT_CURVE = tuple(DEFAULT[name] for name in CURVE)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ DEFAULT_CURVE = tuple(DEFAULT[name] for name in math.POOL_COLUMNS[-6:])
 )
 def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
     """The growth of a debt is that of the contract's own tests (vectors 1 to 12)."""
-    assert expected == math.multiplier(one(apr), seconds).item()
+    assert expected == math.multiplier(apr, seconds)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
 )
 def test_kinked_vectors(u: int, curve: tuple[int, ...], expected: int) -> None:
     """The curve is that of the contract's own tests, knots belong to the upper slope."""
-    assert expected == columnar(math.kinked_apr)(u, *curve)
+    assert expected == math.kinked_apr(u, *curve)
 
 
 @pytest.mark.parametrize(

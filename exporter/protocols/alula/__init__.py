@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.exact_columns import by_pool
 from exporter.protocols.alula import reader
-from exporter.protocols.alula.accrual import RULE
 from exporter.protocols.alula.layout import FROZEN
-from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, project_pools
+from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, RULE, project
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 
@@ -53,5 +51,5 @@ class Alula(ProtocolModule):
     accrual = RULE
     market_names = frozenset({"AllPools", "MarketStatus", "Oracle"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(by_pool(project_pools))
+    project = staticmethod(project)
     rate_model = RATE_MODEL

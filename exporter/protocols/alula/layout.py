@@ -46,8 +46,8 @@ MAX_POOLS = 64
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
 """Instance keys that hold state, or what is only queued or proposed."""
 
-FARMS = {"supply": "farm_supply", "borrow": "farm_debt"}
-"""By the side of a pool: the farm that rewards it."""
+FARMS = {"supply": "supply_reward_reason", "borrow": "borrow_reward_reason"}
+"""By the side of a pool: the name in `PoolEntry.row` of what is known of its rewards."""
 
 QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
 _MARKET_LIMITS = {
@@ -84,6 +84,16 @@ _HEALTH_BPS = (
 _LOCKS = ("bad_debt_lock_d", "bad_debt_request_count")
 TERMS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
 """The names in `PoolEntry.row` whose value is None where the entry lacks it."""
+
+ROW: tuple[str, ...] = (
+    *(name for name in STATE if name != "token_decimals"),
+    *CURVE,
+    *FEES,
+    *TERMS,
+    *FARMS.values(),
+    "decimals",
+)
+"""The names in `PoolEntry.row`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +223,7 @@ def decode_pool(entry: Entry) -> PoolEntry:
     shown = tuple(_shown(config, numbers, decimals))
     known = {item.name: item.value for item in (*shown, *parameters_of(pool, dict.fromkeys(_LOCKS, 0)))}
     terms = {name: known.get(name) for name in TERMS}
-    farms = {f"{side}_reward_reason": _farm(pool, name) for side, name in FARMS.items()}
+    farms = {FARMS[side]: _farm(pool, name) for side, name in (("supply", "farm_supply"), ("borrow", "farm_debt"))}
     return PoolEntry(
         pool_address=pool.address("pool_address"),
         token_address=pool.contract("token_address"),

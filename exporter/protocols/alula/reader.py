@@ -13,7 +13,6 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
-from exporter.protocols.alula.math import FARM_COLUMNS, POOL_COLUMNS
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 from exporter.protocols.shared_columns import TEXTS
@@ -22,15 +21,7 @@ NAME = "alula"
 
 Entries = Mapping[bytes, Entry | None]
 
-COLUMNS = (
-    *TEXTS,
-    "decimals",
-    *POOL_COLUMNS,
-    "last_accrual_timestamp",
-    "total_collateral",
-    *layout.TERMS,
-    *FARM_COLUMNS,
-)
+COLUMNS = (*TEXTS, *layout.ROW)
 
 
 class _Reader(Collector):
