@@ -14,7 +14,7 @@ If nothing that was used changed, the program's result is valid; otherwise it ru
 at the limit the run fails and nothing is published (docs/decisions.md).
 
 Parts of a program may run as tasks side by side: `exporter.ledger.batcher` sends together what they ask for.
-`exporter.ledger.observed` knows at which ledgers each answer holds.
+`exporter.ledger.observation` knows at which ledgers each answer holds.
 """
 
 from __future__ import annotations
@@ -28,14 +28,7 @@ from typing import Generic, TypeVar
 from exporter.errors import NoCommonLedgerError
 from exporter.ledger.batcher import Batcher
 from exporter.ledger.codec.entries import names_no_contract
-from exporter.ledger.observation import (
-    NO_CONTRACT,
-    UNCERTIFIED,
-    CallResult,
-    Entry,
-    Interval,
-)
-from exporter.ledger.observed import Observed
+from exporter.ledger.observation import NO_CONTRACT, UNCERTIFIED, CallResult, Entry, Interval, Observed
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 T = TypeVar("T")
@@ -97,7 +90,8 @@ class LedgerView:
         self._source = source
         self._limits = limits or ViewLimits()
         self._known = Observed(source)
-        self._batcher = Batcher(self._send)
+        self._keys = Batcher(self._known.fetch)
+        self._calls = Batcher(self._known.simulate)
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
 
     async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
@@ -111,34 +105,25 @@ class LedgerView:
         # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
         # sent: an endpoint that does not know its kind refuses all the keys next to it.
         wanted = {key: None for key in asked if not names_no_contract(key)}
-        known.used_keys.update(wanted)
-        self._bound(len(known.used_keys), self._limits.max_keys, "ledger keys")
+        _bound(known.used_keys, wanted, self._limits.max_keys, "ledger keys")
         missing = [key for key in wanted if key not in known.keys]
         if missing:
-            try:
-                await self._batcher.keys(missing)
-            except BaseException:
-                for key in missing:  # a program may go on without them
-                    if key not in known.keys:
-                        known.used_keys.pop(key, None)
-                raise
-            known.used_keys.update(wanted)  # also what another part, that failed, has given up
-        for key in never_removed:
-            if key in wanted:
-                known.keys[key].kept = True
+            await self._keys.ask(missing)
+        known.used_keys.update(wanted)
+        for key in wanted.keys() & never_removed.keys():
+            known.keys[key].kept = True
         return {key: known.keys[key].entry if key in wanted else None for key in asked}
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
         asked = list(calls)
-        wanted = [call for call in asked if not call.contract.startswith(_CANNOT_BE_CALLED)]
-        self._known.used_calls.update(dict.fromkeys(wanted))
-        self._bound(len(self._known.used_calls), self._limits.max_calls, "contract calls")
-        missing = [call for call in dict.fromkeys(wanted) if call not in self._known.calls]
+        wanted = {call: None for call in asked if not call.contract.startswith(_CANNOT_BE_CALLED)}
+        _bound(self._known.used_calls, wanted, self._limits.max_calls, "contract calls")
+        missing = [call for call in wanted if call not in self._known.calls]
         if missing:
-            await self._batcher.calls(missing)
-        called = set(wanted)
-        return [self._result(call) if call in called else CallResult(None, NO_CONTRACT, 0) for call in asked]
+            await self._calls.ask(missing)
+        self._known.used_calls.update(wanted)
+        return [self._result(call) if call in wanted else CallResult(None, NO_CONTRACT, 0) for call in asked]
 
     @property
     def calls_made(self) -> list[ContractCall]:
@@ -148,14 +133,6 @@ class LedgerView:
         """The footprint of a call, as the source gives it."""
         seen = self._known.calls.get(call)
         return () if seen is None else seen.answer.footprint
-
-    async def _send(self, keys: list[bytes], calls: list[ContractCall]) -> None:
-        await self._known.fetch(keys)
-        await self._known.simulate(calls)
-
-    def _bound(self, count: int, most: int, what: str) -> None:
-        if count > most:
-            raise NoCommonLedgerError(f"a run may use {most} {what} at most; what the ledger lists asks for more")
 
     def _result(self, call: ContractCall) -> CallResult:
         seen = self._known.calls[call]
@@ -167,7 +144,7 @@ class LedgerView:
         known = self._known
         if not known.entries_interval().empty:
             # Only calls made at another ledger are left: what they looked at may close the gap.
-            await self._certify_calls(known.entries_interval().last)
+            await known.certify_calls(known.entries_interval().last)
             if known.changed or not known.common().empty:
                 return
         needed = known.used_keys | known.footprints()
@@ -185,10 +162,7 @@ class LedgerView:
             stale = known.older_than(known.newest_change(), needed)
         await known.fetch([key for key in needed if key in stale])
         if not known.entries_interval().empty:
-            await self._certify_calls(known.entries_interval().last)
-
-    async def _certify_calls(self, ledger: int) -> None:
-        await self._known.fetch(self._known.unknown_between(ledger, self._known.binding_calls()))
+            await known.certify_calls(known.entries_interval().last)
 
     async def settle(self, program: Callable[[LedgerView], Awaitable[T]]) -> Reading[T]:
         """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`."""
@@ -253,6 +227,11 @@ class LedgerView:
             f"(key {oldest.hex() if oldest else 'none'}). Use a faster endpoint or fewer that lag, raise "
             "network.max_in_flight, or run again"
         )
+
+
+def _bound(used: Mapping[T, None], wanted: Mapping[T, None], most: int, what: str) -> None:
+    if len(used) + sum(each not in used for each in wanted) > most:
+        raise NoCommonLedgerError(f"a run may use {most} {what} at most; what the ledger lists asks for more")
 
 
 async def read_at_one_ledger(
