@@ -42,7 +42,11 @@ class SourceError(ExporterError):
 
 
 class AllEndpointsFailedError(SourceError):
-    """Every endpoint failed within the bounds on tries and time."""
+    """Every endpoint failed within the bounds on tries and time; ``answers`` says how each did."""
+
+    def __init__(self, message: str, answers: Sequence[str]) -> None:
+        super().__init__(message)
+        self.answers = answers
 
 
 class FormatError(ConfigError):

@@ -32,9 +32,6 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAn
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TOO_MANY_REQUESTS: Final = 429  # of HTTP, and as gateways put it into JSON-RPC
-_MOST_FAILURES: Final = 6
-"""Of failures in a row; an endpoint that wants fewer requests is left alone for 2 to the power of them, in seconds."""
 _ADVICE: Final = (
     "Check rpc_urls and the network; if the endpoints are overloaded, lower max_in_flight or requests_per_second, "
     "or add another URL to rpc_urls"
@@ -51,10 +48,7 @@ class RpcCounters:
     keys_asked: int = 0  # of getLedgerEntries; one that is asked for again counts again
     retries: int = 0  # requests that repeat one that failed, at the same or another endpoint
     bytes_sent: int = 0  # request bodies
-    bytes_received: int = 0  # answers, decompressed
-
-    def received(self, size: int) -> None:
-        self.bytes_received += size
+    bytes_received: int = 0  # whole answers, decompressed
 
     def as_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = msgspec.to_builtins(self, order="deterministic")
@@ -62,22 +56,17 @@ class RpcCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
-    """A question. ``decode`` makes a value of an answer's body, the request's id and who gave it, or `AttemptError`.
+class Question(Generic[R, T]):
+    """A question. ``read`` makes a value of the decoded result and who gave it, or raises `AttemptError`.
 
     ``subject`` says in an error what the question was about.
     """
 
     method: str
     params: Mapping[str, Any] | None
-    decode: Callable[[bytes, int, Endpoint], T]
+    decoder: msgspec.json.Decoder[wire.Reply[R]]
+    read: Callable[[R, Endpoint], T]
     subject: str
-
-
-def _read(
-    decoder: msgspec.json.Decoder[wire.Reply[R]], read: Callable[[R, Endpoint], T]
-) -> Callable[[bytes, int, Endpoint], T]:
-    return lambda body, request_id, endpoint: read(wire.decode_reply(body, decoder, request_id), endpoint)
 
 
 class _DeadlineError(Exception):
@@ -112,7 +101,7 @@ class RpcSource:
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
         self._redactor = Redactor(rpc_urls)
-        self._poster = HttpPoster(self._endpoints, self._limits, transport, self.counters.received)
+        self._poster = HttpPoster(self._endpoints, self._limits, transport)
         self._on_request = on_request
         self._ids = count(1)
         # A call keeps its place while it waits and retries: it need not queue again behind a thousand others, and
@@ -128,36 +117,17 @@ class RpcSource:
         await self._poster.aclose()
 
     async def tip(self) -> int:
-        decode = _read(wire.HEALTH, lambda result, _: wire.tip_of(result))
-        return await self._ask(Question("getHealth", None, decode, "getHealth"))
+        return await self._ask(
+            Question("getHealth", None, wire.HEALTH, lambda result, _: wire.tip_of(result), "getHealth")
+        )
 
     async def close_time(self, ledger: int) -> int:
-        """The close time of this very ledger in unix seconds.
-
-        The events of a ledger state it. Only where an endpoint has none of it getLedgers is asked, whose answer has the
-        whole ledger (1.3 to 1.9 MB on mainnet); an endpoint that has not reached the ledger yet is asked again.
-        """
-
-        def by_events(body: bytes, request_id: int, _: Endpoint) -> int:
-            try:
-                return wire.stated_close_time(wire.decode_reply(body, wire.EVENTS, request_id), ledger) or 0
-            except AttemptError:  # getLedgers will say what is wrong with the endpoint
-                return 0
-
-        def by_ledgers(body: bytes, request_id: int, _: Endpoint) -> int:
-            try:
-                return wire.close_time_of(wire.decode_reply(body, wire.LEDGERS, request_id), ledger)
-            except AttemptError as error:
-                failure = error.failure
-            # A ledger out of range may be there in a moment.
-            raise AttemptError(replace(failure, lasting=failure.lasting and failure.code != wire.OUT_OF_RANGE))
-
-        window = {"startLedger": ledger, "endLedger": ledger + 1, "filters": [], "pagination": {"limit": 1}}
-        stated = await self._ask(Question("getEvents", window, by_events, f"getEvents for ledger {ledger}"))
-        if stated:
-            return stated
+        """The close time of this very ledger in unix seconds; a ledger that is not there yet is asked for again."""
         params = {"startLedger": ledger, "pagination": {"limit": 1}}
-        return await self._ask(Question("getLedgers", params, by_ledgers, f"getLedgers for ledger {ledger}"))
+        subject = f"getLedgers for ledger {ledger}"
+        return await self._ask(
+            Question("getLedgers", params, wire.LEDGERS, lambda result, _: wire.close_time_of(result, ledger), subject)
+        )
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         """Simulate one call at the newest ledger. One that the contract fails is an answer with ``error``."""
@@ -172,7 +142,7 @@ class RpcSource:
 
         params = {"transaction": wire.invocation_envelope(call)}
         subject = f"simulateTransaction of {call.function} of {call.contract}"
-        return await self._ask(Question("simulateTransaction", params, _read(wire.SIMULATION, read), subject))
+        return await self._ask(Question("simulateTransaction", params, wire.SIMULATION, read, subject))
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         """Read all of the keys, each once, in their order: an answer for each request of up to 200."""
@@ -181,7 +151,7 @@ class RpcSource:
         try:
             async with asyncio.TaskGroup() as group:  # the first that fails ends the others
                 batches = [
-                    group.create_task(self._ask(self._entries_question(distinct[start : start + size])))
+                    group.create_task(self._read_batch(distinct[start : start + size]))
                     for start in range(0, len(distinct), size)
                 ]
         except BaseExceptionGroup as several:
@@ -190,37 +160,35 @@ class RpcSource:
             return [batch.result() for batch in batches]
         raise problem
 
-    def _entries_question(self, keys: tuple[bytes, ...]) -> Question[EntriesAnswer]:
+    async def _read_batch(self, keys: tuple[bytes, ...]) -> EntriesAnswer:
         asked = frozenset(keys)
 
         def read(result: wire.EntriesResult, endpoint: Endpoint) -> EntriesAnswer:
             return EntriesAnswer(result.latest_ledger, keys, wire.entries_of(result, asked), endpoint.label)
 
         subject = f"getLedgerEntries for {len(keys)} keys"
-        return Question("getLedgerEntries", {"keys": keys}, _read(wire.ENTRIES, read), subject)
+        return await self._ask(Question("getLedgerEntries", {"keys": keys}, wire.ENTRIES, read, subject))
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
         """A page of events; endpoints that do not keep the ledger any more are passed over for one that does."""
-        ranges: dict[str, tuple[int, int]] = {}
-
-        def decode(body: bytes, request_id: int, endpoint: Endpoint) -> EventsPage:
-            try:
-                return wire.events_page(wire.decode_reply(body, wire.EVENTS, request_id), start)
-            except AttemptError as error:
-                if (kept := wire.range_of(error.failure)) is not None:
-                    ranges[endpoint.label] = kept
-                raise
-
         subject = f"getEvents from {start if isinstance(start, int) else 'a cursor'}"
+        question = Question(
+            "getEvents",
+            wire.events_params(filters, start),
+            wire.EVENTS,
+            lambda result, _: wire.events_page(result, start),
+            subject,
+        )
         try:
-            return await self._ask(Question("getEvents", wire.events_params(filters, start), decode, subject))
-        except AllEndpointsFailedError:
+            return await self._ask(question)
+        except AllEndpointsFailedError as error:
+            ranges = [found for answer in error.answers if (found := wire.range_in(answer)) is not None]
             if not ranges:
                 raise
-        oldest, latest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
+        oldest, latest = min(low for low, _ in ranges), max(high for _, high in ranges)
         return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
 
-    async def _ask(self, question: Question[T]) -> T:
+    async def _ask(self, question: Question[R, T]) -> T:
         failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
         tries: Counter[Endpoint] = Counter()
         problem = ""
@@ -241,22 +209,22 @@ class RpcSource:
                         self.counters.retries += bool(failures)
                         tries[endpoint] += 1
                         if not isinstance(outcome, Failure):
-                            endpoint.failures = 0
-                            if self._current.failures:
+                            endpoint.failing = False
+                            if self._current.failing:
                                 self._current = endpoint
                             return outcome
                         self._put_aside(endpoint, outcome)
                         failures[endpoint] = replace(outcome, text=self._redactor.clean(outcome.text))
             except _DeadlineError:
                 problem = f" within {self._limits.total_deadline_s:g} s (total_deadline_s), waits included"
-        answers = (
+        answers = [
             f"{each.label}: not asked"
             if each not in failures
             else f"{each.label}: {failures[each].text}" + (f" ({tries[each]} tries)" if tries[each] > 1 else "")
             for each in self._endpoints
-        )
+        ]
         raise AllEndpointsFailedError(
-            f"no usable answer to {question.subject}{problem}: {'; '.join(answers)}. {_ADVICE}."
+            f"no usable answer to {question.subject}{problem}: {'; '.join(answers)}. {_ADVICE}.", answers
         )
 
     def _ordered(self) -> list[Endpoint]:
@@ -264,7 +232,7 @@ class RpcSource:
         now = self._timing.clock()
         return sorted(
             self._endpoints,
-            key=lambda each: (max(each.held_until, now), each.failures > 0, each is not self._current, each.position),
+            key=lambda each: (max(each.held_until, now), each.failing, each is not self._current, each.position),
         )
 
     async def _has_turn(self, endpoint: Endpoint, deadline: float) -> bool:
@@ -278,27 +246,23 @@ class RpcSource:
         if seconds > 0:
             await self._timing.sleep(seconds)
 
-    async def _exchange(self, endpoint: Endpoint, question: Question[T], deadline: float) -> T | Failure | None:
+    async def _exchange(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure | None:
         """The outcome of asking an endpoint that serves the network; None if it asked meanwhile to be left alone."""
-        check = endpoint.network_check
-        if check is None:
-            check = endpoint.network_check = asyncio.create_task(self._check_network(endpoint))
-        failure = await asyncio.shield(check)  # calls that come meanwhile wait for the same one
-        if failure is not None:
-            if endpoint.network_check is check:
-                endpoint.network_check = None
-            return failure
+        async with endpoint.checking:
+            if not endpoint.is_checked:
+                if not await self._has_turn(endpoint, deadline):
+                    return None
+                failure = await self._check_network(endpoint, deadline)
+                if failure is not None:
+                    return failure
         if not await self._has_turn(endpoint, deadline):
             return None
         return await self._send(endpoint, question, deadline)
 
-    async def _check_network(self, endpoint: Endpoint) -> Failure | None:
+    async def _check_network(self, endpoint: Endpoint, deadline: float) -> Failure | None:
         """Why an endpoint is not known to serve the configured network. Raises `NetworkMismatchError`."""
-        decode = _read(wire.NETWORK, lambda result, _: result.passphrase)
-        deadline = self._timing.clock() + self._limits.total_deadline_s
-        while not await self._has_turn(endpoint, deadline):
-            pass
-        found = await self._send(endpoint, Question("getNetwork", None, decode, "getNetwork"), deadline)
+        question = Question("getNetwork", None, wire.NETWORK, lambda result, _: result.passphrase, "getNetwork")
+        found = await self._send(endpoint, question, deadline)
         if isinstance(found, Failure):
             return replace(found, text=f"{found.text} (in getNetwork)")
         if found != self._passphrase:
@@ -307,9 +271,10 @@ class RpcSource:
                 f"{self._redactor.clean(found)!r}, but the configured passphrase is {self._passphrase!r}: correct "
                 "rpc_urls or the network"
             )
+        endpoint.is_checked = True
         return None
 
-    async def _send(self, endpoint: Endpoint, question: Question[T], deadline: float) -> T | Failure:
+    async def _send(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure:
         remaining = deadline - self._timing.clock()
         if remaining <= 0:
             raise _DeadlineError
@@ -322,19 +287,20 @@ class RpcSource:
         outcome: T | Failure
         try:
             answer = await self._poster.post(endpoint, body, min(remaining, self._limits.request_timeout_s))
-            outcome = question.decode(answer, request_id, endpoint)
+            counters.bytes_received += len(answer)
+            outcome = question.read(wire.decode_reply(answer, question.decoder, request_id), endpoint)
             counters.answers[endpoint.label] += 1
         except AttemptError as error:
             outcome = error.failure
+            # A ledger that is not among those kept may close in a moment; events before it are not waited for.
+            if question.method == "getLedgers" and outcome.code == wire.OUT_OF_RANGE:
+                outcome = replace(outcome, lasting=False)
             counters.errors[endpoint.label][outcome.name] += 1
         self._on_request()
         return outcome
 
     def _put_aside(self, endpoint: Endpoint, failure: Failure) -> None:
         """Note what a failure shows about its endpoint: it is asked last until it answers again."""
-        now = self._timing.clock()
-        if failure.blame and endpoint.held_until <= now:
-            endpoint.failures = min(endpoint.failures + 1, _MOST_FAILURES)
-        if not failure.lasting and (failure.retry_after_s is not None or failure.code == _TOO_MANY_REQUESTS):
-            demanded = 2.0**endpoint.failures if failure.retry_after_s is None else failure.retry_after_s
-            endpoint.held_until = max(endpoint.held_until, now + min(demanded, self._limits.max_retry_after_s))
+        endpoint.failing |= failure.blame
+        if failure.retry_after_s is not None and not failure.lasting:
+            endpoint.held_until = max(endpoint.held_until, self._timing.clock() + failure.retry_after_s)

@@ -9,15 +9,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import httpx
 
 from exporter.errors import ConfigError
-
-if TYPE_CHECKING:
-    from exporter.ledger.rpc.http import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +67,11 @@ class Endpoint:
     position: int
     url: httpx.URL
     label: str
-    failures: int = 0  # in a row; those of requests that were under way together may count as one
+    failing: bool = False
     held_until: float = 0.0  # not asked at all until then (on the client's clock): it demanded so
     next_slot: float = 0.0  # when the next request may start, by the rate
-    network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
+    is_checked: bool = False  # it serves the configured network
+    checking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.label})"

@@ -8,7 +8,7 @@ could lead anywhere, with the key of the URL in a Referer or a path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,7 @@ class Failure:
     ``name`` is what the report counts by, such as ``timeout``, ``http 503`` or ``rpc -32603``. ``text`` says it in
     words: our own, or an RPC's message, which must be cleaned before it is shown. ``code`` is an HTTP status or a
     JSON-RPC code. ``lasting`` failures will not go away within one call; those of the request rather than its endpoint
-    are not to ``blame`` on it for later calls.
+    are not to ``blame`` on it for later calls. It is not to be asked again for ``retry_after_s``.
     """
 
     name: str
@@ -56,7 +56,13 @@ _HEADERS: Final = {
     "User-Agent": "lending-markets-exporter",
 }
 _CONNECT_TIMEOUT_S: Final = 10.0
-_PASSING: Final = frozenset({408, 425, 429})
+TOO_MANY_REQUESTS: Final = 429
+"""Of HTTP, and as gateways put it into JSON-RPC."""
+
+UNSTATED_WAIT_S: Final = 5.0
+"""How long an endpoint is left alone that wants fewer requests and does not say until when."""
+
+_PASSING: Final = frozenset({408, 425, TOO_MANY_REQUESTS})
 """Of the HTTP statuses from 300 to 499. Any other says that the URL, the key or the method is not accepted there."""
 
 _ADVICE: Final[dict[int, str]] = {
@@ -70,26 +76,17 @@ _ADVICE: Final[dict[int, str]] = {
 
 
 class HttpPoster:
-    """Sends request bodies to endpoints. ``received`` gets the size of each answer, decompressed."""
+    """Sends request bodies to endpoints."""
 
     def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        limits: RpcLimits,
-        transport: httpx.AsyncBaseTransport | None,
-        received: Callable[[int], None],
+        self, endpoints: Sequence[Endpoint], limits: RpcLimits, transport: httpx.AsyncBaseTransport | None
     ) -> None:
         self._limits = limits
-        self._received = received
         secure = any(each.url.scheme == "https" for each in endpoints)  # loading certificates takes its time
-        local = {
-            f"all://{each.url.netloc.decode('ascii')}": httpx.AsyncHTTPTransport(verify=secure)
-            for each in endpoints
-            if transport is None and is_loopback(each.url.host)
-        }
+        local = [f"all://{each.url.netloc.decode('ascii')}" for each in endpoints if is_loopback(each.url.host)]
         self._client = httpx.AsyncClient(
             transport=transport,
-            mounts=local,  # a proxy of the environment does not lead to this machine
+            mounts=dict.fromkeys(local),  # a proxy of the environment does not lead to this machine
             verify=secure,
             follow_redirects=False,
             limits=httpx.Limits(max_connections=limits.max_in_flight),
@@ -120,15 +117,12 @@ class HttpPoster:
             if response.headers.get("content-encoding", "identity").strip().lower() not in ("identity", "", "gzip"):
                 raise AttemptError(Failure(UNUSABLE, "the answer has a compression that was not asked for"))
             content = bytearray()
-            try:
-                # Each piece comes from 64 KiB or less of the connection, so that a gzip bomb costs 66 MB at most.
-                async for piece in response.aiter_bytes():
-                    content += piece
-                    if len(content) > self._limits.max_response_bytes:
-                        most = f"{self._limits.max_response_bytes:,} bytes (max_response_bytes)"
-                        raise AttemptError(Failure("answer too large", f"the answer is larger than {most}"))
-            finally:
-                self._received(len(content))
+            # Each piece comes from 64 KiB or less of the connection, so that a gzip bomb costs 66 MB at most.
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > self._limits.max_response_bytes:
+                    most = f"{self._limits.max_response_bytes:,} bytes (max_response_bytes)"
+                    raise AttemptError(Failure("answer too large", f"the answer is larger than {most}"))
         return bytes(content)
 
     def _status_failure(self, response: httpx.Response) -> Failure:
@@ -139,6 +133,8 @@ class HttpPoster:
         elif status in _ADVICE:
             text += f": {_ADVICE[status]}"
         wait = parse_retry_after(response.headers.get("retry-after"))
+        if wait is None and status == TOO_MANY_REQUESTS:
+            wait = UNSTATED_WAIT_S
         if wait is not None and wait > (most := self._limits.max_retry_after_s):
             text += f"; it demands a wait of {wait:.0f} s (Retry-After), more than the {most:g} s that are waited"
             lasting = True

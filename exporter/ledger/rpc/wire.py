@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
@@ -21,7 +20,7 @@ from exporter.ledger.codec import strkey, xdr_walk
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, ContractEvent, EventFilter, EventsPage
-from exporter.ledger.rpc.http import UNUSABLE, AttemptError, Failure
+from exporter.ledger.rpc.http import TOO_MANY_REQUESTS, UNSTATED_WAIT_S, UNUSABLE, AttemptError, Failure
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
@@ -36,7 +35,7 @@ MAX_FOOTPRINT = 1000
 
 _MAX_TOPICS: Final = 4
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
-_RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
+_RANGE: Final = re.compile(r"error -32600: .*ledger range: (\d{1,10}) - (\d{1,10})\b")
 OUT_OF_RANGE: Final = -32600
 """Of getEvents and getLedgers: the ledger is not among those kept. Of other methods: the request is not one."""
 _REFUSALS: Final = frozenset({OUT_OF_RANGE, -32601, -32602})
@@ -124,7 +123,6 @@ class EventInfo(Struct, rename="camel"):
     topic: list[str] | None
     value: str
     in_successful_contract_call: bool = True
-    ledger_closed_at: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class EventsResult(Struct, rename="camel"):
@@ -133,7 +131,6 @@ class EventsResult(Struct, rename="camel"):
     latest_ledger: Ledger
     cursor: Annotated[str, Meta(max_length=40)]
     events: list[EventInfo] | None
-    latest_ledger_close_time: Any = None
 
 
 HEALTH: Final = msgspec.json.Decoder(Reply[HealthResult])
@@ -169,8 +166,9 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
         if reply.error is None or reply.result is not None:
             unusable("the answer must have a result or an error")
         code, lasting = reply.error.code, reply.error.code in _REFUSALS
+        wait = UNSTATED_WAIT_S if code == TOO_MANY_REQUESTS else None
         text = f"error {code}: {reply.error.message}"
-        raise AttemptError(Failure(f"rpc {code}", text, code, lasting, blame=not lasting))
+        raise AttemptError(Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait))
     return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
 
 
@@ -191,27 +189,12 @@ def close_time_of(result: LedgersResult, ledger: int) -> int:
     info = result.ledgers[0]
     if info.sequence != ledger:
         unusable(f"ledger {ledger} was asked for and ledger {info.sequence} was given")
-    time = _unix_seconds(info.ledger_close_time)
-    if time is None:
-        unusable(f"the close time of ledger {ledger} is not in unix seconds from 1970 to the year 9998")
-    return time
-
-
-def stated_close_time(result: EventsResult, ledger: int) -> int | None:
-    """The close time of ``ledger`` in unix seconds, where an answer has it by the way; nothing makes it unusable."""
-    if result.latest_ledger == ledger and (time := _unix_seconds(result.latest_ledger_close_time)) is not None:
-        return time
-    for event in result.events or ():
-        if event.ledger == ledger and event.ledger_closed_at is not None:
-            return _unix_seconds(int(event.ledger_closed_at.timestamp()))
-    return None
-
-
-def _unix_seconds(given: Any) -> int | None:
-    """A close time as servers write it: a number, or digits; None for anything else, and beyond the year 9998."""
+    given = info.ledger_close_time
     if isinstance(given, str):
         given = int(given) if _DIGITS.fullmatch(given) else 0
-    return given if type(given) is int and 1 <= given <= LATEST_CLOSE_TIME else None
+    if not 1 <= given <= LATEST_CLOSE_TIME:
+        unusable(f"the close time of ledger {ledger} is not in unix seconds from 1970 to the year 9998")
+    return given
 
 
 def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, RawEntry]:
@@ -260,11 +243,9 @@ def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str,
     return {"startLedger": start, "filters": asked, "pagination": pagination}
 
 
-def range_of(failure: Failure) -> tuple[int, int] | None:
-    """The oldest and the latest ledger with events, where a failure says that another one was asked for."""
-    if failure.code != OUT_OF_RANGE:
-        return None
-    found = _RANGE.search(failure.text)
+def range_in(answer: str) -> tuple[int, int] | None:
+    """The oldest and the latest ledger with events, where an answer says that another one was asked for."""
+    found = _RANGE.search(answer)
     oldest, latest = (int(found[1]), int(found[2])) if found else (0, 0)
     return (oldest, latest) if 1 <= oldest <= latest < 2**32 else None
 

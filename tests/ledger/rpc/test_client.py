@@ -90,17 +90,13 @@ def test_another_network_is_a_fault_of_the_configuration() -> None:
 
 
 def test_a_check_that_fails_is_a_failure_of_the_endpoint() -> None:
-    """An endpoint whose getNetwork fails is not used; calls that waited for the check do not each repeat it."""
+    """An endpoint whose getNetwork fails is not used."""
     bench = Bench(A, B, rpc=filled(1))
-    bench.rpc.turns = 3
     bench.rpc.network_faults[A].append(fake.status(500))
+    bench.read(0)
 
-    async def ask(source: RpcSource) -> list[Any]:
-        return await asyncio.gather(*(source.read_entries([key(0)]) for _ in range(4)))
-
-    assert 4 == len(bench.run(ask))
     assert [A, B] == bench.rpc.asked("getNetwork")
-    assert {B} == set(bench.rpc.asked("getLedgerEntries"))
+    assert [B] == bench.rpc.asked("getLedgerEntries")
 
 
 # Entries -------------------------------------------------------------------------------------------------------
@@ -311,29 +307,13 @@ def test_a_demand_that_is_too_long_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("fault", [fake.status(429, retry_after="soon"), fake.rpc_error(429, "slow down")])
 def test_too_many_requests_without_a_time_is_given_one(fault: fake.Fault) -> None:
-    """A rate limit that does not say how long is given a time of our own, which grows until there is an answer."""
+    """A rate limit that does not say how long is given a time of our own."""
     bench = Bench(A, backoff_base_s=0)
-    bench.fault(A, fault, fault, fake.unaltered, fault)
-
-    async def ask(source: RpcSource) -> None:
-        await source.tip()
-        await source.tip()
-
-    bench.run(ask)
+    bench.fault(A, fault, fault)
+    bench.tip()
     starts = bench.starts("getHealth")
 
-    assert [2, 4, 0, 2] == [pytest.approx(later - earlier, abs=0.01) for earlier, later in pairwise(starts)]
-
-
-def test_requests_that_fail_together_count_once() -> None:
-    """Several that were under way when an endpoint wanted fewer hold it for one failure's time."""
-    bench = Bench(A, rpc=filled(800), max_in_flight=4, backoff_base_s=0)
-    bench.rpc.turns = 50
-    bench.fault(A, *4 * [fake.status(429)])
-    bench.read(*range(800))
-    starts = bench.starts("getLedgerEntries")
-
-    assert 2 == pytest.approx(starts[4] - starts[0], abs=0.1)
+    assert [5, 5] == [pytest.approx(later - earlier, abs=0.01) for earlier, later in pairwise(starts)]
 
 
 # Close times ---------------------------------------------------------------------------------------------------
@@ -355,7 +335,7 @@ NO_DIGITS = ["", "-5", "0", " 1800000500", "1e9", "9" * 40, "١٨٠٠٠٠٠٥٠�
 def test_a_close_time_is_in_unix_seconds(value: object, expected: int, asked: list[str]) -> None:
     """It is a number or digits, before the year 9999; anything else is asked for elsewhere. One ledger is asked for."""
     bench = Bench(A, B)
-    bench.fault(A, fake.unaltered, with_close_time(value))
+    bench.fault(A, with_close_time(value))
 
     assert expected == bench.run(lambda source: source.close_time(500))
     assert asked == bench.rpc.asked("getLedgers")
@@ -365,7 +345,7 @@ def test_a_close_time_is_in_unix_seconds(value: object, expected: int, asked: li
 def test_a_close_time_of_another_ledger_is_unusable() -> None:
     """The answer must be for the ledger that was asked for."""
     bench = Bench(A, B)
-    bench.fault(A, fake.unaltered, fake.altered(lambda right: right["result"]["ledgers"][0].update(sequence=501)))
+    bench.fault(A, fake.altered(lambda right: right["result"]["ledgers"][0].update(sequence=501)))
     bench.fault(B, fake.altered(lambda right: right["result"].update(ledgers=[])))
 
     assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
@@ -381,47 +361,11 @@ def test_a_ledger_that_nobody_has_reached_is_waited_for() -> None:
         bench.rpc.ledgers[A] = 500
         return fake.ok(right)
 
-    bench.fault(A, fake.unaltered, fake.unaltered, fake.unaltered, advance)
+    bench.fault(A, fake.unaltered, fake.unaltered, advance)
 
     assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
     with pytest.raises(AllEndpointsFailedError, match=r"getLedgers for ledger 5: .*start ledger \(5\) must be betw"):
         Bench(A).run(lambda source: source.close_time(5))
-
-
-STATED = CLOSE_TIME + 7
-EVENT = {
-    "ledger": LEDGER - 1,
-    "contractId": CONTRACT,
-    "topic": [],
-    "value": "",
-    "ledgerClosedAt": "2027-01-15T08:00:07.942Z",
-}
-
-
-@pytest.mark.parametrize(
-    ("stated", "ledger", "expected"),
-    [
-        ({"latestLedgerCloseTime": str(STATED)}, LEDGER, STATED),
-        ({"latestLedgerCloseTime": STATED}, LEDGER, STATED),
-        ({"events": [EVENT]}, LEDGER - 1, STATED),
-        ({"latestLedgerCloseTime": str(STATED)}, LEDGER - 1, None),  # of the newest, which is another one
-        ({"events": [EVENT]}, LEDGER - 2, None),
-        ({"events": [EVENT | {"ledgerClosedAt": "2027-02-30T08:00:07Z"}]}, LEDGER - 1, None),
-        ({"latestLedgerCloseTime": 253_370_764_800}, LEDGER, None),  # the year 9999
-        ({"latestLedger": "none"}, LEDGER, None),
-    ],
-)
-def test_a_close_time_costs_no_whole_ledger_where_events_state_it(
-    stated: dict[str, Any], ledger: int, expected: int | None
-) -> None:
-    """What states nothing usable for this very ledger is not a failure: getLedgers is asked."""
-    bench = Bench()
-    bench.fault(A, fake.altered(lambda right: right["result"].update(stated)))
-
-    assert (expected or CLOSE_TIME + ledger) == bench.run(lambda source: source.close_time(ledger))
-    methods = [call.method for call in bench.rpc.calls if call.method != "getNetwork"]
-    assert ["getEvents", "getLedgers"][: 1 if expected else 2] == methods
-    assert {} == bench.source.counters.errors
 
 
 # Simulation ----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 async def post(response: httpx.Response, limits: RpcLimits = LIMITS) -> bytes:
     """Post something to a transport that gives ``response``."""
     (endpoint,) = parse_endpoints(["https://a.example/secret"])
-    poster = HttpPoster([endpoint], limits, httpx.MockTransport(lambda _: response), lambda _: None)
+    poster = HttpPoster([endpoint], limits, httpx.MockTransport(lambda _: response))
     try:
         return await poster.post(endpoint, b"{}", 5)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from exporter.ledger.rpc import wire
 from exporter.ledger.rpc.http import UNUSABLE, AttemptError
 from tests.ledger.rpc import fake_rpc as fake
 from tests.ledger.rpc.fake_rpc import FakeRpc, key, made_entry
+from tests.localnet.conformance import recorded_questions
 
 KEYS = {fake.b64(key(number)): key(number) for number in range(3)}
 ENTRIES = FakeRpc(entries={name: made_entry(3) for name in KEYS.values()}).get_ledger_entries(
@@ -70,6 +72,25 @@ def test_an_error_is_distinguished_from_a_broken_answer(request_id: int | None) 
         wire.decode_reply(reply({"error": {"code": -32700, "message": "m"}}, request_id), wire.NETWORK, 7)
 
     assert ("rpc -32700", "error -32700: m") == (caught.value.failure.name, caught.value.failure.text)
+
+
+PASSING = {"entries empty", "entries no params", "number"}
+"""The wrong questions that the client would ask again; to all others it takes no for an answer."""
+
+
+def test_wrong_answers(real_data: Path) -> None:
+    """Each error of a real server is one to the client, and repeated only where that may help."""
+    found = set()
+    for name, item in recorded_questions(real_data).items():
+        body = json.loads(item["body"]) if "json" in item["headers"].get("content-type", "") else None
+        if item["status"] == 200 and isinstance(body, dict) and "error" in body:
+            with pytest.raises(AttemptError) as caught:
+                wire.decode_reply(item["body"].encode(), wire.ENTRIES, body["id"])
+            assert body["error"]["message"] in caught.value.failure.text
+            if not caught.value.failure.lasting:
+                found.add(name)
+
+    assert found == PASSING
 
 
 # Where in a JSON document something is replaced, and by what.
