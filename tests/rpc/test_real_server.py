@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from tests.jobs import on_chain, run, settings_for
-from tests.ledger.rpc.test_recorded_rpc import ACCRUING
 from tests.localnet.conformance import LATEST, answer_differences, recorded_questions, request_of
 from tests.rpc.conftest import StartServer
 
 MARKET = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
+ACCRUING = {"accrued_to", "supply_index", "borrow_index", "backstop_credit", "total_supplied", "total_borrowed"}
 PRICES = {"native": "0.2500000", "USDC": "1.0000000", "wBTC": "100000.0000000", "wETH": "3000.0000000"}
 
 OWN = {
