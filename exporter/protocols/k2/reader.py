@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 
 from exporter.deployments import Deployment
-from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entries
@@ -68,22 +66,19 @@ class _Reader(Collector):
             self.take_proposed(market, instance_entry, PROPOSED)
             self.routers[market] = router
 
-    def reserve(self, market: str, asset: str, entries: Entries) -> layout.ReserveEntry:
-        """What the router has of a reserve; it says where the rest is. Raises `UnreadError` and `DecodeError`."""
-        return layout.decode_reserve(live(entries[layout.reserve_key(market, asset)], "the reserve's RDATA entry"))
-
-    def keys_of_rest(self) -> Iterator[bytes]:
-        for (_, asset), reserve in self.reserves.items():
-            yield from map(instance_key, reserve.share_tokens.values())
-            yield balance_key(asset, reserve.share_tokens["supply"])
-        for (_, asset), reserve in self.reserves.items():
-            yield from layout.rate_model_keys(reserve.rate_contract, asset)
+    def take_reserves(self, market: str, entries: Entries) -> None:
+        """Decode what the router has of its reserves, which says where the rest is."""
+        stored = {asset: entries[layout.reserve_key(market, asset)] for asset in self.members[market]}
+        lacking = [asset for asset, entry in stored.items() if entry is None]
+        if not self.list_is_its_own(market, self.members[market], lacking):
+            del self.routers[market]
+            return
+        for asset, entry in stored.items():
+            with self.noting(market, asset):
+                self.reserves[market, asset] = layout.decode_reserve(live(entry, "the reserve's RDATA entry"))
 
     def take_market(self, market: str, entries: Entries) -> None:
         router, members = self.routers[market], self.members[market]
-        lacking = [asset for asset in members if entries[layout.reserve_key(market, asset)] is None]
-        if not self.list_is_its_own(market, members, lacking):
-            return
         listed = self.known.get(market)
         configured = [(asset, self.configuration_of(market, asset, entries)) for asset in members]
         found = Market(
@@ -99,10 +94,11 @@ class _Reader(Collector):
         )
         self.reading.markets.append(found)
         for asset in members:
-            with self.noting(market, asset):
-                row = self.row_of(market, asset, entries)
-                self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
-                self.append_pool(found, asset, asset, row)
+            if (market, asset) in self.reserves:
+                with self.noting(market, asset):
+                    row = self.row_of(market, asset, entries)
+                    self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
+                    self.append_pool(found, asset, asset, row)
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
         """A reserve's configuration, whatever of its totals can be read."""
@@ -113,32 +109,28 @@ class _Reader(Collector):
         return layout.reserve_configuration(entries[layout.reserve_key(market, asset)], *models)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
-        reserve = self.reserve(market, asset, entries)
-        tokens = {side: f"{layout.SHARE_TOKENS[side][0]} {token}" for side, token in reserve.share_tokens.items()}
-        instances = {
-            side: live(entries[instance_key(token)], f"the reserve's {tokens[side]}")
-            for side, token in reserve.share_tokens.items()
-        }
+        reserve = self.reserves[market, asset]
+        scaled: dict[str, int] = {}
+        for side, token in reserve.share_tokens.items():
+            what = f"{layout.SHARE_TOKENS[side][0]} {token}"
+            instance = live(entries[instance_key(token)], f"the reserve's {what}")
+            of_router, of_asset, scaled[side] = layout.decode_share_token(instance, side)
+            if (of_router, of_asset) != (market, asset):
+                detail = f"the {what} says that it is of asset {of_asset} of router {of_router}"
+                raise UnreadError("inconsistent", detail)
+            self.take_code(market, what, instance)
         own, shared = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
         if own is None:
             live(shared, f"the reserve's rate contract {reserve.rate_contract}")
         else:
             live(own, "the reserve's APARAMS entry")
-        states = {side: layout.decode_share_token(instance, side) for side, instance in instances.items()}
         model = layout.decode_rate_model(own, shared)
-        for side, what in tokens.items():
-            self.take_code(market, what, instances[side])
-        for side, (of_router, of_asset, _) in states.items():
-            if (of_router, of_asset) != (market, asset):
-                detail = f"the {tokens[side]} says that it is of asset {of_asset} of router {of_router}"
-                raise UnreadError("inconsistent", detail)
         ceiling = layout.decode_debt_ceiling(entries[layout.debt_ceiling_key(market, asset)])
         numbers = reserve.numbers
         self.reading.parameters[market, asset] = layout.shown_parameters(numbers, model, ceiling)
         router, (a_token, debt_token) = self.routers[market], reserve.share_tokens.values()
-        supply, debt = (scaled for *_, scaled in states.values())
         balance = self.balances[asset, a_token]
-        free = supply * numbers["liquidity_index"] - debt * numbers["variable_borrow_index"]
+        free = scaled["supply"] * numbers["liquidity_index"] - scaled["borrow"] * numbers["variable_borrow_index"]
         if free >= RAY and not balance.stored:  # a unit or more that is not lent
             balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
@@ -151,8 +143,8 @@ class _Reader(Collector):
             "a_token": a_token,
             "debt_token": debt_token,
             **numbers,
-            "total_supply_scaled": supply,
-            "total_debt_scaled": debt,
+            "total_supply_scaled": scaled["supply"],
+            "total_debt_scaled": scaled["borrow"],
             **model,
             "router_paused": int(router.paused),
             "debt_ceiling": ceiling,
@@ -199,24 +191,21 @@ async def read_markets(
     for market in markets:
         reader.take_router(market, entries)
 
-    reserves = [(market, asset) for market in reader.routers for asset in reader.members[market]]
-    entries |= await view.read(
-        [
-            *(key for reserve in reserves for key in (layout.reserve_key(*reserve), layout.debt_ceiling_key(*reserve))),
-            *(instance_key(asset) for _, asset in reserves),
-            *oracle_keys(router.oracle for router in reader.routers.values()),
-            *(
-                key
-                for market, router in reader.routers.items()
-                for key in config_keys(router.oracle, reader.members[market])
-            ),
-        ]
-    )
-    for reserve in reserves:
-        with suppress(UnreadError, DecodeError):  # said when the market is taken
-            reader.reserves[reserve] = reader.reserve(*reserve, entries)
+    keys: list[bytes] = []
+    for market, router in reader.routers.items():
+        members = reader.members[market]
+        keys += [*oracle_keys([router.oracle]), *config_keys(router.oracle, members)]
+        for asset in members:
+            keys += [layout.reserve_key(market, asset), layout.debt_ceiling_key(market, asset), instance_key(asset)]
+    entries |= await view.read(keys)
+    for market in [*reader.routers]:
+        reader.take_reserves(market, entries)
 
-    entries |= await view.read([*reader.keys_of_rest()])
+    keys = []
+    for (_, asset), reserve in reader.reserves.items():
+        keys += [*map(instance_key, reserve.share_tokens.values()), balance_key(asset, reserve.share_tokens["supply"])]
+        keys += layout.rate_model_keys(reserve.rate_contract, asset)
+    entries |= await view.read(keys)
     await reader.take_rewards(view, entries)
     reader.balances = await read_balances(
         view, [(asset, reserve.share_tokens["supply"]) for (_, asset), reserve in reader.reserves.items()]
