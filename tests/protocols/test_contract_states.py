@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter import exact_columns as exact
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import address, encode_scval
@@ -135,21 +134,11 @@ def test_k2_rate_model(real_data: Path, every: int) -> None:
             available, debt = numbers(view.arguments[1]), numbers(view.arguments[2])
             factor = numbers(view.arguments[3])
             total = available + debt
-            used = exact.column([(debt * k2_math.RAY + total // 2) // total if total else 0])
-            model = [
-                exact.column([row["raw"][name]])
-                for name in (
-                    "base_variable_borrow_rate",
-                    "optimal_utilization_rate",
-                    "variable_rate_slope1",
-                    "variable_rate_slope2",
-                )
-            ]
-            borrow = k2_math.variable_borrow_rate(used, *model)
-            supply = k2_math.liquidity_rate(borrow, used, exact.column([factor]))
+            used = (debt * k2_math.RAY + total // 2) // total if total else 0
+            supply, borrow = k2_math.rates(row["raw"] | {"reserve_factor": factor}, used)
             rates = Fields.of(view.value, "calculate_interest_rates")
             expected = rates.u128("variable_borrow_rate"), rates.u128("liquidity_rate")
-            assert expected == (borrow.item(), supply.item()), (state, reserve["asset"])
+            assert expected == (borrow, supply), (state, reserve["asset"])
 
 
 @EVERY

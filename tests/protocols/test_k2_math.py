@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
 import pytest
 
 from exporter.errors import ExactOverflowError
 from exporter.protocols.k2 import math, rewards
 from exporter.protocols.k2.layout import BITS, shown_parameters
 from exporter.protocols.k2.rewards import Emission, Emissions
-from tests.protocols.judged import at, closed, columnar, frame_of, published
+from tests.protocols.judged import closed, published
 from tests.protocols.world import contract
 
 Reserve = dict[str, int]
@@ -46,22 +45,15 @@ RESERVE: Reserve = {
 }
 
 
-def computed(reserves: list[Reserve]) -> pl.DataFrame:
-    """What is computed of some reserves."""
-    return math.project(at(frame_of(reserves, math.RESERVE_COLUMNS), NOW))
-
-
 @pytest.mark.parametrize(("utilization", "percent"), [(0, 0), (20, 1), (40, 2), (60, 3), (80, 4), (90, 34), (100, 64)])
 def test_borrow_rate_of_the_docs(utilization: int, percent: int) -> None:
     """The docs' example, base 0, slopes 4 and 60 %, optimum 80 %."""
-    rate = columnar(math.variable_borrow_rate)
-
-    assert percent * RAY // 100 == rate(utilization * RAY // 100, *MODEL.values())
+    assert percent * RAY // 100 == math.variable_borrow_rate(utilization * RAY // 100, *MODEL.values())
 
 
 def test_supply_rate_of_the_docs() -> None:
     """10 % x 80 % x (1 - 20 %) = 6.4 %."""
-    assert 64 * RAY // 1_000 == columnar(math.liquidity_rate)(RAY // 10, 8 * RAY // 10, 2_000)
+    assert 64 * RAY // 1_000 == math.liquidity_rate(RAY // 10, 8 * RAY // 10, 2_000)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +62,7 @@ def test_supply_rate_of_the_docs() -> None:
 )
 def test_linear_interest(seconds: int, expected: int) -> None:
     """The factor of supply at 10 %."""
-    assert expected == columnar(math.linear_interest)(RAY // 10, seconds)
+    assert expected == math.linear_interest(RAY // 10, seconds)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +80,7 @@ def test_linear_interest(seconds: int, expected: int) -> None:
 )
 def test_compound_interest(rate: int, seconds: int, expected: int) -> None:
     """The factor of debt, with the floors of the small powers kept."""
-    assert expected == columnar(math.compound_interest)(rate, seconds)
+    assert expected == math.compound_interest(rate, seconds)
 
 
 @pytest.mark.parametrize(
@@ -96,30 +88,24 @@ def test_compound_interest(rate: int, seconds: int, expected: int) -> None:
 )
 def test_yields(rate: int, expected: tuple[int, int]) -> None:
     """Supply earns the rate, debt the contract's own factor of a year: 1.10516... at 10 % (3.1, vectors)."""
-    assert expected == (columnar(math.supply_apy_bps)(rate), columnar(math.borrow_apy_bps)(rate))
+    assert expected == (math.supply_apy_bps(rate), math.borrow_apy_bps(rate))
 
 
 def test_seconds_clock() -> None:
     """A day is 86,400 of the clock; a last update in milliseconds is refused, not taken for one of now."""
-    day = computed([RESERVE | {"last_update_timestamp": NOW - DAY}])
-    milliseconds = RESERVE | {"last_update_timestamp": NOW * 1_000}
-
-    assert 1000274010136131111741806860 == day["accrued_variable_borrow_index"].item()
-    with pytest.raises(ExactOverflowError, match="time since the last update") as raised:
-        computed([RESERVE, milliseconds, RESERVE | {"last_update_timestamp": NOW}])
-    assert (1,) == raised.value.rows
+    assert 1000274010136131111741806860 == row_of(OPEN | {"last_update_timestamp": NOW - DAY})["borrow_index"]
+    assert RAY == row_of(OPEN | {"last_update_timestamp": NOW})["borrow_index"]
+    with pytest.raises(ExactOverflowError, match="time since the last update"):
+        row_of(OPEN | {"last_update_timestamp": NOW * 1_000})
 
 
 @pytest.mark.parametrize(("optimal", "expected"), [(0, 61), (RAY, 4)])
 def test_models_with_one_slope(optimal: int, expected: int) -> None:
     """An optimum of 0 or of 1 divides by nothing: at full utilization the rate is that of the only slope."""
-    model = MODEL | {"base_variable_borrow_rate": 0, "optimal_utilization_rate": optimal}
-    state = RESERVE | model | {"variable_rate_slope1": 4 * RAY // 100, "variable_rate_slope2": 57 * RAY // 100}
-    full = state | {"total_debt_scaled": SUPPLY, "variable_borrow_index": RAY, "last_update_timestamp": NOW}
-    empty = state | {"total_supply_scaled": 0, "total_debt_scaled": 0}
+    slopes = 4 * RAY // 100, 57 * RAY // 100
 
-    rates = computed([full, empty])["accrued_variable_borrow_rate"].to_list()
-    assert [expected * RAY // 100, 0] == rates
+    assert expected * RAY // 100 == math.variable_borrow_rate(RAY, 0, optimal, *slopes)
+    assert 0 == math.variable_borrow_rate(0, 0, optimal, *slopes)
 
 
 OPEN: Reserve = {

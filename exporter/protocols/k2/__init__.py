@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import oracle_rule, reader
 from exporter.protocols.k2.accrual import RULE
-from exporter.protocols.k2.math import RATE_MODEL, project_pools
+from exporter.protocols.k2.math import RATE_MODEL, project
 from exporter.protocols.k2.views import K2Views
 
 
@@ -53,5 +52,5 @@ class K2(ProtocolModule):
     storage_rules = (oracle_rule,)
     market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(by_pool(project_pools))
+    project = staticmethod(project)
     rate_model = RATE_MODEL

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import polars as pl
-
-from exporter.exact_columns import by_step
 from exporter.ledger.codec.entries import instance_key
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.k2 import layout, math
@@ -20,41 +18,38 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     last = old["last_update_timestamp"]
     if not last < new["last_update_timestamp"] == step.time or not old["current_variable_borrow_rate"]:
         return
-    row: dict[str, int | str] = {**dict.fromkeys(math.RESERVE_COLUMNS, 0), "close_time": step.time}
-    row |= {name: old[name] for name in (*_INDEXES, *_RATES, "last_update_timestamp")}
-    settled, rates = _settled(key, step, old)
-    row |= settled
-    yield Transition(row, {name: new[name] for name in _INDEXES} | rates)
+    before = {name: old[name] for name in layout.RESERVE} | {"close_time": step.time}
+    after = {name: new[name] for name in _INDEXES}
+    settled = _settled(key, step)
+    if any(settled[name] != old[name] for name in _RATES if settled):  # a flash loan stores the old rates
+        before = settled | before
+        after |= {name: settled[name] for name in _RATES}
+    yield Transition({**before}, after)
 
 
-def _settled(key: bytes, step: Step, old: dict[str, int]) -> tuple[dict[str, int | str], dict[str, int]]:
-    """The state that the rates at the end of a ledger follow from, and the rates, if they were fixed again.
-
-    A reserve within a flash loan is stored with its old rates.
-    """
+def _settled(key: bytes, step: Step) -> dict[str, int]:
+    """All numbers of a reserve at the end of a ledger, from which its rates follow; none where an entry is gone."""
     entry = step.after(key)
     if entry is None:
-        return {}, {}
+        return {}
     reserve = layout.decode_reserve(entry)
+    numbers = dict(reserve.numbers)
+    for side, token in reserve.share_tokens.items():
+        instance = step.after(instance_key(token))
+        if instance is None:
+            return {}
+        numbers[layout.SHARE_TOKENS[side][2]] = layout.decode_share_token(instance, side)[2]
     asset = entry.contract_data().key[1][1][1]
-    tokens = {side: step.after(instance_key(token)) for side, token in reserve.share_tokens.items()}
     own, defaults = (step.after(model) for model in layout.rate_model_keys(reserve.rate_contract, asset))
-    rates = {name: reserve.numbers[name] for name in _RATES}
-    if None in tokens.values() or own is defaults is None or rates.items() <= old.items():
-        return {}, {}
-    totals: dict[str, int | str] = {
-        layout.SHARE_TOKENS[side][2]: layout.decode_share_token(token, side)[2]
-        for side, token in tokens.items()
-        if token is not None
-    }
-    totals |= {**layout.decode_rate_model(own, defaults), "reserve_factor": reserve.numbers["reserve_factor"]}
-    return totals, rates
+    return {} if own is defaults is None else numbers | layout.decode_rate_model(own, defaults)
 
 
-def _after(frame: pl.DataFrame) -> pl.DataFrame:
-    accrued = math.project(frame)
-    names = (*_INDEXES, "current_liquidity_rate", "current_variable_borrow_rate")
-    return accrued.select(pl.col(f"accrued_{name.removeprefix('current_')}").alias(name) for name in names)
+def _compute(before: Mapping[str, Any]) -> dict[str, int]:
+    indexes = math.accrued_indexes(before)
+    found = dict(zip(_INDEXES, indexes, strict=True))
+    if "total_debt_scaled" in before:
+        found |= zip(_RATES, math.rates(before, math.totals(before, *indexes).utilization), strict=True)
+    return found
 
 
-RULE = AccrualRule(is_variant("RDATA"), _read, by_step(_after))
+RULE = AccrualRule(is_variant("RDATA"), _read, _compute)

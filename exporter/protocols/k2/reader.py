@@ -15,7 +15,7 @@ from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
 from exporter.protocols.k2 import layout, prices
-from exporter.protocols.k2.math import RAY, RESERVE_COLUMNS, TERM_COLUMNS
+from exporter.protocols.k2.math import RAY
 from exporter.protocols.k2.rewards import Emissions, read_emissions
 from exporter.protocols.shared_columns import TEXTS
 
@@ -33,8 +33,13 @@ COLUMNS = (
     *TEXTS,
     "a_token",
     "debt_token",
-    *RESERVE_COLUMNS,
-    *TERM_COLUMNS,
+    *layout.RESERVE,
+    *layout.BITS,
+    "total_supply_scaled",
+    "total_debt_scaled",
+    *layout.MODEL_FIELDS,
+    "router_paused",
+    "debt_ceiling",
     "cash",
     "supply_emissions",
     "borrow_emissions",

@@ -24,6 +24,8 @@ from exporter.past.lake.extract import LedgerChanges
 from exporter.past.lake.proof import Prover, Tally
 from exporter.protocols.alula import math as alula
 from exporter.protocols.k2 import math as k2
+from exporter.protocols.k2.math import liquidity_rate
+from exporter.protocols.k2.math import variable_borrow_rate as borrow_rate
 from exporter.protocols.peridot import math as peridot
 from exporter.protocols.peridot.math import accrue as accrue_peridot
 from exporter.protocols.xoxno import math as xoxno
@@ -136,8 +138,8 @@ def one_more(function: Callable[..., Any]) -> Callable[..., Any]:
         (alula, "kinked_apr", one_more(alula.kinked_apr), "borrow_apr_bps"),
         (alula, "supply_apr", one_more(alula.supply_apr), "supply_apr_bps"),
         (alula, "HIGHEST_MODIFIER", 10_000, "interest_rate_modifier_bps"),
-        (k2, "variable_borrow_rate", one_more(k2.variable_borrow_rate), "current_variable_borrow_rate"),
-        (k2, "liquidity_rate", one_more(k2.liquidity_rate), "current_liquidity_rate"),
+        (k2, "variable_borrow_rate", lambda *given: 1 + borrow_rate(*given), "current_variable_borrow_rate"),
+        (k2, "liquidity_rate", lambda *given: 1 + liquidity_rate(*given), "current_liquidity_rate"),
         (peridot, "SECONDS_PER_YEAR", 31_556_926, "borrow_index"),
         (
             peridot,
