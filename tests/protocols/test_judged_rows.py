@@ -23,12 +23,18 @@ from tests.protocols.judged import at, frame_of, published
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(Path(__file__).with_name("judged_rows.json").read_text())
 NOW = 1_800_000_000
+
+
+def accrued_of_xoxno(row: Row) -> Row:
+    return {f"accrued_{name}": value for name, value in xoxno.accrue(row, NOW * 1_000).items()}
+
+
 PROJECTS: dict[str, Callable[[Row], Mapping[str, Any]]] = {
     "alula": lambda row: published("alula", row, NOW),
     "peridot": lambda row: published("peridot", row, NOW),
     "slender": lambda row: published("slender", row, NOW),
     "blend": lambda row: blend.project(at(frame_of([row], list(row)), 1_790_000_000)).row(0, named=True),
-    "xoxno": lambda row: xoxno.project(at(frame_of([row], list(row)), NOW)).row(0, named=True),
+    "xoxno": lambda row: published("xoxno", row | {"spokes": None}, NOW) | accrued_of_xoxno(row),
 }
 """By protocol: what computes a pool, at the close time of the rows."""
 

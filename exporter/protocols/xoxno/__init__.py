@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.xoxno import events, oracle_rule, prices, reader
 from exporter.protocols.xoxno.accrual import RULE
-from exporter.protocols.xoxno.math import RATE_MODEL, project_pools
+from exporter.protocols.xoxno.math import RATE_MODEL, project
 from exporter.protocols.xoxno.views import XoxnoViews
 
 
@@ -45,7 +44,7 @@ class Xoxno(ProtocolModule):
     storage_rules = (oracle_rule,)
     market_names = frozenset({"PositionLimits", "PriceAggregator", "SpokeAsset"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(by_pool(project_pools))
+    project = staticmethod(project)
     rate_model = RATE_MODEL
     event_filters = staticmethod(events.event_filters)
     candidates_in = staticmethod(events.candidates_in)

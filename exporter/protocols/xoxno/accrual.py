@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import polars as pl
-
-from exporter import exact_columns as exact
-from exporter.exact_columns import by_step
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.xoxno import layout, math
@@ -43,10 +40,9 @@ def _took_a_fee(old: dict[str, int], new: dict[str, int], parameters: dict[str, 
     return not -unit < (new["cash"] - old["cash"]) * unit - users < unit
 
 
-def _after(frame: pl.DataFrame) -> pl.DataFrame:
-    state = frame.select(pl.col(math.POOL_COLUMNS).cast(pl.Int128))
-    accrued = math.accrue(state, exact.multiply(frame["close_time"].cast(pl.Int128), 1_000))
-    return pl.DataFrame({name: getattr(accrued, name) for name in ("borrow_index", "supply_index", "revenue")})
+def _compute(before: Mapping[str, Any]) -> dict[str, int]:
+    accrued = math.accrue(before, before["close_time"] * 1_000)
+    return {name: accrued[name] for name in ("borrow_index", "supply_index", "revenue")}
 
 
-RULE = AccrualRule(is_variant("State"), _read, by_step(_after))
+RULE = AccrualRule(is_variant("State"), _read, _compute)

@@ -100,8 +100,7 @@ class Controller:
     storage: tuple[tuple[str, ScVal], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Spoke:
+class Spoke(NamedTuple):
     """A spoke's terms for a hub market: caps in base units (0 is closed), ``supplied`` and ``borrowed`` scaled, RAY."""
 
     spoke: int

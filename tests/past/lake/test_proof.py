@@ -153,7 +153,7 @@ def one_more(function: Callable[..., Any]) -> Callable[..., Any]:
             lambda state: accrue_peridot(state)._replace(borrowed=state["total_borrowed"]),
             "total_borrowed",
         ),
-        (xoxno, "accrue", lambda *given: accrue_xoxno(*given)._replace(revenue=given[0]["revenue"]), "revenue"),
+        (xoxno, "accrue", lambda *given: accrue_xoxno(*given) | {"revenue": given[0]["revenue"]}, "revenue"),
     ],
 )
 def test_wrong_math_is_reported(
