@@ -19,13 +19,13 @@ from exporter.publishing.publish import RunSummary
 from exporter.render.changes import render_feeds
 from exporter.render.data_package import render_tables
 from exporter.render.lists import listed_pools, render_assets, render_pool_lists, render_token_list
-from exporter.render.metrics import render_metrics
 from exporter.render.openapi import openapi_document, render_llms
 from exporter.render.run_documents import (
     protocol_list,
     protocol_summary,
     render_details,
     render_markets,
+    render_metrics,
     token_documents,
     unpriced_bps,
     unpriced_markets,

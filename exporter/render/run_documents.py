@@ -1,4 +1,4 @@
-"""The documents of markets, pools and tokens, and of what a run covers."""
+"""The documents of markets, pools and tokens, of what a run covers, and its metrics."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from exporter.ledger.tokens import Token
 from exporter.protocols.base import Parameter, Pending, ProtocolModule
 from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.curves import curves
-from exporter.tables import COLUMNS, document_fields, written
+from exporter.render.site.templates import environment
+from exporter.tables import COLUMNS, VALID_PRICE, document_fields, written
 from exporter.tree import documents
 from exporter.tree.decoding import decode_json
-from exporter.tree.files import RenderedFile
+from exporter.tree.families import METRICS
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import (
     AssetDetail,
     AssetIndexes,
@@ -44,6 +46,9 @@ from exporter.tree.pools import (
 from exporter.tree.read_back import file_of
 
 _Part = TypeVar("_Part", bound=msgspec.Struct)
+
+MOST_METRIC_POOLS = 2_000
+"""Those of the highest value, of about 2 kB each."""
 
 
 def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
@@ -243,6 +248,23 @@ def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
         documents.UnpricedMarket(market, pools[market], count, count * 10_000 // pools[market])
         for market, count in sorted(unpriced.items())
     ]
+
+
+def render_metrics(tables: Tables) -> RenderedFile:
+    """`/metrics.txt`: the run for monitoring systems, as OpenMetrics 1.0, which reads as Prometheus' own text, too.
+
+    What is not known has no line. Monitors refuse bodies of many megabytes, so at most `MOST_METRIC_POOLS` have lines.
+    """
+    value = pl.col("tvl_usd_cents").fill_null(-1).rank("ordinal", descending=True)  # equal ones in their order
+    priced = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)
+    text = environment().get_template("metrics.txt.j2").render(
+        tables=tables,
+        pools=tables.pools.filter(value <= MOST_METRIC_POOLS).rows(named=True),
+        oldest_price=priced["price_timestamp"].min(),
+        unpriced_bps=unpriced_bps(tables),
+        unpriced_markets=unpriced_markets(tables),
+    )
+    return RenderedFile(METRICS.template, text.encode(), FileKind.DOCUMENT)
 
 
 def protocol_list(

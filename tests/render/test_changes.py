@@ -15,14 +15,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
-import exporter.render.metrics
+import exporter.render.run_documents
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.protocols.base import Pending
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, change_list, render_feeds
-from exporter.render.metrics import decimal, render_metrics
 from exporter.render.openapi import render_llms
+from exporter.render.run_documents import render_metrics
+from exporter.render.site.text import decimal
 from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange, Unread
@@ -288,7 +289,7 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
 
 def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the highest value have lines, in the order of the pools, and the number of the others is given."""
-    monkeypatch.setattr(exporter.render.metrics, "MOST_POOLS", 3)
+    monkeypatch.setattr(exporter.render.run_documents, "MOST_METRIC_POOLS", 3)
     worth = {A: 5, B: 9, X: None, Y: None, contract(30): None}
     rows = [pool(market, market, tvl_usd_cents=value) for market, value in sorted(worth.items())]
     text = render_metrics(tables(7, rows)).data.decode()

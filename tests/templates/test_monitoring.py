@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.job.report import metrics_of
-from exporter.render.metrics import render_metrics
+from exporter.render.run_documents import render_metrics
 from tests.render.test_changes import pool, tables
 
 FOLDER = Path(__file__).parents[2] / "templates" / "monitoring"

@@ -35,7 +35,7 @@ def environment() -> jinja2.Environment:
     )
     filters = (
         *(text.percent, text.exact_percent, text.dollars, text.exact_dollars, text.count, text.size, pluralize),
-        *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.moment),
+        *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.decimal, text.moment),
         *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
         *(text.compounded, text.yields),
     )

@@ -139,6 +139,14 @@ def fixed_point(value: int, decimals: int) -> str:
     return f"{sign}{int(whole):,}{'.' + part if part else ''}"
 
 
+def decimal(value: int | None, decimals: int) -> str | None:
+    """An integer of 0 or more in units of 10^-decimals, with all of its digits; None beyond 1,000 decimals."""
+    if value is None or decimals > 1_000:
+        return None
+    digits = str(value).zfill(decimals + 1)
+    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+
+
 def count(number: int) -> str:
     """A count, with separators."""
     return f"{number:,}"
