@@ -257,12 +257,16 @@ def render_metrics(tables: Tables) -> RenderedFile:
     """
     value = pl.col("tvl_usd_cents").fill_null(-1).rank("ordinal", descending=True)  # equal ones in their order
     priced = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)
-    text = environment().get_template("metrics.txt.j2").render(
-        tables=tables,
-        pools=tables.pools.filter(value <= MOST_METRIC_POOLS).rows(named=True),
-        oldest_price=priced["price_timestamp"].min(),
-        unpriced_bps=unpriced_bps(tables),
-        unpriced_markets=unpriced_markets(tables),
+    text = (
+        environment()
+        .get_template("metrics.txt.j2")
+        .render(
+            tables=tables,
+            pools=tables.pools.filter(value <= MOST_METRIC_POOLS).rows(named=True),
+            oldest_price=priced["price_timestamp"].min(),
+            unpriced_bps=unpriced_bps(tables),
+            unpriced_markets=unpriced_markets(tables),
+        )
     )
     return RenderedFile(METRICS.template, text.encode(), FileKind.DOCUMENT)
 
