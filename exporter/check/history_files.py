@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.check.summary import Whole
+from exporter.check.summary import CheckSummary
 from exporter.errors import CheckError
-from exporter.history.manifest import file_ledgers, folder_of, span_of
+from exporter.history.manifest import folder_of, span_of
 from exporter.tree.documents import HistoryFile, HistoryManifest, SystemStatus
-from exporter.tree.families import HISTORY_MANIFEST_KEY, LATEST_PARQUET
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.values import as_written
+
+if TYPE_CHECKING:
+    from exporter.check.checker import TreeChecker
 
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 
@@ -45,49 +47,33 @@ def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
     return ParquetFacts(len(data), sha256, table.num_rows, ledgers, closed)
 
 
-def check_history(whole: Whole, status: SystemStatus, facts: dict[str, ParquetFacts]) -> None:
+def check_history(checker: TreeChecker, status: SystemStatus, facts: dict[str, ParquetFacts]) -> None:
     """See that the history's manifest describes its files, and that it reaches to the run."""
-    history = whole.one(HistoryManifest)
+    history = checker.one(HistoryManifest)
     if history is None:
         if facts:
-            whole.fault(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
+            checker.fault(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
         return
-
-    fault = partial(whole.fault, HISTORY_MANIFEST_KEY)
-    if not history.files:
-        fault("$.files is empty")
     newest = max((file.last_ledger for file in history.files), default=0)
     for name, found in (("observed_ledger", history.observed_ledger), ("files", newest)):
         if found != status.observed_ledger:
-            fault(f"$.{name} reaches to ledger {found}, but the run is of ledger {status.observed_ledger}")
-    for earlier, later in pairwise(history.files):
-        if later.first_ledger <= earlier.last_ledger:
-            fault(f"{earlier.key} reaches to ledger {earlier.last_ledger}, and {later.key} begins at or before it")
-    if len({file.key for file in history.files}) != len(history.files):
-        fault("$.files has a key twice")
-    if whole.latest is not None and whole.latest not in {file.sha256 for file in history.files[-1:]}:
-        whole.fault(LATEST_PARQUET.template, "is not the newest file of the history")
+            text = f"$.{name} reaches to ledger {found}, but the run is of ledger {status.observed_ledger}"
+            checker.fault(HISTORY_MANIFEST_KEY, text)
     for file in history.files:
-        whole.fault(file.key, *_file_faults(whole, status, file, facts.get(file.key)))
+        if file.key in checker.seen:
+            checker.summary.links += 1
+            checker.fault(file.key, *_file_faults(checker.summary, file, facts.get(file.key)))
+        elif not checker.partial and not (checker.own_files_only and file.last_ledger < status.observed_ledger):
+            checker.fault(file.key, "is missing, though the history's manifest lists it")
 
 
-def _file_faults(whole: Whole, status: SystemStatus, file: HistoryFile, facts: ParquetFacts | None) -> Iterator[str]:
-    if file.key not in whole.seen:
-        if not whole.partial and not (whole.own_files_only and file.last_ledger < status.observed_ledger):
-            yield "is missing, though the history's manifest lists it"
-        return
-    whole.summary.links += 1
-    if file_ledgers(file.key) is None:
-        yield "is not under the key of a history file"
-        return
+def _file_faults(summary: CheckSummary, file: HistoryFile, facts: ParquetFacts | None) -> Iterator[str]:
     if facts is not None and (facts.bytes, facts.sha256) != (file.bytes, file.sha256):
         yield "does not have the bytes that the history's manifest gives for it"
-    if file.first_ledger > file.last_ledger:
-        yield f"begins at ledger {file.first_ledger} and ends at {file.last_ledger} in the history's manifest"
     if facts is None or facts.rows is None:
         return
-    whole.summary.history_files += 1
-    whole.summary.history_rows += facts.rows
+    summary.history_files += 1
+    summary.history_rows += facts.rows
     if facts.rows != file.rows:
         yield f"has {facts.rows} rows, but {file.rows} in the history's manifest"
     if facts.ledgers is not None and facts.ledgers != (file.first_ledger, file.last_ledger):

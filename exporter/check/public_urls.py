@@ -10,12 +10,12 @@ from functools import lru_cache
 from html import unescape
 from itertools import islice
 from random import Random
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import polars as pl
 
-from exporter.check.summary import Whole
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import AssetsPage, SystemStatus
@@ -34,6 +34,9 @@ from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
 from exporter.tree.routes import MAX_LIMIT, route
 from exporter.tree.run_listing import RunListing
+
+if TYPE_CHECKING:
+    from exporter.check.checker import TreeChecker
 
 MAX_LINKS = 100_000
 """In one page; more are not followed."""
@@ -66,18 +69,18 @@ def _inside(folder: str, link: str) -> str | None:
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def follow_links(whole: Whole, key: str, links: Iterable[str]) -> None:
+def follow_links(checker: TreeChecker, key: str, links: Iterable[str]) -> None:
     """Follow the links of a web page. What is not there may come: it is noted, with the first page that leads to it."""
     for link in links:
-        if link[1:] in whole.links or ("." in link and link[1:] in whole.seen):  # a file's name answers for itself
-            whole.summary.links += 1
+        if link[1:] in checker.links or ("." in link and link[1:] in checker.seen):  # a file's name answers for itself
+            checker.summary.links += 1
             continue
         path, _, query = link.partition("?")
-        answer = route(path, query, sorted(whole.page_sizes))
+        answer = route(path, query, sorted(checker.page_sizes))
         if isinstance(answer, Problem):
-            whole.fault(key, f"links to {link}, which is answered with {answer.status}")
-        elif not any(map(whole.there, answer.keys)):
-            whole.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
+            checker.fault(key, f"links to {link}, which is answered with {answer.status}")
+        elif not any(map(checker.there, answer.keys)):
+            checker.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
 
 
 MAX_PROBLEM_BYTES = 64 * 1024
@@ -109,7 +112,7 @@ EMPTY = (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0"
 
 
 async def check_public_urls(
-    source: HttpSource, whole: Whole, status: SystemStatus, listed: RunListing, count: int, drawn: Random
+    source: HttpSource, checker: TreeChecker, status: SystemStatus, listed: RunListing, count: int, drawn: Random
 ) -> None:
     """Ask for ``count`` files ``drawn``, and for what must be refused, by public URLs; note every difference."""
     files = listed.frame
@@ -124,13 +127,13 @@ async def check_public_urls(
         expected += [(url, EMPTY_PAGE_KEY) for url in EMPTY]
     await asyncio.gather(
         *(
-            _check_file(source, whole, url, key, digests.get(key), sizes.get(key, MAX_PROBLEM_BYTES))
+            _check_file(source, checker, url, key, digests.get(key), sizes.get(key, MAX_PROBLEM_BYTES))
             for url, key in expected
         ),
-        *(_check_error(source, whole, url, code) for url, code in ERRORS),
+        *(_check_error(source, checker, url, code) for url, code in ERRORS),
     )
-    whole.summary.requests += len(expected) + len(ERRORS)
-    await _check_ranges(source, whole, files)
+    checker.summary.requests += len(expected) + len(ERRORS)
+    await _check_ranges(source, checker, files)
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
@@ -156,29 +159,31 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
     yield key
 
 
-async def _check_file(source: HttpSource, whole: Whole, url: str, key: str, digest: bytes | None, size: int) -> None:
+async def _check_file(
+    source: HttpSource, checker: TreeChecker, url: str, key: str, digest: bytes | None, size: int
+) -> None:
     answer = await source.ask(url, size)
     if answer.status != 200:
-        whole.fault(f"/{url}", f"is answered with HTTP status {answer.status}, not with {key}")
+        checker.fault(f"/{url}", f"is answered with HTTP status {answer.status}, not with {key}")
         return
     if digest is not None and hashlib.sha256(answer.body).digest() != digest:
-        whole.fault(f"/{url}", f"is answered with other bytes than those of {key}")
-    whole.fault(f"/{url}", *_header_faults(answer, content_type(key)))
+        checker.fault(f"/{url}", f"is answered with other bytes than those of {key}")
+    checker.fault(f"/{url}", *_header_faults(answer, content_type(key)))
 
 
-async def _check_error(source: HttpSource, whole: Whole, url: str, code: int) -> None:
+async def _check_error(source: HttpSource, checker: TreeChecker, url: str, code: int) -> None:
     answer = await source.ask(url, MAX_PROBLEM_BYTES)
     if answer.status != code:
-        whole.fault(f"/{url}", f"is answered with HTTP status {answer.status}, not {code}")
+        checker.fault(f"/{url}", f"is answered with HTTP status {answer.status}, not {code}")
         return
     try:
         document = decode_json(answer.body, Problem)
     except msgspec.DecodeError as error:
-        whole.fault(f"/{url}", f"is not answered with a problem document: {error}")
+        checker.fault(f"/{url}", f"is not answered with a problem document: {error}")
     else:
         if document.status != code:
-            whole.fault(f"/{url}", f"is answered with a problem document of status {document.status}, not {code}")
-    whole.fault(f"/{url}", *_header_faults(answer, PROBLEM_CONTENT_TYPE))
+            checker.fault(f"/{url}", f"is answered with a problem document of status {document.status}, not {code}")
+    checker.fault(f"/{url}", *_header_faults(answer, PROBLEM_CONTENT_TYPE))
 
 
 def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
@@ -189,17 +194,17 @@ def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 
 
-async def _check_ranges(source: HttpSource, whole: Whole, files: pl.DataFrame) -> None:
+async def _check_ranges(source: HttpSource, checker: TreeChecker, files: pl.DataFrame) -> None:
     """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
     tables = pl.col("key").str.starts_with(HISTORY_PREFIX) & pl.col("key").str.ends_with(".parquet")
     for key, size in files.filter(tables).select("key", "bytes").iter_rows():
         answer = await source.ask(key, size, {"range": "bytes=0-3"})
-        whole.summary.requests += 1
+        checker.summary.requests += 1
         offered = "bytes" in answer.headers.get("accept-ranges", "")
         if answer.status != 206:
             if offered:
-                whole.fault(key, f"offers ranges, but answers one with HTTP status {answer.status}")
+                checker.fault(key, f"offers ranges, but answers one with HTTP status {answer.status}")
             continue
         stated = answer.headers.get("content-range", "")
         if answer.body != b"PAR1" or stated != f"bytes 0-3/{size}":
-            whole.fault(key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")
+            checker.fault(key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")

@@ -16,7 +16,7 @@ import polars as pl
 from exporter.check.checker import TreeChecker
 from exporter.check.public_urls import check_public_urls
 from exporter.check.records import check_proofs, named_files, record_faults, rollup_faults
-from exporter.check.summary import CheckSummary, Fault, TreeFaultsError, Whole
+from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.errors import CheckError, SourceError
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
@@ -117,14 +117,14 @@ async def _check(
     listed = listing_of(manifest, records[manifest.files_key])
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
-    checker = TreeChecker(Whole(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed))
+    checker = TreeChecker(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed)
     if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, MAX_DOCUMENT_BYTES)) is not None:
         checker.use_schemas(openapi)
     checker.add(POINTER_KEY, pointer)
     for record, content in records.items():
         checker.add(record, content)
     for key, fault in record_faults(status, manifest, manifest_bytes, listed):
-        checker.whole.fault(key, fault)
+        checker.fault(key, fault)
 
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
     for files in (chosen.filter(~last), chosen.filter(last)):
@@ -132,19 +132,19 @@ async def _check(
         async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
             for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):
                 if data is None:
-                    checker.whole.fault(key, "is missing, though the run's manifest lists it")
+                    checker.fault(key, "is missing, though the run's manifest lists it")
                     continue
                 found = hashlib.sha256(data)
                 checker.add(key, data, sha256=found.hexdigest())
                 if (len(data), found.digest()) != (size, sha256):
-                    checker.whole.fault(key, "does not have the bytes that the run's manifest gives for it")
+                    checker.fault(key, "does not have the bytes that the run's manifest gives for it")
             await _read_wanted(source, checker, progress)
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_rollups(source, checker, whole=sample is None)
     await _read_proofs(source, checker, status)
     await _single(source, checker, CENSUS.template, Census)
     if isinstance(source, HttpSource):
-        await check_public_urls(source, checker.whole, status, listed, sample or PUBLIC_URLS, drawn)
+        await check_public_urls(source, checker, status, listed, sample or PUBLIC_URLS, drawn)
     try:
         return checker.finish()
     except TreeFaultsError as error:
@@ -185,7 +185,7 @@ async def _single(source: TreeSource, checker: TreeChecker, key: str, model: typ
     if data is None:
         return None
     checker.add(key, data)
-    return checker.whole.one(model)
+    return checker.one(model)
 
 
 async def _read_history(
@@ -198,8 +198,8 @@ async def _read_history(
 ) -> None:
     history = await _single(source, checker, HISTORY_MANIFEST_KEY, HistoryManifest)
     if history is None:
-        if HISTORY_MANIFEST_KEY not in checker.whole.seen:
-            checker.whole.fault(HISTORY_MANIFEST_KEY, "is missing")
+        if HISTORY_MANIFEST_KEY not in checker.seen:
+            checker.fault(HISTORY_MANIFEST_KEY, "is missing")
         return
     earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
     keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
@@ -208,7 +208,7 @@ async def _read_history(
             if content is not None:
                 checker.add(key, content)
             elif sample is not None:
-                checker.whole.fault(key, "is missing")
+                checker.fault(key, "is missing")
 
 
 async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
@@ -232,7 +232,7 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
         if not faults:
             return
     for key, fault in faults:
-        checker.whole.fault(key, fault)
+        checker.fault(key, fault)
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:
@@ -245,16 +245,18 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
             files[key] = content
             if family_of(key) is PROOF:
                 checker.add(key, content)
-    check_proofs(checker.whole, status, listed, files)
+    check_proofs(checker, status, listed, files)
 
 
 async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:
     """Older pages of histories, which no manifest lists, as far back as they go."""
-    while wanted := checker.wanted():
+    while checker.wanted:
+        wanted = sorted({key for key in checker.wanted if key not in checker.seen and key not in checker.listed})
+        checker.wanted.clear()
         async for files in _read(source, [(key, MAX_DOCUMENT_BYTES) for key in wanted], progress):
             for key, data in files:
                 if data is None:
-                    checker.whole.fault(key, "is missing")
+                    checker.fault(key, "is missing")
                 else:
                     checker.add(key, data)
 

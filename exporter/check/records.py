@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from exporter.check.summary import Whole
+from exporter.check.checker import TreeChecker
 from exporter.history.rollups import KINDS, Read, UnreadableHistoryError, differ, holds, updated_rollups
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
 from exporter.past.archive.trusted_organisations import signed_by
@@ -51,22 +51,22 @@ def named_files(listed: ProofList) -> list[str]:
     return [*dict.fromkeys((listed.verifier, listed.trust, *(proof.proof_key for proof in listed.proofs)))]
 
 
-def check_proofs(whole: Whole, status: SystemStatus, listed: ProofList, files: Mapping[str, bytes]) -> None:
+def check_proofs(checker: TreeChecker, status: SystemStatus, listed: ProofList, files: Mapping[str, bytes]) -> None:
     """Note what is wrong with the proofs; ``files`` are those of `named_files` that are there."""
-    whole.fault(PROOFS.template, *_list_faults(status, listed))
+    checker.fault(PROOFS.template, *_list_faults(status, listed))
     for key in named_files(listed):
         if key not in files:
-            whole.fault(key, f"is missing, though {PROOFS.template} names it")
+            checker.fault(key, f"is missing, though {PROOFS.template} names it")
     try:
         trust = read_trust(files.get(TRUST.template, b""))
     except RefusedError as error:
-        whole.fault(TRUST.template, str(error))
+        checker.fault(TRUST.template, str(error))
         return
     newest = max((proof.proven_at for proof in listed.proofs), default="")
     for proof in listed.proofs:
         # The list of trust is the one by which the newest were made; earlier ones may have been made by another.
         if proof.proven_at == newest and proof.proof_key in files:
-            whole.fault(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
+            checker.fault(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
 
 
 def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:

@@ -1,21 +1,15 @@
-"""The results of a check: its summary, its faults, and the facts it collects while files pass."""
+"""The results of a check: its summary and its faults."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from exporter.errors import CheckError, pluralize
-from exporter.tree.run_listing import RunListing
-
-_Model = TypeVar("_Model")
 
 SHOWN_FAULTS = 20
-
-MAX_FAULT_CHARACTERS = 400
-"""A fault may repeat what a file says, and a file may say anything."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -98,42 +92,3 @@ class CheckSummary:
         if self.not_rerendered is not None:
             lines.append(f"not rendered again: {self.not_rerendered}")
         return lines
-
-
-@dataclass(slots=True)
-class Whole:
-    """A tree, reduced to what its checks need. ``partial``: a sample; ``own_files_only``: no earlier run's history."""
-
-    ledger: int
-    page_sizes: Sequence[int]
-    partial: bool = False
-    own_files_only: bool = False
-    listed: RunListing = field(default_factory=lambda: RunListing.of(()))
-    faults: set[Fault] = field(default_factory=set)
-    summary: CheckSummary = field(default_factory=CheckSummary)
-    seen: set[str] = field(default_factory=set)
-    links: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Keys that must be there in the end and were not when a file led to them: that file, and what is wrong if not."""
-    documents: dict[type, tuple[str, Any]] = field(default_factory=dict)
-    latest: str | None = None
-    """The digest of the newest run's Parquet file under its lasting name."""
-    wanted: list[str] = field(default_factory=list)
-    """The keys of older pages of histories that documents led to."""
-
-    def one(self, model: type[_Model]) -> _Model | None:
-        _, document = self.documents.get(model, ("", None))
-        return cast("_Model | None", document)
-
-    def there(self, key: str) -> bool:
-        """Whether a link to a file leads somewhere. Counts the link."""
-        self.summary.links += 1
-        return key in self.seen or (self.partial and key in self.listed)
-
-    def fault(self, key: str, *texts: str) -> None:
-        for text in texts:
-            cut = text if len(text) <= MAX_FAULT_CHARACTERS else text[: MAX_FAULT_CHARACTERS - 1] + "…"
-            self.faults.add(Fault(key, cut.replace("\n", " ")))
-
-    def raise_faults(self) -> None:
-        if self.faults:
-            raise TreeFaultsError(sorted(self.faults))

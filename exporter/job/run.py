@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.check.checker import TreeChecker
-from exporter.check.summary import Whole
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
@@ -352,7 +351,7 @@ class Job:
         """Publish the tree, checked as a whole before anything that readers can find is replaced."""
         settings, store, replaced = self.settings, self.store, self.replaced_ledger
         part, series, close_time = recorded.part, recorded.series, tables.close_time
-        checker = TreeChecker(Whole(tables.ledger, settings.output.page_sizes, own_files_only=True))
+        checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
         with (
             self.log.step("publish", "rendering and publishing") as facts,
             without_collecting(),
@@ -360,7 +359,7 @@ class Job:
             begin_publication(store, tables.ledger, part, replaced_ledger=replaced, now=self.now) as publication,
         ):
             kept = publication.keep(lambda ledger: series.still_open(ledger, close_time) if replaced is None else ())
-            checker.take_over(kept)
+            checker.seen.update(file.key for file in kept)  # the checker of the run before saw them
             lengths = kept.lengths
             del kept  # it holds the listing of the run before
             checker.add_rendered(part.file)
