@@ -7,7 +7,7 @@ import pytest
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import Vault as StoredVault
-from tests.protocols.judged import columnar, published
+from tests.protocols.judged import published
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -49,7 +49,7 @@ def test_a_clock_behind() -> None:
 )
 def test_utilization_at_its_edges(borrowed: int, cash: int, aside: int, expected: tuple[int, bool]) -> None:
     """It is 0 where as much is set aside as there is; the model refuses where it is more [calc]."""
-    assert expected == columnar(math.utilization)(borrowed, cash, aside)
+    assert expected == math.utilization(borrowed, cash, aside)
 
 
 def test_more_set_aside_than_there_is() -> None:

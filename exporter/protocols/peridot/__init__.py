@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader
-from exporter.protocols.peridot.accrual import RULE
-from exporter.protocols.peridot.math import RATE_MODEL, project_pools
+from exporter.protocols.peridot.math import RATE_MODEL, RULE, project
 from exporter.protocols.peridot.views import PeridotViews, VaultRule
 
 
@@ -65,5 +63,5 @@ class Peridot(ProtocolModule):
     storage_rules = (VaultRule(),)
     market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(by_pool(project_pools))
+    project = staticmethod(project)
     rate_model = RATE_MODEL

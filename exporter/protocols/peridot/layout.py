@@ -27,7 +27,7 @@ MAX_VAULTS = 64
 USUAL_AGE_MULTIPLIER = 2
 _USUAL_INCENTIVE = 1_080_000
 
-PAUSES = {
+PAUSES: dict[str, str] = {
     "deposits": "PauseDeposit",
     "redemptions": "PauseRedeem",
     "borrowing": "PauseBorrow",
@@ -47,8 +47,8 @@ _CONTROLLER_CONFIGURATION = (
 )
 _INCENTIVE, _REWARD_TOKEN = "LiquidationIncentiveScaled", "PeridotToken"
 _CONTROLLER_ENTRIES = (*_CONTROLLER_CONFIGURATION, _INCENTIVE, _REWARD_TOKEN)
-SPEEDS = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
-CURVE = {
+SPEEDS: dict[str, str] = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
+CURVE: dict[str, str] = {
     "base_rate": "BaseRatePerYear",
     "multiplier": "MultiplierPerYear",
     "jump_multiplier": "JumpMultiplierPerYear",
@@ -288,9 +288,9 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
         for column, (name, bounds, usual) in NUMBERS.items()
     }
     numbers |= {
-        "boost_rule": int(BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN)),
-        "governed": int(controller is not None),
-        "rates_ready": int(stored.boolean("RatesReady") if "RatesReady" in stored else model is not None),
+        "boost_rule": BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
+        "governed": controller is not None,
+        "rates_ready": stored.boolean("RatesReady") if "RatesReady" in stored else model is not None,
     }
     return Vault(
         token=stored.contract("UnderlyingToken"),

@@ -23,7 +23,6 @@ from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Held, Market, Parameter, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
 from exporter.protocols.peridot import layout
-from exporter.protocols.peridot.math import TERM_COLUMNS, UNSURE_COLUMNS, VAULT_COLUMNS
 from exporter.protocols.shared_columns import TEXTS
 
 NAME = "peridot"
@@ -33,7 +32,13 @@ VAULT = "vault"
 MARKET_NAME = "Peridot"
 """The contracts have no name of their own."""
 
-COLUMNS = (*TEXTS, "decimals", "reward_token", *VAULT_COLUMNS, *TERM_COLUMNS, *UNSURE_COLUMNS)
+COLUMNS = (
+    *(*TEXTS, "decimals", "reward_token", "incentive", "listed", "governed", "rates_ready", "borrow_principal"),
+    *("net_cash", "live_cash", "managed_cash", "payable", "receipt_supply", "boost_rule", "boost_quoted"),
+    *(*layout.CURVE, *layout.NUMBERS),
+    *(f"{what}_paused_until" for what in layout.PAUSES),
+    *(f"{side}_speed" for side in layout.SPEEDS),
+)
 
 
 @dataclass(slots=True)
@@ -191,7 +196,7 @@ class _Reader(Collector):
             | {
                 "decimals": self.decimals_of(decoded),
                 "receipt_supply": self.answer(vault, "get_total_ptokens") if supply is None else supply,
-                "listed": None if controller.supported is None else int(vault in controller.supported),
+                "listed": None if controller.supported is None else vault in controller.supported,
                 "borrow_principal": decoded.borrow_principal,
                 "incentive": controller.incentive,
                 "reward_token": controller.reward_token if any(paid.values()) else None,
