@@ -94,6 +94,11 @@ def clamp(value: int, low: int, high: int) -> int:
     return min(max(value, low), high)
 
 
+def within(amount: int, *bounds: int | None) -> int:
+    """An amount that can be had: at most each of the bounds that is known, and not below 0."""
+    return max(min(amount, *(bound for bound in bounds if bound is not None)), 0)
+
+
 Given = ParamSpec("Given")
 
 
@@ -157,6 +162,11 @@ def annual_yield_bps(rate: int, periods: int, rate_scale: int) -> int:
     if found is None:
         found = int((one + rate) ** periods) * 10_000 // int(one**periods)
     return max(-JSON_INTEGER_MAX, min(found - 10_000, JSON_INTEGER_MAX))
+
+
+def utilization_bps(borrowed: int, supplied: int) -> int:
+    """The published utilization of every protocol, rounded down; 0 without supply."""
+    return borrowed * 10_000 // supplied if supplied else 0
 
 
 def printed_price(price: int, decimals: int) -> str:

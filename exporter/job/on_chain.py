@@ -202,13 +202,7 @@ async def _call(view: LedgerView, asked: Sequence[tuple[str, ViewCall]]) -> list
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, Row]]:
     """The exporter's pools at a time, by market and id, each with what was read of it as ``raw``."""
-    raw = {
-        (str(reading.columns["market"][position]), str(reading.columns["pool"][position])): {
-            name: values[position] for name, values in reading.columns.items()
-        }
-        for reading in readings
-        for position in range(len(reading.columns.get("market", ())))
-    }
+    raw = {(pool["market"], pool["pool"]): pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, Row]] = {}
     for row in compute(readings, PROTOCOLS, ledger, time).pools.iter_rows(named=True):
         rows.setdefault(row["market"], {})[row["pool"]] = row | {"raw": raw[row["market"], row["pool"]]}

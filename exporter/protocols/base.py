@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import lasting
@@ -25,9 +25,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.curves import RateModel
 from exporter.tree.documents import Absent, Unread
-
-if TYPE_CHECKING:
-    pass
+from exporter.tree.values import RewardReason
 
 
 class Origin(StrEnum):
@@ -194,14 +192,27 @@ class RewardPrice:
     source: str = ""
 
 
+SHARED = (
+    *("market", "pool", "token_address", "decimals", "protocol", "version"),
+    *("market_name", "market_status", "oracle", "wasm_hash"),
+)
+"""The columns of the pools frame that the raw state of every pool has."""
+
+NO_REWARDS: Mapping[str, Any] = {
+    **dict.fromkeys(("supply_reward_per_second", "borrow_reward_per_second", "reward_decimals"), 0),
+    **dict.fromkeys(("supply_reward_reason", "borrow_reward_reason"), RewardReason.NONE),
+}
+"""The terms of a protocol whose contracts pay nothing in addition to interest."""
+
+
 @dataclass(slots=True)
 class ProtocolReading:
     """Everything one protocol gave.
 
     Reasons of ``unread`` are absent, archived, undecodable, overflow, and inconsistent: entries that contradict each
     other, or that the market's own math divides by zero with.
-    ``columns`` holds the raw state of the pools that were read, one list a column, as `project` takes it but for
-    the close times; it always has those of `exporter.protocols.shared_columns.TEXTS`, and decimals.
+    ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
+    `SHARED`.
     ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.
     ``parameters``, by market and pool, are only shown. ``verified`` has for a market the contract of the protocol whose
     record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
@@ -213,7 +224,7 @@ class ProtocolReading:
 
     protocol: str
     markets: list[Market] = field(default_factory=list)
-    columns: dict[str, list[object]] = field(default_factory=dict)
+    pools: list[dict[str, Any]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -320,9 +331,10 @@ class ProtocolModule(ABC):
 
     @abstractmethod
     def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        """The numbers of a pool: the columns of `exporter.tables.PROTOCOL_COLUMNS`, and those of `TERMS` that it has.
+        """The numbers of a pool: those of `exporter.tables.PROTOCOL_COLUMNS` that are not `SHARED`, and of `TERMS`.
 
-        ``pool`` has the columns of a reading and ``close_time`` (unix seconds). The result may also have
+        ``pool`` is one of a reading, with ``close_time`` (unix seconds). Terms that a protocol does not give are null,
+        and numbers that are too large for their column are published as its bound. The result may also have
         `exporter.tables.SPOKES`: JSON of the spokes that `exporter.tree.pools.AssetRisk` lists. Raises `ExactError`
         where the contract's math has no result.
         """

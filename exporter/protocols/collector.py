@@ -129,11 +129,11 @@ def config_hash_of(*maps: Iterable[Pair]) -> str:
 
 
 class Collector:
-    """One reading of one protocol under way. ``columns`` are the names of the raw columns of its pools."""
+    """One reading of one protocol under way."""
 
-    def __init__(self, protocol: str, candidates: Sequence[Candidate], columns: Sequence[str]) -> None:
+    def __init__(self, protocol: str, candidates: Sequence[Candidate]) -> None:
         self.protocol = protocol
-        self.reading = ProtocolReading(protocol, columns={name: [] for name in columns})
+        self.reading = ProtocolReading(protocol)
         self._demanded = {candidate.address for candidate in candidates if candidate.demanded}
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
@@ -250,19 +250,16 @@ class Collector:
             "market": market.address,
             "pool": pool,
             "token_address": token,
-            "oracle": market.oracle,
+            "protocol": self.protocol,
+            "version": market.version,
             "market_name": market.name,
             "market_status": market.status,
+            "oracle": market.oracle,
             "wasm_hash": market.wasm_hash,
         }
-        self.append(shared | dict(row))
-
-    def append(self, row: Mapping[str, object]) -> None:
-        for name, values in self.reading.columns.items():
-            values.append(row[name])
+        self.reading.pools.append(shared | dict(row))
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
         """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""
-        columns = self.reading.columns
-        pairs = [(str(row[0]), str(row[1])) for row in zip(columns["oracle"], columns["token_address"], strict=True)]
+        pairs = [(str(pool["oracle"]), pool["token_address"]) for pool in self.reading.pools]
         self.reading.quotes = await read_quotes(view, dict.fromkeys([*pairs, *more]))

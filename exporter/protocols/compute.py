@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from exporter import exact
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import Held, Parameter, Pending, ProtocolModule, ProtocolReading
+from exporter.protocols.base import SHARED, Held, Parameter, Pending, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import described
 from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, judge, set_price, set_values, within_age
 from exporter.protocols.rewards import backstop_frame, set_rewards
@@ -85,9 +85,11 @@ def compute(
             reading.settle(close_time)
             frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
         except Exception as error:
-            places = zip(reading.columns["market"], reading.columns["pool"], strict=True)
-            all_pools = (Unread(str(m), str(p), reading.protocol, "undecodable", described(error)) for m, p in places)
-            unread = [*reading.unread, *all_pools]
+            detail = described(error)
+            unread = [
+                *reading.unread,
+                *(Unread(p["market"], p["pool"], reading.protocol, "undecodable", detail) for p in reading.pools),
+            ]
         tables.unread += unread
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
@@ -131,28 +133,26 @@ def _pools_of(
     reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
 ) -> pl.DataFrame:
     """One protocol's part of the pools frame; adds to ``unread_pools``."""
-    if not reading.columns.get("market"):
-        return tables.pools
 
-    def unread(position: int, reason: str, detail: str) -> None:
-        market, pool = (str(reading.columns[name][position]) for name in ("market", "pool"))
-        unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
+    def unread(pool: Mapping[str, Any], reason: str, detail: str) -> None:
+        unread_pools.append(Unread(pool["market"], pool["pool"], reading.protocol, reason, detail))
 
     rows: list[dict[str, Any]] = []
-    for position, pool in enumerate(raw_pools(reading)):
-        token = reading.tokens.get(str(pool["token_address"]))
+    for pool in reading.pools:
+        token = reading.tokens.get(pool["token_address"])
         if token is None or token.symbol is None:
-            unread(position, "undecodable", (token and token.failure) or "the token gives no symbol")
+            unread(pool, "undecodable", (token and token.failure) or "the token gives no symbol")
             continue
         try:
-            row = dict.fromkeys(TERMS) | module.project(pool | {"close_time": tables.close_time})
+            shared = dict.fromkeys(TERMS) | {name: pool[name] for name in SHARED}
+            row = shared | module.project(pool | {"close_time": tables.close_time})
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
-            unread(position, reason, f"the market's own math has no result: {error}")
+            unread(pool, reason, f"the market's own math has no result: {error}")
         except Exception as error:
-            unread(position, "undecodable", described(error))
+            unread(pool, "undecodable", described(error))
         else:
-            rows.append(row | {"position": position, "symbol": token.symbol})
+            rows.append(row | {"symbol": token.symbol})
 
     def price_failure(quote: Quote) -> str | None:
         return module.price_failure(quote, tables.close_time)
@@ -183,7 +183,7 @@ def _pools_of(
         row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
         long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
         if long:
-            unread(row["position"], "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
+            unread(row, "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
             continue
         for name, bound in BOUNDS.items():
             if row[name] is not None:
@@ -199,13 +199,6 @@ def _pools_of(
         kept.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths)])
     return exact.frame({name: [row[name] for row in kept] for name in POOLS}, POOLS)
-
-
-def raw_pools(reading: ProtocolReading) -> Iterator[dict[str, Any]]:
-    """The raw state of each pool that was read."""
-    names = list(reading.columns)
-    for values in zip(*reading.columns.values(), strict=True):
-        yield dict(zip(names, values, strict=True))
 
 
 _MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-
-import polars as pl
+from typing import Any
 
 from exporter.errors import ExactError
 
@@ -23,24 +22,18 @@ class RateModel:
     full: int
     knots: Callable[[Mapping[str, int]], Iterable[int]]
     rate: Callable[..., int]
-    more: Callable[[pl.DataFrame], Sequence[tuple[int, ...]]] = lambda pools: [()] * pools.height
+    more: Callable[[Mapping[str, Any]], tuple[int, ...]] = lambda _: ()
 
+    def curve(self, row: Mapping[str, Any], parameters: Mapping[str, int]) -> list[tuple[int, int]]:
+        """Utilizations with the rates there: at the knots, now, at none and at all, in the decimals of the row.
 
-def curves(
-    model: RateModel, pools: pl.DataFrame, parameters: Sequence[Mapping[str, int]]
-) -> dict[int, list[tuple[int, int]]]:
-    """Utilizations with the rates there: at the knots, now, at none and at all; by the position of the pool.
-
-    ``pools`` are rows of the pools frame, in whose decimals the numbers are; ``parameters`` are what was read of each.
-    A pool for which the math has no result at one of them, or whose parameters are not given, has no curve.
-    """
-    found: dict[int, list[tuple[int, int]]] = {}
-    for place, (own, now, more) in enumerate(
-        zip(parameters, pools["accrued_utilization"], model.more(pools), strict=True)
-    ):
-        if own.keys() >= set(model.parameters):
-            numbers = (*more, *(own[name] for name in model.parameters))
-            places = {0, *(min(knot, model.full) for knot in model.knots(own)), model.full, now}
-            with suppress(ExactError):
-                found[place] = [(utilization, model.rate(utilization, *numbers)) for utilization in sorted(places)]
-    return found
+        Empty where the math has no result at one of them, or the parameters are not all there.
+        """
+        if not parameters.keys() >= set(self.parameters):
+            return []
+        numbers = (*self.more(row), *(parameters[name] for name in self.parameters))
+        knots = (min(knot, self.full) for knot in self.knots(parameters))
+        places = sorted({0, *knots, self.full, row["accrued_utilization"]})
+        with suppress(ExactError):
+            return [(place, self.rate(place, *numbers)) for place in places]
+        return []

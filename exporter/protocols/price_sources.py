@@ -38,12 +38,13 @@ async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) ->
     used: list[tuple[ProtocolReading, dict[str, set[str]]]] = []
     for reading in readings:
         own: dict[str, set[str]] = {}
-        columns = (reading.columns.get(name, []) for name in ("market", "oracle", "token_address"))
-        places: list[tuple[object, ...]] = [(market.address, market.oracle, None) for market in reading.markets]
-        for market, oracle, token in [*places, *zip(*columns, strict=True)]:
-            if isinstance(oracle, str) and oracle.startswith("C"):
-                own.setdefault(str(market), set()).add(oracle)
-                asked.setdefault(oracle, {}).update({} if token is None else {str(token): None})
+        places: list[tuple[str, str | None, str | None]] = []
+        places += [(market.address, market.oracle, None) for market in reading.markets]
+        places += [(pool["market"], pool["oracle"], pool["token_address"]) for pool in reading.pools]
+        for market, oracle, token in places:
+            if oracle is not None and oracle.startswith("C"):
+                own.setdefault(market, set()).add(oracle)
+                asked.setdefault(oracle, {}).update({} if token is None else {token: None})
         used.append((reading, own))
     entries = dict(await view.read(map(instance_key, asked)))
     storages = {oracle: _storage(entries[instance_key(oracle)]) for oracle in asked}

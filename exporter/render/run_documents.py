@@ -20,7 +20,6 @@ from exporter.errors import CheckError
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Parameter, Pending, ProtocolModule
 from exporter.protocols.compute import Tables, pending_by_market
-from exporter.protocols.curves import curves
 from exporter.render.site.templates import environment
 from exporter.tables import COLUMNS, VALID_PRICE, document_fields, written
 from exporter.tree import documents
@@ -161,19 +160,13 @@ def rate_curves(
     modules: Mapping[str, ProtocolModule],
 ) -> Iterator[list[RatePoint]]:
     """The borrow rate over the utilization, of each pool of the pools frame; empty where its protocol gives none."""
-    for part in pools.iter_slices(1_000):
-        found: dict[int, list[RatePoint]] = {}
-        for (protocol,), own in part.with_row_index("place").group_by("protocol", maintain_order=True):
-            model = modules[str(protocol)].rate_model
-            if model is None:
-                continue
-            places = own.select("place", "utilization_decimals", "apr_decimals").rows()
-            listed = (parameters.get(key, ()) for key in own.select("market", "pool").iter_rows())
-            given = [{item.name: item.value for item in each} for each in listed]
-            for position, points in curves(model, own, given).items():
-                place, *scales = places[position]
-                found[place] = [RatePoint(*map(basis_points, point, scales)) for point in points]
-        yield from (found.get(place, []) for place in range(part.height))
+    needed = ("accrued_utilization", "utilization_decimals", "apr_decimals", "rate_modifier", "rate_modifier_decimals")
+    for row in pools.select("market", "pool", "protocol", *needed).iter_rows(named=True):
+        model = modules[row["protocol"]].rate_model
+        given = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
+        points = [] if model is None else model.curve(row, given)
+        scales = row["utilization_decimals"], row["apr_decimals"]
+        yield [RatePoint(*map(basis_points, point, scales)) for point in points]
 
 
 def basis_points(value: int, decimals: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from exporter.ledger.codec import strkey
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.layout import STATUS_NAMES, WASM_HASHES, decode_reserve, reserve_config_key
 from exporter.protocols.blend.layout import reserve_data_key as data_key
-from exporter.protocols.blend.math import project_pools
-from exporter.protocols.blend.reader import COLUMNS
 from tests.host.blend_world import (
     BORROW,
     MUCH,
@@ -43,8 +41,8 @@ def row_of(world: World, asset: str) -> dict[str, Any]:
     """What is published of a reserve at the world's time."""
     entries = (Entry(key(POOL, asset), entry) for key, entry in zip(_KEYS, world.reserve(asset), strict=True))
     config = world.config()
-    reserve: Mapping[str, Any] = {
-        **dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name"), "x"),
+    reserve = {
+        **dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name", "reward_token"), "x"),
         "wasm_hash": V2_CODE,
         "market_status": STATUS_NAMES[config.u32("status")],
         "bstop_rate": config.u32("bstop_rate"),
@@ -52,7 +50,7 @@ def row_of(world: World, asset: str) -> dict[str, Any]:
         **dict.fromkeys(("supply_emission", "borrow_emission"), Emission()),
         **decode_reserve(*entries),
     }
-    return project_pools({name: [reserve.get(name)] for name in (*COLUMNS, "close_time")}).row(0, named=True)
+    return PROTOCOLS["blend"].project(reserve)
 
 
 _KEYS = (reserve_config_key, data_key)

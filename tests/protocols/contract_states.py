@@ -105,11 +105,7 @@ class State:
     @cached_property
     def rows(self) -> dict[str, Row]:
         """By pool id: the row of the pools frame, with ``raw``, its state as it was read."""
-        columns = self.reading.columns
-        raw = {
-            str(pool): {name: values[position] for name, values in columns.items()}
-            for position, pool in enumerate(columns["pool"])
-        }
+        raw = {pool["pool"]: pool for pool in self.reading.pools}
         return {row["pool"]: row | {"raw": raw[row["pool"]]} for row in self.tables.pools.iter_rows(named=True)}
 
 

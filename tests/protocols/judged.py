@@ -13,7 +13,7 @@ from exporter.protocols.alula import reader as alula
 from exporter.protocols.k2 import reader as k2
 from exporter.protocols.peridot import reader as peridot
 from exporter.protocols.shared_columns import TEXTS
-from exporter.protocols.slender import reader as slender
+from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 from exporter.protocols.xoxno import reader as xoxno
 
 
@@ -65,7 +65,8 @@ def projected(
     return computed
 
 
-RAW = {each.__name__.split(".")[-2]: each.COLUMNS for each in (alula, k2, peridot, slender, xoxno)}
+RAW = {each.__name__.split(".")[-2]: each.COLUMNS for each in (alula, k2, peridot, xoxno)}
+RAW |= {"slender": (*TEXTS, "decimals", "s_token", *RESERVE_COLUMNS, *TERM_COLUMNS)}
 _TEXTS = {*TEXTS, "reward_token", "s_token", "a_token", "supply_reward_reason", "borrow_reward_reason"}
 
 

@@ -224,12 +224,11 @@ class Once:
 
 def raw_rows(reading: ProtocolReading) -> dict[Place, list[Any]]:
     """All that the rows are computed from: where it is the same, so are they."""
-    columns = reading.columns
     rows: dict[Place, list[Any]] = {}
-    for position, place in enumerate(zip(columns.get("market", ()), columns.get("pool", ()), strict=True)):
-        values: list[Any] = [column[position] for column in columns.values()]
-        oracle, token = str(columns["oracle"][position]), str(columns["token_address"][position])
-        rows[str(place[0]), str(place[1])] = [*values, reading.quotes.get((oracle, token)), reading.tokens.get(token)]
+    for pool in reading.pools:
+        token = pool["token_address"]
+        quote = reading.quotes.get((str(pool["oracle"]), token))
+        rows[pool["market"], pool["pool"]] = [*pool.values(), quote, reading.tokens.get(token)]
     return rows
 
 

@@ -9,9 +9,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-import polars as pl
-
-from exporter import exact_columns as exact
+from exporter import exact
 from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
@@ -36,13 +34,10 @@ from exporter.protocols.base import (
     ViewCall,
 )
 from exporter.protocols.collector import Collector, config_hash_of, live, parameters_of
-from exporter.protocols.shared_columns import TEXTS, numbers_of, raw_rows, shared_columns, utilization_bps
 
 NAME = "pawn"
 WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
 YEAR = 31_536_000
-NUMBERS = ("rate", "lent", "held", "time")
-COLUMNS = (*TEXTS, "decimals", *NUMBERS)
 
 
 def pool_key(market: str, token: str) -> bytes:
@@ -52,7 +47,7 @@ def pool_key(market: str, token: str) -> bytes:
 
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        super().__init__(NAME, candidates, COLUMNS)
+        super().__init__(NAME, candidates)
 
     def take_market(self, market: str, entries: Mapping[bytes, Entry | None]) -> None:
         shop, tokens = entries[instance_key(market)], entries[data_key(market, symbol("Tokens"))]
@@ -83,8 +78,9 @@ class PawnViews(ProtocolViews):
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """One call for each pool that was read."""
-        for market, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True):
-            yield ViewCall(str(market), (str(pool),), ContractCall(str(market), "pool", (address(str(pool)),)))
+        for pool in reading.pools:
+            call = ContractCall(pool["market"], "pool", (address(pool["pool"]),))
+            yield ViewCall(pool["market"], (pool["pool"],), call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
         """What is stored, next to what was read."""
@@ -149,44 +145,21 @@ class Pawn(ProtocolModule):
 
     def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
         """What is lent grows by simple interest from its time to the close time of its ledger."""
-        return exact.by_pool(self.project_pools)(pool)
-
-    def project_pools(self, columns: Mapping[str, list[object]]) -> pl.DataFrame:
-        raw = raw_rows(columns, NUMBERS)
-        state = numbers_of(raw, (*NUMBERS, "close_time"))
-        seconds = exact.subtract(state["close_time"], state["time"])
-        interest = exact.multiply_divide_floor(
-            exact.multiply(state["lent"], state["rate"]), seconds, exact.column([10_000 * YEAR] * raw.height)
-        )
-        borrowed = exact.add(state["lent"], interest)
-        supplied = exact.add(borrowed, state["held"])
-        rows = raw.with_columns(
-            borrowed.alias("total_borrowed"),
-            supplied.alias("total_supplied"),
-            utilization_bps(borrowed, supplied).alias("utilization_bps"),
-        )
-        return shared_columns(
-            rows,
-            NAME,
-            "v1",
-            supply_apy_bps=0,
-            borrow_apy_bps="rate",
-            total_collateral=0,
-            last_accrual_time="time",
-            supply_index=1,
-            borrow_index=1,
-            index_decimals=0,
-            stored_supply_apr=0,
-            stored_borrow_apr="rate",
-            accrued_supply_apr=0,
-            accrued_borrow_apr="rate",
-            apr_decimals=4,
-            stored_utilization="utilization_bps",
-            accrued_utilization="utilization_bps",
-            utilization_decimals=4,
-            rate_modifier=1,
-            rate_modifier_decimals=0,
-            backstop_credit=0,
-            can_borrow=pl.col("market_status") == "active",
-            available_to_borrow="held",
-        )
+        interest = pool["lent"] * pool["rate"] * (pool["close_time"] - pool["time"]) // (10_000 * YEAR)
+        borrowed = exact.add(pool["lent"], interest)
+        supplied = exact.add(borrowed, pool["held"])
+        used = exact.utilization_bps(borrowed, supplied)
+        zeros = ("supply_apy_bps", "total_collateral", "index_decimals", "stored_supply_apr", "accrued_supply_apr")
+        return {
+            **dict.fromkeys((*zeros, "rate_modifier_decimals", "backstop_credit"), 0),
+            **dict.fromkeys(("supply_index", "borrow_index", "rate_modifier"), 1),
+            **dict.fromkeys(("borrow_apy_bps", "stored_borrow_apr", "accrued_borrow_apr"), pool["rate"]),
+            **dict.fromkeys(("utilization_bps", "stored_utilization", "accrued_utilization"), used),
+            "total_supplied": supplied,
+            "total_borrowed": borrowed,
+            "last_accrual_time": pool["time"],
+            "apr_decimals": 4,
+            "utilization_decimals": 4,
+            "can_borrow": pool["market_status"] == "active",
+            "available_to_borrow": pool["held"],
+        }

@@ -81,7 +81,7 @@ def state_before(states: Sequence[Mapping[str, Any]], ledger: int) -> Mapping[st
 def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[str, Any], checkpoint: int) -> None:
     """Every reserve, with each number of its state and its configuration, is that of the checkpoint."""
     reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
-    rows = pl.DataFrame(reading.columns).rows(named=True)
+    rows = reading.pools
 
     assert [] == reading.unread + reading.absent
     assert [("TestnetV2", "v2", "admin_active", facts["pool_instance_storage"]["Config"]["oracle"])] == [
@@ -117,10 +117,7 @@ def test_interest_as_the_deployed_contract_stored_it(
     tables = compute([earlier], PROTOCOLS, before, close_time)
 
     published = tables.pools.row(by_predicate=pl.col("pool") == asset, named=True)
-    before_it, stored = (
-        pl.DataFrame(reading.columns).row(by_predicate=pl.col("pool") == asset, named=True)
-        for reading in (earlier, later)
-    )
+    before_it, stored = (pool for reading in (earlier, later) for pool in reading.pools if pool["pool"] == asset)
     assert close_time == stored["last_time"] > published["last_accrual_time"]
     assert {name: stored[name] for name in STORED_AS} == {name: published[of] for name, of in STORED_AS.items()}
     moved = {name for name in STORED_AS if stored[name] != before_it[name]}

@@ -9,7 +9,6 @@ import pytest
 
 from exporter import exact_columns as exact
 from exporter.protocols.blend import math
-from exporter.protocols.curves import curves as curves_of
 from tests.localnet.recorded import BLEND_V1
 from tests.protocols.judged import one, projected
 from tests.protocols.world import World
@@ -116,12 +115,7 @@ EMPTY = {"stored_utilization": 0, "total_borrowed": 0, "utilization_bps": 0}
 LARGE = reserve_of("v2", d_rate=1500000000000, b_rate=1300000000000, d_supply=10**26, b_supply=10**28, last_time=995)
 SDK = reserve_of("v2", d_rate=10**12, b_rate=10**12, d_supply=65 * 10**18, b_supply=100 * 10**18, last_time=5)
 WORLD = World("blend")
-RECORDED = WORLD.read().result.columns
-XLM, USDC = (
-    {name: RECORDED[name][place] for name in RAW}
-    for place, market in enumerate(RECORDED["market"])
-    if market == BLEND_V1
-)
+XLM, USDC = (pool for pool in WORLD.read().result.pools if pool["market"] == BLEND_V1)
 """Mainnet's reserves at ledger 55,261,759, with another clock."""
 
 RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
@@ -260,9 +254,6 @@ def test_an_unknown_generation() -> None:
 def test_a_pool_whose_rates_cannot_be_summed_has_no_curve() -> None:
     """Above 95 % the contract adds three rates as u32; a pool without parameters has no curve either."""
     huge = {"util": 5_000_000, "r_base": 2**31, "r_one": 2**31, "r_two": 2**31, "r_three": 1}
-    pools = pl.DataFrame(
-        {"accrued_utilization": [1, 1, 1], "rate_modifier": [10**7] * 3, "rate_modifier_decimals": [7] * 3},
-        schema={"accrued_utilization": pl.Int128, "rate_modifier": pl.Int128, "rate_modifier_decimals": pl.Int64},
-    )
+    row = {"accrued_utilization": 1, "rate_modifier": 10**7, "rate_modifier_decimals": 7}
 
-    assert {0} == curves_of(math.RATE_MODEL, pools, [CONFIG_A, huge, {}]).keys()
+    assert [True, False, False] == [bool(math.RATE_MODEL.curve(row, own)) for own in (CONFIG_A, huge, {})]

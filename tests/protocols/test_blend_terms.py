@@ -10,7 +10,6 @@ import pytest
 from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES, WASM_HASHES
 from exporter.protocols.blend.math import project_pools
-from exporter.protocols.blend.reader import COLUMNS
 from exporter.protocols.shared_columns import TEXTS
 from exporter.tree.pools import AssetRisk
 from tests.protocols.judged import at
@@ -39,7 +38,7 @@ V1, V2 = (
 
 def rows_of(*reserves: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the columns give of reserves."""
-    columns = {name: [reserve[name] for reserve in reserves] for name in COLUMNS}
+    columns = {name: [reserve[name] for reserve in reserves] for name in reserves[0]}
     return project_pools(at(columns, 617_280)).rows(named=True)
 
 

@@ -15,8 +15,9 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Market, ProtocolReading, WithoutPrice
+from exporter.protocols.base import SHARED, Candidate, Market, ProtocolReading, WithoutPrice
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
+from exporter.protocols.collector import Collector
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.prices import ABSURD_PRICE
 from exporter.render.lists import check_pools
@@ -213,10 +214,8 @@ class TwoPools:
         self.without_price = WithoutPrice()
 
     def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        fixed: dict[str, Any] = {name: 0 for name, dtype in PROTOCOL_COLUMNS.items() if dtype != pl.String}
-        fixed |= {"protocol": "other", "version": "v1", "market_name": "Other", "market_status": "active"}
-        fixed |= {"wasm_hash": None, "total_collateral": 10**7, "last_accrual_time": pool["close_time"]}
-        return fixed | dict(pool) | self.terms
+        fixed = dict.fromkeys(PROTOCOL_COLUMNS.keys() - SHARED, 0)
+        return fixed | {"total_collateral": 10**7, "last_accrual_time": pool["close_time"]} | self.terms
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         return "never" if quote.price is None else None
@@ -225,12 +224,13 @@ class TwoPools:
 def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -> Tables:
     """What is published of the other protocol's pools, with the price of their token."""
     token = contract("USDC")
-    columns: dict[str, list[object]] = {"market": [contract("O")] * 2, "pool": ["p-2", "p-1"], "decimals": [7, 7]}
-    columns |= {"token_address": [token] * 2, "oracle": [oracle] * 2}
     market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
+    collector = Collector("other", [])
+    for pool in market.members:
+        collector.append_pool(market, pool, token, {"decimals": 7})
     quotes = {} if quote is None else {(str(oracle), token): quote}
     tokens = {token: Token(token, "USDC", 7)}
-    reading = ProtocolReading("other", markets=[market], columns=columns, tokens=tokens, quotes=quotes)
+    reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)
     modules: Any = {"other": module}
     return compute([reading], modules, 7, NOW)
 

@@ -43,7 +43,7 @@ class Clumsy(Blend):
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
     ) -> ProtocolReading:
         del deployments
-        collector = Collector("blend", candidates, ())
+        collector = Collector("blend", candidates)
         markets = [item.address for item in candidates]
         entries = await view.read(instance_key(market) for market in markets)
         usable = []

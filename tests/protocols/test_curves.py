@@ -9,7 +9,6 @@ import pytest
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.protocols.curves import curves
 from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
 from tests.localnet.test_player import tables_of
@@ -28,16 +27,12 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
     model = PROTOCOLS[protocol].rate_model
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
     assert model is not None
-    listed = [tables.parameters[place] for place in pools.select("market", "pool").iter_rows()]
-    given = [{item.name: item.value for item in each} for each in listed]
-    drawn = curves(model, pools, given)
-
-    assert list(range(pools.height)) == list(drawn)
-    for place, row in enumerate(pools.iter_rows(named=True)):
-        curve, own = drawn[place], given[place]
+    for row in pools.iter_rows(named=True):
+        own = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
+        curve = model.curve(row, own)
         assert (row["accrued_utilization"], row["accrued_borrow_apr"]) in curve
         assert (0, model.full) == (curve[0][0], curve[-1][0])
-        more = model.more(pools)[place]
+        more = model.more(row)
         for (start, low), (end, high) in pairwise(curve):
             middle = (start + end) // 2
             on_line = low + (high - low) * (middle - start) // (end - start)

@@ -17,8 +17,7 @@ from exporter.ledger.codec.scval_encode import u32
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
-from exporter.protocols.compute import raw_pools
+from exporter.protocols.base import SHARED, Candidate, Origin, ProtocolReading
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from exporter.tree.documents import Absent, Unread
 from tests.chain_simulator import Chain, ChainSource
@@ -81,8 +80,8 @@ def test_every_pool(name: str) -> None:
         assert sorted(market.members) == pools["pool"].to_list()
         shown = pools.select("protocol", "market_name", "market_status", "version", "wasm_hash", "oracle").unique()
         assert [(name, market.name, market.status, market.version, market.wasm_hash, market.oracle)] == shown.rows()
-    for pool in raw_pools(reading):
-        columns = PROTOCOLS[name].project(pool | {"close_time": NOW}).keys()
+    for pool in reading.pools:
+        columns = PROTOCOLS[name].project(pool | {"close_time": NOW}).keys() | set(SHARED)
         assert PROTOCOL_COLUMNS.keys() <= columns <= PROTOCOL_COLUMNS.keys() | TERMS.keys() | {SPOKES}
 
 
@@ -98,7 +97,7 @@ def test_order_and_repetition_of_candidates(name: str) -> None:
     named = [*world.candidates(), *(Candidate(name, contract(label)) for label in "CB")]
     forth, back = (world.read(items).result for items in (named, [*named[::-1], *named]))
 
-    assert (forth.markets, forth.columns, forth.absent) == (back.markets, back.columns, back.absent)
+    assert (forth.markets, forth.pools, forth.absent) == (back.markets, back.pools, back.absent)
 
 
 @EVERY

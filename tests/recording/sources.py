@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -150,7 +150,7 @@ def testnet(folder: Path) -> Part:
     candidates = [Candidate("blend", TESTNET_POOL, Origin.SNAPSHOT)]
     known = [_deployment("blend", roles)]
     entries, reading = looked_at(state.entries, CHECKPOINT, close_time, candidates, known)
-    tokens = dict(zip(map(str, reading.columns["token_address"]), ("XLM", "wETH", "wBTC", "USDC"), strict=True))
+    tokens = dict(zip((pool["token_address"] for pool in reading.pools), ("XLM", "wETH", "wBTC", "USDC"), strict=True))
     for token in tokens:
         key = variant_key(token, "Balance", address(TESTNET_POOL))
         entries |= {key: state.entries[key]} if key in state.entries else {}
@@ -198,8 +198,8 @@ def recorded(calls: Sequence[Answered], wanted: Callable[[Answered], bool]) -> l
 def k2(folder: Path) -> Part:
     """K2's four reserves with all kinds of tokens."""
     state, entries, calls = contract_state(folder, "k2", "reserves")
-    router, columns = state.answers["router"], state.reading.columns
-    tokens = _by_decimals(columns, K2_TOKENS)
+    router = state.answers["router"]
+    tokens = _by_decimals(state.reading.pools, K2_TOKENS)
     oracle = str(dict(_storage(entries, router))[symbol("ORACLE")][1])
     oracles = {str(dict(_storage(entries, oracle))[vec(symbol("ReflectorContract"))][1])}
     codes = {router: code_of("k2 router"), oracle: code_of("k2 oracle")}
@@ -212,8 +212,8 @@ def k2(folder: Path) -> Part:
 def xoxno(folder: Path) -> Part:
     """XOXNO's controller with four pools."""
     state, entries, calls = contract_state(folder, "xoxno", "stored", "bulk")
-    answers, columns = state.answers, state.reading.columns
-    tokens = _by_decimals(columns, XOXNO_TOKENS)
+    answers, read = state.answers, state.reading.pools
+    tokens = _by_decimals(read, XOXNO_TOKENS)
     controller, pool, aggregator = (str(answers[name]) for name in ("ctrl", "pool", "agg"))
     roles = {controller: ("market", "XOXNO Lending"), pool: ("pool", ""), aggregator: ("price_aggregator", "")}
     codes = {controller: code_of("xoxno controller"), pool: code_of("xoxno pool")}
@@ -226,8 +226,7 @@ def xoxno(folder: Path) -> Part:
         for data in [decode_contract_data(entry.data)]
         if data.contract not in {*roles, *tokens}
     }
-    names = zip(columns["pool"], columns["token_address"], strict=True)
-    pools = [(controller, str(name), str(token)) for name, token in names]
+    pools = [(controller, each["pool"], each["token_address"]) for each in read]
     kept = recorded(calls, lambda call: call.contract in {controller, pool})
     snapshot = state.snapshot
     return Part(
@@ -238,9 +237,9 @@ def xoxno(folder: Path) -> Part:
 def peridot(folder: Path) -> Part:
     """Peridot's controller with four vaults, before anybody borrowed."""
     state, entries, calls = contract_state(folder, "peridot", "stored")
-    columns, controller = state.reading.columns, str(state.answers["comp"])
-    vaults = list(map(str, columns["pool"]))
-    tokens = dict(zip(map(str, columns["token_address"]), PERIDOT_TOKENS, strict=True))
+    pools, controller = state.reading.pools, str(state.answers["comp"])
+    vaults = [pool["pool"] for pool in pools]
+    tokens = dict(zip((pool["token_address"] for pool in pools), PERIDOT_TOKENS, strict=True))
     roles = {controller: ("market", "controller")}
     roles |= {vault: ("vault", name) for vault, name in zip(vaults, tokens.values(), strict=True)}
     codes = {vault: bytes.fromhex(PERIDOT_VAULT_CODE) for vault in vaults}
@@ -263,8 +262,7 @@ XOXNO_TOKENS = {7: ["USDC", "EURC"], 6: ["USDT0"], 18: ["USST"]}
 PERIDOT_TOKENS = ("XLM", "USDC", "EURC", "wETH")
 
 
-def _by_decimals(columns: Mapping[str, Any], symbols: Mapping[int, Sequence[str]]) -> dict[str, str]:
+def _by_decimals(pools: Iterable[Mapping[str, Any]], symbols: Mapping[int, Sequence[str]]) -> dict[str, str]:
     """By token: one of the symbols of its decimals."""
     left = {decimals: list(names) for decimals, names in symbols.items()}
-    pairs = zip(columns["token_address"], columns["decimals"], strict=True)
-    return {str(token): left[decimals].pop(0) for token, decimals in pairs}
+    return {pool["token_address"]: left[pool["decimals"]].pop(0) for pool in pools}

@@ -176,7 +176,7 @@ RATE_MODEL = RateModel(
     BPS,
     lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
     lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
-    lambda pools: pools.select("rate_modifier").rows(),
+    lambda row: (row["rate_modifier"],),
 )
 
 

@@ -26,7 +26,7 @@ COLUMNS = (*TEXTS, *layout.ROW)
 
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
-        super().__init__(NAME, candidates, COLUMNS)
+        super().__init__(NAME, candidates)
         self.deployments = deployments
         self.instances: dict[str, layout.MarketInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}

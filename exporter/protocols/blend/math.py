@@ -197,17 +197,12 @@ def borrow_rate(
     return exact.add(rate, exact.select(third, sloped, 0))
 
 
-def _modifiers(pools: pl.DataFrame) -> list[tuple[int, int]]:
-    rows = pools.select("rate_modifier", "rate_modifier_decimals").iter_rows()
-    return [(modifier, 10**decimals) for modifier, decimals in rows]
-
-
 RATE_MODEL = RateModel(
     ("util", "r_base", "r_one", "r_two", "r_three"),
     S7,
     lambda own: (own["util"], _STEEP_UTILIZATION),
     exact.by_number(borrow_rate),
-    _modifiers,
+    lambda row: (row["rate_modifier"], 10 ** row["rate_modifier_decimals"]),
 )
 
 

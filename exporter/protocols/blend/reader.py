@@ -17,11 +17,8 @@ from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
-from exporter.protocols.blend.math import RESERVE_COLUMNS
 from exporter.protocols.blend.records import Records
-from exporter.protocols.blend.terms import TERM_COLUMNS
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys, proposed
-from exporter.protocols.shared_columns import TEXTS
 
 NAME = "blend"
 _SHOWN = 10  # addresses in one notice
@@ -31,16 +28,6 @@ _ANSWERED_FOR = {
     Origin.DEPLOYMENT: "read, because the list of deployments has them",
     Origin.REMEMBERED: "read, because an earlier run did",
 }
-
-COLUMNS = (
-    *TEXTS,
-    "generation",
-    "decimals",
-    *RESERVE_COLUMNS,
-    *TERM_COLUMNS,
-    "reward_token",
-    *(f"{side}_emission" for side in SIDES),
-)
 
 
 @dataclass(slots=True)
@@ -57,8 +44,8 @@ class _Reader(Collector):
     reading: BlendReading
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        super().__init__(NAME, candidates, COLUMNS)
-        self.reading = BlendReading(NAME, columns=self.reading.columns)
+        super().__init__(NAME, candidates)
+        self.reading = BlendReading(NAME)
         self.instances: dict[str, layout.PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
         self.queued: dict[str, list[str]] = {}

@@ -19,17 +19,13 @@ class BlendViews(ProtocolViews):
     """The view functions of Blend."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        pairs = zip(reading.columns["market"], reading.columns["pool"], strict=True)
-        pools: dict[str, list[str]] = {}
-        for market, pool in pairs:
-            pools.setdefault(str(market), []).append(str(pool))
         for market in reading.markets:
             if market.version != "v2":
                 yield NoView(market.address, f"Blend {market.version} pools have no view of a reserve")
-                continue
-            for pool in pools.get(market.address, ()):
-                call = ContractCall(market.address, "get_reserve", (address(pool),))
-                yield ViewCall(market.address, (pool,), call)
+        for pool in reading.pools:
+            if pool["version"] == "v2":
+                call = ContractCall(pool["market"], "get_reserve", (address(pool["pool"]),))
+                yield ViewCall(pool["market"], (pool["pool"],), call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         reserve = Fields.of(value, "get_reserve")

@@ -48,7 +48,7 @@ COLUMNS = (
 
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
-        super().__init__(NAME, candidates, COLUMNS)
+        super().__init__(NAME, candidates)
         self.known = {contract.address: contract for item in deployments for contract in item.contracts}
         self.deployments = deployments
         self.routers: dict[str, layout.RouterInstance] = {}
@@ -174,9 +174,8 @@ class _Reader(Collector):
         }
 
     async def take_prices(self, view: LedgerView) -> None:
-        columns = self.reading.columns
-        pairs = zip(columns["oracle"], columns["token_address"], strict=True)
-        quotes = await prices.read_quotes(view, [(str(oracle), str(token)) for oracle, token in pairs if oracle])
+        pairs = [(pool["oracle"], pool["token_address"]) for pool in self.reading.pools if pool["oracle"]]
+        quotes = await prices.read_quotes(view, pairs)
         for router in self.routers.values():
             if router.price_decimals != layout.PRICE_DECIMALS:
                 failure = f"the oracle's prices have {router.price_decimals} decimals, not the {layout.PRICE_DECIMALS}"

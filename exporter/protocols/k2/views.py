@@ -21,8 +21,8 @@ class K2Views(ProtocolViews):
     """The view functions of K2."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        for market, pool in zip(reading.columns["market"], reading.columns["pool"], strict=True):
-            router, pools, asset = str(market), (str(pool),), (address(str(pool)),)
+        for pool in reading.pools:
+            router, pools, asset = pool["market"], (pool["pool"],), (address(pool["pool"]),)
             instead = ViewCall(router, pools, ContractCall(router, BORROW_INDEX, asset))
             yield ViewCall(router, pools, ContractCall(router, VIEW, asset), (instead,))
 

@@ -54,7 +54,8 @@ class PeridotReading(ProtocolReading):
             closed = all({"deposits", "borrowing"} <= state for state in states)
             statuses[item.address] = "active" if not any(states) else "paused" if closed else "partly_paused"
         self.markets = [replace(item, status=statuses[item.address]) for item in self.markets]
-        self.columns["market_status"] = [statuses[str(market)] for market in self.columns["market"]]
+        for pool in self.pools:
+            pool["market_status"] = statuses[pool["market"]]
         for (market, vault), shown in self.parameters.items():
             paused = self.controllers[market].paused(vault, close_time)
             pauses = (Parameter(f"{what}_paused", int(what in paused), 0) for what in layout.PAUSES)
@@ -65,8 +66,8 @@ class _Reader(Collector):
     reading: PeridotReading
 
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
-        super().__init__(NAME, candidates, COLUMNS)
-        self.reading = PeridotReading(NAME, columns=self.reading.columns)
+        super().__init__(NAME, candidates)
+        self.reading = PeridotReading(NAME)
         self.deployments = deployments
         self.members: dict[str, list[str]] = {}
         self.vaults: dict[tuple[str, str], layout.Vault] = {}
@@ -258,8 +259,8 @@ class _Reader(Collector):
 
     async def read_prices(self, view: LedgerView, entries: layout.Entries) -> None:
         assets: dict[tuple[str, str], ScVal] = {}
-        names = ("market", "oracle", "token_address")
-        for market, oracle, token in zip(*(map(str, self.reading.columns[name]) for name in names), strict=True):
+        for pool in self.reading.pools:
+            market, oracle, token = (str(pool[name]) for name in ("market", "oracle", "token_address"))
             assets[oracle, token] = by_address(token)
             kept = entries[variant_key(market, "OracleAssetSymbol", address(token))]
             try:

@@ -25,9 +25,9 @@ class PeridotViews(ProtocolViews):
     """The view functions of Peridot."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        for market, vault in zip(reading.columns["market"], reading.columns["pool"], strict=True):
+        for pool in reading.pools:
             for function in FUNCTIONS:
-                yield ViewCall(str(market), (str(vault),), ContractCall(str(vault), function))
+                yield ViewCall(pool["market"], (pool["pool"],), ContractCall(pool["pool"], function))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         function, raw = asked.call.function, row["raw"]

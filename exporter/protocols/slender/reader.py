@@ -14,21 +14,17 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
-from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.slender import layout
-from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
 from exporter.tree.documents import Absent
 
 NAME = "slender"
 MARKET_NAME = "Slender"
 """The contract has no name of its own."""
 
-COLUMNS = (*TEXTS, "decimals", "s_token", "debt_token", *RESERVE_COLUMNS, *TERM_COLUMNS)
-
 
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
-        super().__init__(NAME, candidates, COLUMNS)
+        super().__init__(NAME, candidates)
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
         self.markets: dict[str, Market] = {}

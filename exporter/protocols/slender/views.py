@@ -19,17 +19,12 @@ class SlenderViews(ProtocolViews):
     """The view functions of Slender."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        columns = reading.columns
-        pools = zip(columns["market"], columns["pool"], columns["s_token"], columns["debt_token"], strict=True)
-        for market, pool, *tokens in pools:
-            for function in ("get_reserve", *_COEFFICIENTS):
-                call = ContractCall(str(market), function, (address(str(pool)),))
-                yield ViewCall(str(market), (str(pool),), call)
-            for token in tokens:
-                call = ContractCall(str(market), "token_total_supply", (address(str(token)),))
-                yield ViewCall(str(market), (str(pool),), call)
-            call = ContractCall(str(market), "token_balance", (address(str(pool)), address(str(tokens[0]))))
-            yield ViewCall(str(market), (str(pool),), call)
+        for pool in reading.pools:
+            asset, s_token, debt_token = (address(pool[name]) for name in ("pool", "s_token", "debt_token"))
+            calls = [(function, (asset,)) for function in ("get_reserve", *_COEFFICIENTS)]
+            calls += [("token_total_supply", (s_token,)), ("token_total_supply", (debt_token,))]
+            for function, arguments in [*calls, ("token_balance", (asset, s_token))]:
+                yield ViewCall(pool["market"], (pool["pool"],), ContractCall(pool["market"], function, arguments))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         function = asked.call.function

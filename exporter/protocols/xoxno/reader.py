@@ -41,7 +41,7 @@ COLUMNS = (
 
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
-        super().__init__(PROTOCOL, candidates, COLUMNS)
+        super().__init__(PROTOCOL, candidates)
         self.deployments = deployments
         self.controllers: dict[str, layout.Controller] = {}
         self.named: dict[str, dict[layout.HubAsset, bool]] = {candidate.address: {} for candidate in candidates}
@@ -216,14 +216,11 @@ async def read_markets(
     for market in reader.controllers:
         reader.take_pools(market, entries)
 
-    columns = reader.reading.columns
-    reader.reading.tokens = await read_tokens(view, map(str, columns["token_address"]))
-    for owner, decimals, token in zip(columns["market"], columns["decimals"], columns["token_address"], strict=True):
-        reader.compare_decimals(str(owner), decimals, reader.reading.tokens[str(token)])
-    asked = {
-        (str(oracle), str(token)): entries[layout.oracle_key(str(oracle), str(token))]
-        for oracle, token in zip(columns["oracle"], columns["token_address"], strict=True)
-        if oracle is not None
-    }
+    pools = reader.reading.pools
+    reader.reading.tokens = await read_tokens(view, [pool["token_address"] for pool in pools])
+    for pool in pools:
+        reader.compare_decimals(pool["market"], pool["decimals"], reader.reading.tokens[pool["token_address"]])
+    pairs = [(pool["oracle"], pool["token_address"]) for pool in pools if pool["oracle"] is not None]
+    asked = {pair: entries[layout.oracle_key(*pair)] for pair in pairs}
     reader.reading.quotes = await read_prices(view, asked)
     return reader.reading

@@ -44,9 +44,8 @@ class XoxnoViews(ProtocolViews):
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         found: dict[str, dict[str, list[str]]] = {market.address: {} for market in reading.markets}
-        columns = (reading.columns[name] for name in ("market", "pool_contract", "pool"))
-        for market, contract, pool in zip(*columns, strict=True):
-            found[str(market)].setdefault(str(contract), []).append(str(pool))
+        for raw in reading.pools:
+            found[raw["market"]].setdefault(raw["pool_contract"], []).append(raw["pool"])
         for market, contracts in found.items():
             if not contracts:
                 yield NoView(market, "none of its pools could be read")
