@@ -1,8 +1,7 @@
-"""Requests to a bucket: bounded in time, tried again while that can help, and refused in plain words.
+"""Requests to a bucket by boto3: bounded in time, tried again while that can help, each write on a condition.
 
-`S3Client` makes all requests by boto3, which does not retry by itself: every one goes through `S3Client.attempt`,
-which asks before each try whether this publisher may still write. What boto3 reports becomes a `RefusedError`, and
-`explained` turns that into what people read.
+boto3 does not retry by itself: every request goes through `S3Client.attempt`, which asks before each try whether this
+publisher may still write.
 """
 
 from __future__ import annotations
@@ -15,14 +14,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import exporter
-from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.store import utc_now
+from exporter.errors import ConfigError, ExporterError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.stores.s3_errors import CREDENTIALS_ADVICE, RefusedError, explained, refusal_of
+from exporter.stores.store import ObjectInfo, etag_of, immutable_key_message, moved_message, utc_now
+from exporter.tree.families import family_of, kind_of
 from exporter.tree.files import MAX_KEY_BYTES, is_key
+from exporter.tree.headers import cache_control, content_type
 
 if TYPE_CHECKING:
     from boto3.session import Session
@@ -52,142 +55,27 @@ class S3Options:
         return 1.1 * (self.connect_seconds + self.read_seconds)
 
 
-MAX_LEASE_SECONDS = 3600
-"""A lease that claims to last longer is not believed."""
-
 MAX_DELETED = 1000
 
 LONGEST_KEY = 400
 """The longest of the exporter's own keys; a prefix must leave room for it."""
 
+PUT_RIGHT = "s3:PutObject"
+
+PRIVATE = "private, no-store"
+"""The cache lifetime of the publisher's own records, which no edge should serve at all."""
+
+LEASE_KEY = ".exporter.lease"
+"""Who is publishing. No key of a store can begin with a dot, so listings, sweeps and checks never meet it."""
+
+ROUNDS = 4
+"""How often a write is begun again when the object vanishes between the refusal and the look."""
+
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 SHA256 = "sha256"
 
-UNREACHABLE = "Unreachable"
-TIMEOUT = "Timeout"
-CUT_OFF = "CutOff"
-UNTRUSTED = "Untrusted"
-NO_CREDENTIALS = "NoCredentials"
-
-_PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-_PASSING_CODES = frozenset(
-    (
-        *(TIMEOUT, UNREACHABLE, CUT_OFF, "ConditionalRequestConflict", "InternalError", "OperationAborted"),
-        *("RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"),
-    )
-)
-_BAD_CREDENTIALS = frozenset(
-    (
-        *(NO_CREDENTIALS, "ExpiredToken", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken"),
-        *("SignatureDoesNotMatch", "TokenRefreshRequired"),
-    )
-)
-_FULL = frozenset({"QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull"})
-_OTHER_REGION = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
-
-CREDENTIALS_ADVICE = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or give the job a role "
-    "(OIDC: AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE)"
-)
-
 _R = TypeVar("_R")
-
-
-class RefusedError(Exception):
-    """One request had no success; `explained` makes what people read of it.
-
-    ``status`` is 0 where there was no answer; ``code`` is the server's word, or one of the constants of this module.
-    ``doubtful`` says that one of the attempts may have taken effect.
-    """
-
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(f"HTTP status {status} {code}" if status else code)
-        self.status = status
-        self.code = code
-        self.attempts = 1
-        self.doubtful = not status or status >= 500
-
-    @property
-    def passing(self) -> bool:
-        return self.code in _PASSING_CODES or self.status in _PASSING_STATUSES
-
-    @property
-    def condition_failed(self) -> bool:
-        """Whether something else is under the key than the request was conditional on."""
-        return self.status == 412 or self.absent
-
-    @property
-    def absent(self) -> bool:
-        return self.status == 404 and self.code in ("", "404", "NoSuchKey", "NotFound")
-
-
-def refusal_of(error: BaseException) -> RefusedError | None:
-    """Return what boto3 reports; None for an error that is not its own."""
-    if isinstance(error, RefusedError):
-        return error
-    from botocore import exceptions as botocore
-    from urllib3.exceptions import HTTPError
-
-    if isinstance(error, botocore.ClientError):
-        if error.operation_name.startswith(("AssumeRole", "GetRoleCredentials")):
-            return RefusedError(0, NO_CREDENTIALS)
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return RefusedError(status, error.response.get("Error", {}).get("Code", ""))
-    no_credentials = (
-        *(botocore.NoCredentialsError, botocore.PartialCredentialsError, botocore.CredentialRetrievalError),
-        *(botocore.UnauthorizedSSOTokenError, botocore.SSOError, botocore.TokenRetrievalError),
-    )
-    # Of HTTPError, which botocore lets out where an answer breaks off, and of its own errors, the special ones first.
-    codes: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-        ((HTTPError, botocore.IncompleteReadError, botocore.ResponseStreamingError), CUT_OFF),
-        ((botocore.ReadTimeoutError, botocore.ConnectTimeoutError), TIMEOUT),
-        ((botocore.SSLError,), UNTRUSTED),
-        ((botocore.HTTPClientError, botocore.ConnectionError), UNREACHABLE),
-        (no_credentials, NO_CREDENTIALS),
-        ((botocore.BotoCoreError,), type(error).__name__),
-    )
-    return next((RefusedError(0, code) for kinds, code in codes if isinstance(error, kinds)), None)
-
-
-def explained(refused: RefusedError, action: str, bucket: str, key: str, right: str) -> ExporterError:
-    """``action`` is a verb, ``key`` an object, a prefix or nothing, ``right`` the permission that it needs."""
-    code, status = refused.code, refused.status
-    what = f"cannot {action} s3://{bucket}/{key}: "
-    if code in _BAD_CREDENTIALS or status == 401:
-        if code == NO_CREDENTIALS:
-            return ConfigError(f"output.uri: no credentials for s3://{bucket}; {CREDENTIALS_ADVICE}")
-        return ConfigError(f"output.uri: the credentials for s3://{bucket} are refused ({code}); {CREDENTIALS_ADVICE}")
-    if code == "NoSuchBucket":
-        return ConfigError(f"output.uri: there is no bucket {bucket} at this endpoint; create it, or correct the name")
-    if code in _OTHER_REGION or status in (301, 307):
-        return ConfigError(
-            f"output.uri: the bucket {bucket} is in another region or at another endpoint ({code or status}); set "
-            "AWS_REGION, and AWS_ENDPOINT_URL_S3 for a server that is not AWS"
-        )
-    if code == "RequestTimeTooSkewed":
-        return ConfigError(f"{what}the clock of this machine is wrong; set it and run again")
-    if status == 501 or code == "NotImplemented":
-        return ConfigError(
-            f"{what}the server does not implement this request (it needs {right}); use AWS S3, Cloudflare R2 or a "
-            "recent Ceph RADOS Gateway"
-        )
-    if code in _FULL:
-        return StoreError(
-            f"{what}the bucket is full ({code}); raise its quota or remove what else is in it, and run again"
-        )
-    if status == 403:
-        return StoreError(f"{what}access is denied; allow {right} on the bucket and its objects to these credentials")
-    if code == UNTRUSTED:
-        return StoreError(f"{what}the server's certificate is not trusted; set AWS_CA_BUNDLE to the authority's file")
-    if code in (TIMEOUT, UNREACHABLE, CUT_OFF):
-        reason = {TIMEOUT: "no answer in time", CUT_OFF: "the answer broke off"}.get(code, "the server is not reached")
-        return StoreError(
-            f"{what}{reason} ({refused.attempts} tries); check AWS_REGION, AWS_ENDPOINT_URL_S3 and the network, and "
-            "run again"
-        )
-    tries = f" ({refused.attempts} tries)" if refused.passing else ""
-    return StoreError(f"{what}the server answers with {refused}{tries}; run again, and if it lasts look at the bucket")
 
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
@@ -216,6 +104,18 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
     params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
 
 
+def object_headers(key: str, data: bytes) -> Mapping[str, Any]:
+    """Content type, cache lifetime and digest, as boto3 takes them; they depend on the key and the bytes alone."""
+    family = family_of(key)
+    private = family is not None and not family.public
+    kind = "application/json" if key == LEASE_KEY else content_type(key)
+    return {
+        "ContentType": kind or "application/octet-stream",
+        "CacheControl": PRIVATE if private else cache_control(kind_of(key)),
+        "Metadata": {SHA256: etag_of(data)},
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """An object as it was read. ``etag`` is without quotes; the times are the server's, to the second."""
@@ -234,18 +134,11 @@ class Described:
     sha256: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a listing; the key is the store's, the etag without quotes."""
-
-    key: str
-    size: int
-    etag: str
-    modified: datetime
-
-
 class S3Client:
     """The requests that a store makes, by its own keys: the prefix in the bucket is added here.
+
+    Every write is conditional: on there being no object, or on the etag of the one that was seen. So a publisher that
+    lost its hold without noticing cannot replace what a later one wrote.
 
     Methods raise `ConfigError` or `StoreError`, except `put` and `attempt`, which raise `RefusedError`. Ceph before 18
     wants the etag of ``If-Match`` without quotes, unlike the standard; that is found out by the first such write.
@@ -376,7 +269,7 @@ class S3Client:
 
         return self._read(request, "look at", key)
 
-    def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+    def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[ObjectInfo]:
         """Stream the objects whose keys start with a prefix; ``shallow``: without those with a slash after it."""
         base = len(self.prefix)
         more: dict[str, Any] = {"Delimiter": "/"} if shallow else {}
@@ -394,7 +287,7 @@ class S3Client:
             except RefusedError as refused:
                 raise self.error(refused, "list", prefix, "s3:ListBucket") from refused
             for item in answer.get("Contents", ()):
-                yield Entry(item["Key"][base:], item["Size"], _bare(item["ETag"]), item["LastModified"])
+                yield ObjectInfo(item["Key"][base:], item["Size"], item["LastModified"], _bare(item["ETag"]))
             token = answer.get("NextContinuationToken")
             if not answer.get("IsTruncated"):
                 return
@@ -407,6 +300,53 @@ class S3Client:
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
         answer = self.boto.put_object(Bucket=self.bucket, Key=self.full(key), Body=data, **headers, **condition)
         return _bare(answer["ETag"])
+
+    def write(
+        self,
+        key: str,
+        data: bytes,
+        expected: str | None,
+        *,
+        may_write: Callable[[], None] | None = None,
+        immutable: bool = False,
+        document: str | None = None,
+        ours_alone: bool = False,
+    ) -> tuple[str, bool]:
+        """Write an object if the one with the ``expected`` etag is still there (None: if there is none).
+
+        Gives the etag, and whether it was written just now. When a condition fails, what is there is read: our own
+        bytes, where an earlier attempt took effect and only its answer was lost, are as good as a success; with
+        ``ours_alone`` only where this call may have written them. ``may_write`` raises when nothing may be written any
+        more; it is asked before every attempt. ``document`` is the one that this is the alias of. Raises
+        `ImmutableKeyError`, `LostRaceError`.
+        """
+        headers = object_headers(document or key, data)
+        quoted = self.quotes_etags
+        for _ in range(ROUNDS):
+            match = f'"{expected}"' if quoted and expected is not None else expected
+            try:
+                etag = self.attempt(partial(self.put, key, data, headers, match), may_write)
+            except RefusedError as refused:
+                if not refused.condition_failed and (refused.status != 409 or refused.passing):
+                    raise self.error(refused, "write", key, PUT_RIGHT) from refused
+                doubtful = refused.doubtful
+            else:
+                self.quotes_etags = quoted
+                return etag, True
+            current = self.get(key)
+            if current is not None and current.data == data and (doubtful or not ours_alone):
+                return current.etag, doubtful
+            if current is not None and immutable:
+                raise ImmutableKeyError(immutable_key_message(key))
+            if (None if current is None else current.etag) != expected:
+                raise LostRaceError(moved_message(key))
+            quoted = quoted and expected is None
+        if expected is None:
+            raise StoreError(f"{key} is removed again and again while it is written; another publisher may be at work")
+        raise StoreError(
+            f"the server refuses to write {key} unless it changed; it does not implement "
+            "conditional writes as S3 does, and nothing can be published to it safely"
+        )
 
     def delete(self, keys: Sequence[str], before: Callable[[], None]) -> None:
         """Remove up to 1000 objects; keys that have none are skipped, those that fail for a moment tried again."""

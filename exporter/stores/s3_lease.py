@@ -6,7 +6,7 @@ the time that passed since it last asked for a renewal, which is never later, an
 is left than a request may take.
 
 That keeps two honest publishers apart. One that paused at the wrong moment (a suspended machine) may still send
-a request after its hold; every write is therefore conditional as well (`s3_writer`).
+a request after its hold; every write is therefore conditional as well (`S3Client.write`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from datetime import UTC, timedelta
 import msgspec
 
 from exporter.errors import ConfigError, ExporterError, LostRaceError
-from exporter.stores.s3_client import MAX_LEASE_SECONDS, Found, RefusedError, S3Client
-from exporter.stores.s3_writer import LEASE_KEY, PUT_RIGHT, object_headers, write_object
+from exporter.stores.s3_client import LEASE_KEY, PUT_RIGHT, Found, S3Client, object_headers
+from exporter.stores.s3_errors import RefusedError
 from exporter.stores.store import in_parallel
 from exporter.tree.decoding import decode_json
+
+MAX_LEASE_SECONDS = 3600
+"""A lease that claims to last longer is not believed."""
 
 CLOCK_GRACE_SECONDS = 2
 """The server's times are cut off to whole seconds; others wait this much longer."""
@@ -67,30 +70,20 @@ class Lease:
         self._thread = threading.Thread(target=self._renew_until_released, name="s3-lease", daemon=True)
 
     @classmethod
-    def acquire(
-        cls,
-        client: S3Client,
-        *,
-        clock: Monotonic = monotonic,
-        renewing: bool = True,
-        free: str | None = None,
-    ) -> Lease:
-        """Get hold of a bucket; ``renewing=False`` leaves the renewing to the caller. Raises `LostRaceError` at once.
-
-        ``free`` is the etag of a lease that was given back, which need not be read where nobody took it since.
-        """
+    def acquire(cls, client: S3Client, *, clock: Monotonic = monotonic, renewing: bool = True) -> Lease:
+        """Get hold, or raise `LostRaceError` at once. ``renewing=False`` leaves the renewing to the caller."""
         lease = cls(client, clock)
-        lease._take(free)
+        lease._take()
         if renewing:
             lease._thread.start()
         return lease
 
     @classmethod
-    def give_back(cls, client: S3Client, clock: Monotonic) -> str:
+    def write_free(cls, client: S3Client, clock: Monotonic) -> None:
+        """Write the lease as one that nobody holds. Raises `LostRaceError` where somebody does."""
         lease = cls(client, clock)
         lease._holder = None
-        lease._take(None)
-        return lease._etag
+        lease._take()
 
     def check(self) -> None:
         """Raise `LostRaceError` where the hold was lost, or may be lost before a request ends that begins now."""
@@ -120,28 +113,25 @@ class Lease:
                 raise LostRaceError(self._lost) from None
             self._ends = asked + self._options.lease_seconds
 
-    def release(self) -> str | None:
-        """End the hold; gives the etag of the lease that was given back, None where it was lost."""
+    def release(self) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         if self._lost:
-            return None
+            return
         self._renewals += 1
         # Written over, not deleted: not every server can delete on a condition. Where this fails, the hold runs out.
         with suppress(ExporterError):
-            return self._write(None, self._etag)
-        return None
+            self._write(None, self._etag)
 
-    def _take(self, free: str | None) -> None:
+    def _take(self) -> None:
         for _ in range(ROUNDS):
             asked = self._clock()
-            if free is None and (current := self._client.get(LEASE_KEY)) is not None:
+            current = self._client.get(LEASE_KEY)
+            if current is not None:
                 self._refuse_if_held(current)
-                free = current.etag
-            expected, free = free, None
             with suppress(LostRaceError):
-                self._etag = self._write(self._holder, expected)
+                self._etag = self._write(self._holder, None if current is None else current.etag)
                 self._ends = asked + self._options.lease_seconds
                 self._refuse_careless_server()
                 return
@@ -192,8 +182,8 @@ class Lease:
             except Exception:  # whatever it is, it may pass; if it does not, the hold runs out, and `check` says so
                 pause = self._options.lease_seconds / 20
 
-    def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] = lambda: None) -> str:
-        return write_object(self._client, may_write, LEASE_KEY, self._body(holder), expected).etag
+    def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] | None = None) -> str:
+        return self._client.write(LEASE_KEY, self._body(holder), expected, may_write=may_write)[0]
 
     def _refuse_after_release(self) -> None:
         if self._ended.is_set():

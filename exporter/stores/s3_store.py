@@ -1,8 +1,8 @@
 """A tree below a prefix of a bucket of S3, or of a server that speaks its protocol.
 
 - Every object is sent whole with one request; it is there when that was answered, for every reader.
-- Every write is conditional on what was seen before (`s3_writer`), and inside `exclusive` on the publisher's hold as
-  well (`s3_lease`). What is there already is not sent again (`SeenObjects`).
+- Every write is conditional on what was seen before, and inside `exclusive` on the publisher's hold (`s3_lease`).
+- What is there already is not sent again (`SeenObjects`).
 - A few documents also have an extensionless path. Listings hide these copies.
 
 Cloudflare R2 accepts one write a second to each key, so a renewal right after another may be tried again. Ceph before
@@ -16,16 +16,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExporterError, LostRaceError, StoreError
-from exporter.stores.s3_client import MAX_DELETED, Entry, S3Client, S3Options
+from exporter.stores.s3_client import MAX_DELETED, S3Client, S3Options
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
-from exporter.stores.s3_writer import write_object
-from exporter.stores.store import ObjectInfo, StoredObject, Written, check_prefix, etag_of, in_parallel, utc_now
+from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, check_prefix, etag_of, in_parallel, utc_now
 from exporter.tree.families import FAMILIES, alias_of, is_alias, kind_of
 from exporter.tree.files import FileKind, check_key, is_key
 
@@ -37,13 +35,8 @@ PAGES = "v1/pages/"
 EXPECTED_NEW = (PAGES, "history/")
 """Folders in which a run seldom finds an immutable object of its own. That of the pages has by far the most."""
 
-_DEPTH = 2
-"""Folders with up to this many names are listed one by one; those above without what is below them."""
-
-_WHOLE = frozenset(
-    f"{names[0]}/" for names in (family.template.split("/") for family in FAMILIES) if names[1:] and "{" in names[1]
-) - {"v1/"}
-"""Folders of the first level that are listed with all that is below them, which has names of its own: `pools/`."""
+_SHALLOW = ("", "v1/")
+"""Folders that are listed without what is below them."""
 
 ALIAS_ROUNDS = 5
 """How often the pointer's alias is written again when somebody else wrote it at the same moment."""
@@ -59,8 +52,8 @@ class SeenObjects:
     """
 
     def __init__(self, client: S3Client, lease: Lease) -> None:
-        self._client, self._lease = client, lease
-        self._entries: dict[str, Entry | None] = {}  # None: there is no such object
+        self._client, self.lease = client, lease
+        self._entries: dict[str, ObjectInfo | None] = {}  # None: there is no such object
         self._listed: set[str] = set()
         self._lock = Lock()
 
@@ -72,15 +65,15 @@ class SeenObjects:
         entry = self._entries.get(key)
         return None if entry is None else entry.etag
 
-    def entries(self, prefix: str) -> Iterator[Entry]:
+    def entries(self, prefix: str) -> Iterator[ObjectInfo]:
         folder = folder_of(prefix)
-        if _is_shallow(folder) or folder == PAGES:
+        if folder in (*_SHALLOW, PAGES):
             return self._client.entries(prefix)
         self._list(folder)
         found = [entry for entry in [*self._entries.values()] if entry is not None and entry.key.startswith(prefix)]
         return iter(sorted(found, key=lambda entry: entry.key))
 
-    def note(self, key: str, entry: Entry | None) -> None:
+    def note(self, key: str, entry: ObjectInfo | None) -> None:
         """Note what was written or read under a key just now; None: nothing."""
         self._entries[key] = entry
 
@@ -94,30 +87,24 @@ class SeenObjects:
             workers = self._client.options.concurrency
             for _ in in_parallel(sorted(folders), self._take_in, workers=workers, stop=Event()):
                 pass
-            self._lease.confirm()  # no other publisher wrote since
+            self.lease.confirm()  # no other publisher wrote since
             self._listed |= folders
 
     def _take_in(self, folder: str) -> None:
-        for entry in self._client.entries(folder, shallow=_is_shallow(folder)):
+        for entry in self._client.entries(folder, shallow=folder in _SHALLOW):
             self._entries.setdefault(entry.key, entry)  # what was read or written meanwhile is what counts
 
 
 def folder_of(key: str) -> str:
-    """The folder that is listed to learn of a key, with a slash at its end; empty for the topmost one."""
-    names = key.split("/")
-    depth = 1 if f"{names[0]}/" in _WHOLE else _DEPTH
-    return "".join(f"{name}/" for name in names[: min(depth, len(names) - 1)])
-
-
-def _is_shallow(folder: str) -> bool:
-    """Whether a folder is listed without what is below it."""
-    return folder.count("/") < _DEPTH and folder not in _WHOLE
+    """The folder that is listed to learn of a key: of the first level, below ``v1/`` of the second."""
+    *folders, _ = key.split("/")
+    return "".join(f"{name}/" for name in folders[: 2 if key.startswith("v1/") else 1])
 
 
 _FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES}
 
 
-class S3Store:
+class S3Store(Store):
     """A tree of objects below a prefix of a bucket, which may be empty; makes no request yet."""
 
     def __init__(
@@ -131,28 +118,19 @@ class S3Store:
         clock: Monotonic = monotonic,
     ) -> None:
         self._client = S3Client(bucket, prefix, options or S3Options(), session, endpoint_url)
+        self.uri, self.reads_at_once = self._client.uri, self._client.options.concurrency
         self._clock = clock
-        self._lease: Lease | None = None  # this and the next inside `exclusive` only
-        self._seen: SeenObjects | None = None
-        self._free: str | None = None  # the etag of the lease that was given back
+        self._seen: SeenObjects | None = None  # inside `exclusive` only
         self._digests_are_etags = True
-
-    @property
-    def uri(self) -> str:
-        return self._client.uri
 
     def close(self) -> None:
         self._client.close()
-
-    @property
-    def reads_at_once(self) -> int:
-        return self._client.options.concurrency
 
     def get(self, key: str) -> StoredObject | None:
         found = self._client.get(check_key(key))
         if self._seen is not None and kind_of(key) is FileKind.DOCUMENT:
             # What a publisher decides by must not be replaced when it has changed since.
-            read = None if found is None else Entry(key, len(found.data), found.etag, found.modified)
+            read = None if found is None else ObjectInfo(key, len(found.data), found.modified, found.etag)
             self._seen.note(key, read)
         return None if found is None else StoredObject(found.data, found.etag)
 
@@ -164,25 +142,54 @@ class S3Store:
         source = self._client if self._seen is None else self._seen
         for entry in source.entries(check_prefix(prefix)):
             if is_key(entry.key) and not is_alias(entry.key):
-                yield ObjectInfo(entry.key, entry.size, entry.modified)
+                yield entry
 
-    def put(self, key: str, data: bytes) -> bool:
-        return self.put_many([(key, data)]).written == 1
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
+        stop = Event()
 
-    def put_new(self, key: str, data: bytes) -> bool:
-        return self.put_new_many([(key, data)]).written == 1
+        def may_write() -> None:
+            if stop.is_set():
+                raise _StoppedError
+            self._check_hold()
 
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self._put_all(files, immutable=False)
+        def put(key: str, data: bytes, document: str | None = None) -> bool:
+            etag = self._etag(key, immutable=immutable)
+            if etag is not None and self._is_same(key, etag, data):
+                return False
+            expected = None if immutable else etag
+            etag, written = self._client.write(
+                key, data, expected, may_write=may_write, immutable=immutable, document=document
+            )
+            self._note_written(key, etag, data)
+            if written and etag != _md5(data):
+                self._digests_are_etags = False
+            return written
 
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self._put_all(files, immutable=True)
+        def write(file: tuple[str, bytes]) -> Written:
+            key, data = file
+            written = put(_check_own(key), data)
+            if not immutable and (alias := alias_of(key)) is not None:
+                put(alias, data, key)
+            return Written(1, 0, len(data)) if written else Written(unchanged=1)
+
+        options = self._client.options
+        return sum(
+            in_parallel(
+                files,
+                write,
+                workers=options.concurrency,
+                size_of=lambda file: len(file[1]),
+                most_bytes=options.in_flight_bytes,
+                stop=stop,
+            ),
+            Written(),
+        )
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """The alias follows, and never goes back either."""
         alias = alias_of(_check_own(key))
         seen = None if alias is None else self._etag(alias)
-        etag = write_object(self._client, self._check_hold, key, data, expected_etag, ours_alone=True).etag
+        etag, _ = self._client.write(key, data, expected_etag, may_write=self._check_hold, ours_alone=True)
         self._note_written(key, etag, data)
         if alias is not None:
             self._follow(alias, key, data, seen, etag)
@@ -198,24 +205,21 @@ class S3Store:
                 for key in gone:
                     self._seen.note(key, None)
 
-    def remove_leftovers(self, before: datetime) -> None:
-        """Every object is sent whole, so nothing is left."""
-
     def try_writing(self) -> None:
         """The lease is written as one that nobody holds, which needs all that publishing needs but leave to delete."""
         with suppress(LostRaceError):
-            self._free = Lease.give_back(self._client, self._clock)
+            Lease.write_free(self._client, self._clock)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Any write inside raises `LostRaceError` as soon as the hold is not sure any more."""
-        lease = Lease.acquire(self._client, clock=self._clock, free=self._free)
-        self._lease, self._seen = lease, SeenObjects(self._client, lease)
+        lease = Lease.acquire(self._client, clock=self._clock)
+        self._seen = SeenObjects(self._client, lease)
         try:
             yield
         finally:
-            self._lease = self._seen = None
-            self._free = lease.release()
+            self._seen = None
+            lease.release()
 
     def _etag(self, key: str, *, immutable: bool = False) -> str | None:
         if self._seen is not None:
@@ -228,7 +232,7 @@ class S3Store:
 
     def _note_written(self, key: str, etag: str, data: bytes) -> None:
         if self._seen is not None:
-            self._seen.note(key, Entry(key, len(data), etag, utc_now()))
+            self._seen.note(key, ObjectInfo(key, len(data), utc_now(), etag))
 
     def _follow(self, alias: str, key: str, data: bytes, seen: str | None, pointer_etag: str) -> None:
         """Let an alias be what the pointer is, unless the pointer has moved on.
@@ -237,7 +241,7 @@ class S3Store:
         """
         for _ in range(ALIAS_ROUNDS):
             try:
-                write_object(self._client, self._check_hold, alias, data, seen, document=key)
+                self._client.write(alias, data, seen, may_write=self._check_hold, document=key)
                 return
             except LostRaceError:
                 seen = self._head(alias)
@@ -254,48 +258,9 @@ class S3Store:
         described = self._client.head(key)
         return described is not None and (described.etag, described.sha256) == (etag, etag_of(data))
 
-    def _put_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
-        stop = Event()
-
-        def may_write() -> None:
-            if stop.is_set():
-                raise _StoppedError
-            self._check_hold()
-
-        def put(key: str, data: bytes, document: str | None = None) -> bool:
-            etag = self._etag(key, immutable=immutable)
-            if etag is not None and self._is_same(key, etag, data):
-                return False
-            expected = None if immutable else etag
-            placed = write_object(self._client, may_write, key, data, expected, immutable=immutable, document=document)
-            self._note_written(key, placed.etag, data)
-            if placed.written and placed.etag != _md5(data):
-                self._digests_are_etags = False
-            return placed.written
-
-        def write(file: tuple[str, bytes]) -> Written:
-            key, data = file
-            written = put(_check_own(key), data)
-            if not immutable and (alias := alias_of(key)) is not None:
-                put(alias, data, key)
-            return Written.of(len(data), written=written)
-
-        options = self._client.options
-        return sum(
-            in_parallel(
-                files,
-                write,
-                workers=options.concurrency,
-                size_of=lambda file: len(file[1]),
-                most_bytes=options.in_flight_bytes,
-                stop=stop,
-            ),
-            Written(),
-        )
-
     def _check_hold(self) -> None:
-        if self._lease is not None:
-            self._lease.check()
+        if self._seen is not None:
+            self._seen.lease.check()
 
 
 class _StoppedError(ExporterError):

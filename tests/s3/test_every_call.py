@@ -12,9 +12,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, LostRaceError, StoreError
-from exporter.stores.s3_client import S3Options
+from exporter.stores.s3_client import LEASE_KEY, S3Options
 from exporter.stores.s3_store import S3Store
-from exporter.stores.s3_writer import LEASE_KEY
 from tests.s3.bucket_objects import Stored
 from tests.s3.faults import PASSING, Answer
 from tests.s3.places import (

@@ -1,4 +1,4 @@
-"""What the messages say when a bucket refuses (exporter/stores/s3_client.py)."""
+"""What the messages say when a bucket refuses (exporter/stores/s3_errors.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from botocore import exceptions as botocore
 
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.s3_client import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
+from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
 from exporter.stores.s3_store import S3Store
 from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import OPTIONS, store_at

@@ -1,4 +1,4 @@
-"""Publishers that write the same keys, and servers with conditions of their own (exporter/stores/s3_writer.py)."""
+"""Publishers that write the same keys, and servers with conditions of their own (exporter.stores.s3_client.py)."""
 
 from __future__ import annotations
 

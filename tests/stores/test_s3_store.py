@@ -105,11 +105,11 @@ def test_unchanged_files_are_not_sent(bucket: WireBucket, alice: S3Store) -> Non
     documents += [("v1/markets.json", b"m"), ("index.html", b"i"), (f"v1/assets/{MARKET}/p.json", b"a")]
     buckets = [(f"v1/buckets/{number}.json", b"%d" % number) for number in range(30)]
     with alice.exclusive():
-        alice.put_new_many(buckets)
+        alice.put_many(buckets, immutable=True)
         alice.put_many(documents)
     bucket.forget()
     with alice.exclusive():
-        assert Written(0, 30, 0) == alice.put_new_many(buckets)
+        assert Written(0, 30, 0) == alice.put_many(buckets, immutable=True)
         assert Written(0, 33, 0) == alice.put_many(documents)
         assert [] == bucket.sent()
         listed = bucket.sent("LIST")
@@ -149,9 +149,9 @@ def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Sto
     """Pages are expected to be new and not listed; those that are there already are found one by one."""
     pages = [(f"v1/pages/{number:03}.json", b"%d" % number) for number in range(30)]
     with alice.exclusive():
-        alice.put_new_many(pages[:25])
+        alice.put_many(pages[:25], immutable=True)
     with bob.exclusive():
-        assert Written(5, 25, 10) == bob.put_new_many(pages)
+        assert Written(5, 25, 10) == bob.put_many(pages, immutable=True)
 
     assert [] == bucket.sent("LIST")
     assert dict(pages) == bucket.data()
@@ -175,10 +175,10 @@ def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
 def test_immutable_objects_are_compared_by_bytes(bucket: WireBucket, alice: S3Store) -> None:
     """Also where the listing knows the object, other bytes under an immutable key are an error that leaves it."""
     with alice.exclusive():
-        alice.put_new_many([("v1/buckets/x.json", b"1")])
+        alice.put_many([("v1/buckets/x.json", b"1")], immutable=True)
         for files in ([("v1/buckets/x.json", b"2")], [("v1/pages/y.json", b"1"), ("v1/pages/y.json", b"2")]):
             with pytest.raises(ImmutableKeyError, match=files[-1][0]):
-                alice.put_new_many(files)
+                alice.put_many(files, immutable=True)
 
     assert b"1" == bucket.data()["v1/buckets/x.json"]
 
@@ -195,7 +195,7 @@ def test_the_first_error_ends_a_bulk(bucket: WireBucket, alice: S3Store) -> None
     alice.get("x")
     bucket.disturb_next("alice", Answer(403, "AccessDenied"), more=5000)
     with pytest.raises(StoreError, match=r"s3://bucket/p/v1/pages/00\d\d\.json: access is denied"):
-        alice.put_new_many(stream())
+        alice.put_many(stream(), immutable=True)
 
     assert 4 * OPTIONS.concurrency >= taken
     assert taken >= len(bucket.sent())
@@ -213,15 +213,15 @@ def test_a_bulk_is_never_all_in_memory(bucket: WireBucket) -> None:
             ahead.append(number - len(bucket.objects))
             yield f"v1/pages/{size}-{number:04}.json", bytes(size)
 
-    store.put_new_many(stream(200, 10))
+    store.put_many(stream(200, 10), immutable=True)
     assert 8 >= max(ahead)
     bucket.objects.clear()
     ahead.clear()
-    store.put_new_many(stream(50, 4000))
+    store.put_many(stream(50, 4000), immutable=True)
     assert 2 >= max(ahead)
     bucket.objects.clear()
     ahead.clear()
-    store.put_new_many(stream(5, 20_000))
+    store.put_many(stream(5, 20_000), immutable=True)
     store.close()
 
     assert 1 >= max(ahead)
@@ -236,7 +236,7 @@ def test_etags_that_are_no_digests(bucket: WireBucket, monkeypatch: pytest.Monke
     for client in ("alice", "bob"):
         store = store_at(bucket.environment(client), "p")
         with store.exclusive():
-            store.put_new_many([(f"v1/pages/{client}.json", b"1")])
+            store.put_many([(f"v1/pages/{client}.json", b"1")], immutable=True)
             written = store.put_many(documents)
             assert Written(1, 4, 1) == store.put_many([("v1/markets/0.json", client.encode()[:1]), *documents[1:]])
             store.put("v1/markets/0.json", b"0")

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.config import Settings
 from exporter.serve.edge import render_edge
-from exporter.stores.s3_writer import PRIVATE, object_headers
+from exporter.stores.s3_client import PRIVATE, object_headers
 from exporter.tree.documents import AssetsPage, PoolsPage
 from exporter.tree.families import (
     FAMILIES,
