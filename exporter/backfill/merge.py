@@ -88,7 +88,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
                 new.append(part)
             elif holder.first_ledger != holder.last_ledger:
                 inside.setdefault(holder.key, []).append(part)
-        store.put_new_many((part.file.key, part.file.data) for part in new)
+        store.put_many(((part.file.key, part.file.data) for part in new), immutable=True)
         for part in new:
             manifest = extend_history(manifest, part.entry)
         added, superseded = list(new), list[str]()
@@ -132,7 +132,7 @@ def _with_rebuilt(
     fresh = [part for part in parts if part.entry.first_ledger not in known]
     if not fresh:
         return manifest, fresh
-    store.put_new_many((part.file.key, part.file.data) for part in fresh)
+    store.put_many(((part.file.key, part.file.data) for part in fresh), immutable=True)
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *(part.entry for part in fresh)])
     store.put_new(rebuilt.entry.key, rebuilt.file.data)
     files = [rebuilt.entry if file.key == key else file for file in manifest.files]

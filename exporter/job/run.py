@@ -336,7 +336,7 @@ class Job:
             before = ledger if self.replaced_ledger is None else min(ledger, self.replaced_ledger)
             series = load_series(store, manifest, before)
             known, older = series.row_count, map(read_back, catch_up(store, manifest, before, series))
-            restored = store.put_new_many((file.key, file.data) for file in older)
+            restored = store.put_many(((file.key, file.data) for file in older), immutable=True)
             if tables.close_time < series.through_time:
                 raise closed_earlier(ledger, tables.close_time, series.through_ledger, series.through_time)
             facts.update(read_again=series.row_count - known, restored=restored.written)

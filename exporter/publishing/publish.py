@@ -172,7 +172,7 @@ class Publication:
 
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Write pages and the Parquet file as they come; let documents wait. Raises `CheckError`."""
-        self._pages += self._store.put_new_many(chain(self._pages_of(files), self._history_file()))
+        self._pages += self._store.put_many(chain(self._pages_of(files), self._history_file()), immutable=True)
 
     def seal(self) -> SealedRun:
         """End the list of files; no reader can find any yet. Raises `CheckError` for a file given twice."""

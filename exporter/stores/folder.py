@@ -1,15 +1,14 @@
 """A folder as a store: every write whole or absent, for readers, after a crash and after a power cut.
 
-A file is written under a temporary name in its own folder, made durable, and only then given its name: by
-``rename`` (a document: readers have the old file or the new one) or by ``link`` (an immutable file: fails where the
-name is taken). So a name never leads to half a file:
+A file is written under a temporary name in its own folder, made durable, and only then renamed, so that a name never
+leads to half a file:
 
 - The process dies: at most temporary files stay. Their names start with a dot, which no key can, so neither a
   listing nor a web server that serves keys ever shows them.
 - The power fails: as above. When a method has returned, its names are on the disk too; only deletions are not waited
   for.
 
-Making many files durable one by one takes minutes on many disks, so the bulk methods work in batches.
+Making many files durable one by one takes minutes on many disks, so writes work in batches.
 
 The lock is ``flock`` on ``.exporter.lock``, which vanishes with the process. Only POSIX systems have it.
 """
@@ -28,12 +27,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.store import (
     ObjectInfo,
+    Store,
     StoredObject,
     Written,
     check_prefix,
@@ -48,43 +47,45 @@ TEMPORARY_PREFIX = ".tmp-"
 BATCH_FILES = 2048
 BATCH_BYTES = 32 * 1024 * 1024
 
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NEEDS_WRITE_ACCESS = "; the user that runs the exporter needs write access to the output folder"
+_FREE_SPACE = "; free space and run again"
+_NO_FOLDER = "; a file is in the place of a folder: remove it"
 _ADVICE = {
-    errno.ENOSPC: "; free space and run again",
-    errno.EDQUOT: "; free space and run again",
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
     errno.EACCES: _NEEDS_WRITE_ACCESS,
     errno.EPERM: _NEEDS_WRITE_ACCESS,
     errno.EROFS: "; choose another output.uri",
     errno.ELOOP: "; a symbolic link inside the output folder is never followed: remove it",
-    errno.ENOTDIR: "; a file is in the place of a folder: remove it",
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.EEXIST: _NO_FOLDER,
     errno.EISDIR: "; a folder is in the place of a file: remove it",
 }
 
 FEW = 4
 """Up to this many paths are made durable one by one; above it the whole file system is synced."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
-
-def make_durable(files: Collection[str], folders: Collection[str]) -> None:
-    """Return when the bytes of these files and the names in these folders (paths) are on the disk. Raises `OSError`.
+def make_durable(files: Collection[Path], folders: Collection[Path]) -> None:
+    """Return when the bytes of these files and the names in these folders are on the disk. Raises `OSError`.
 
     Many paths on Linux cost one ``syncfs`` for each file system; elsewhere, and for few paths, each has its ``fsync``.
     """
-    sync_file_system = _sync_file_system()
-    if sync_file_system is not None and len(files) + len(folders) > FEW:
-        touched = {file.rpartition("/")[0] for file in files}.union(folders)
-        devices = {os.stat(folder).st_dev: folder for folder in touched}  # noqa: PTH116 - cheaper, for thousands
-        for folder in devices.values():
-            sync_file_system(folder)
-        return
-    for path in (*files, *folders):
-        _with_descriptor(path, os.fsync)
+    sync: Callable[[int], None] = os.fsync
+    paths = (*files, *folders)
+    if len(paths) > FEW and (sync_file_system := _sync_file_system()) is not None:
+        touched = {file.parent for file in files}.union(folders)
+        sync, paths = sync_file_system, tuple({folder.stat().st_dev: folder for folder in touched}.values())
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @cache
-def _sync_file_system() -> Callable[[str], None] | None:
+def _sync_file_system() -> Callable[[int], None] | None:
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     except (AttributeError, OSError):
@@ -95,137 +96,65 @@ def _sync_file_system() -> Callable[[str], None] | None:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    return lambda folder: _with_descriptor(folder, sync)
+    return sync
 
 
-def _with_descriptor(path: str, action: Callable[[int], None]) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        action(descriptor)
-    finally:
-        os.close(descriptor)
+def read_file(path: Path) -> bytes | None:
+    """Read a regular file; None when there is none. Never follows a link, never waits for a pipe."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if stat.S_ISREG(mode):
+            return path.read_bytes()
+    return None
 
 
-def read_file(name: str, folder: int) -> bytes | None:
-    """Read a regular file of an open folder; None when there is none. Never follows a link, never waits for a pipe."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
-            return file.readall()
-    finally:
-        os.close(descriptor)
-
-
-def write_file(name: str, data: bytes, folder: int) -> None:
-    """Make a file that was not there in an open folder, with the permissions that the umask leaves."""
+def write_file(path: Path, data: bytes) -> None:
+    """Make a file that was not there, with the permissions that the umask leaves."""
     # Not tempfile: its files are readable by their owner alone, and a web server has to read these.
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
-    try:
-        written = os.write(descriptor, data)
-        while written < len(data):
-            written += os.write(descriptor, memoryview(data)[written:])
-    finally:
-        os.close(descriptor)
-
-
-def refused(action: str, what: str, error: OSError) -> StoreError:
-    """An error of the operating system, as a StoreError that names the key."""
-    reason = error.strerror or type(error).__name__
-    return StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}")
+    with path.open("xb") as file:
+        file.write(data)
 
 
 @contextmanager
 def reported(action: str, what: str) -> Iterator[None]:
-    """Raise what is `refused`."""
+    """Raise an error of the operating system as a StoreError that names the key."""
     try:
         yield
     except OSError as error:
-        raise refused(action, what, error) from error
-
-
-def open_folder(root: str, part: str, changed: set[str] | None = None) -> int:
-    """Open a folder, reached by no link below the root; with ``changed`` make it. Raises `FileNotFoundError`."""
-    try:
-        folder = os.open(root, _FOLDER)
-    except FileNotFoundError:
-        if changed is None:
-            raise
-        Path(root).mkdir(parents=True)
-        changed.add(str(Path(root).parent))
-        folder = os.open(root, _FOLDER)
-    path = root
-    for name in filter(None, part.split("/")):
-        parent = folder
-        try:
-            try:
-                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-            except FileNotFoundError:
-                if changed is None:
-                    raise
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=parent)
-                    changed.add(path)
-                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-        except NotADirectoryError:
-            if stat.S_ISLNK(os.lstat(name, dir_fd=parent).st_mode):
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
-            if changed is None:  # nothing is below a file
-                raise FileNotFoundError from None
-            raise
-        finally:
-            os.close(parent)
-        path = f"{path}/{name}"
-    return folder
+        reason = error.strerror or type(error).__name__
+        raise StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}") from error
 
 
 class _Staged(NamedTuple):
-    """A file written under a temporary name in its folder, waiting for its own name."""
+    """A file written under a temporary name, waiting for its own."""
 
     key: str
-    part: str
-    name: str
-    temporary: str
-    size: int
+    path: Path
+    temporary: Path
+    data: bytes
 
 
-class FolderStore:
+class FolderStore(Store):
     """A tree below a folder, which may be a symbolic link; links inside are never followed."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
-        self._root = str(self.root)
+        self.uri = str(self.root)
         self._temporary_stem = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-"
         self._temporary_count = 0
-        self._swap_lock = Lock()
         self._held = False
 
-    @property
-    def uri(self) -> str:
-        return str(self.root)
-
-    @property
-    def reads_at_once(self) -> int:
-        return 1
-
     def get(self, key: str) -> StoredObject | None:
-        part, _, name = check_key(key).rpartition("/")
-        data = None
-        with reported("read", key), suppress(FileNotFoundError), self._opened(part) as folder:
-            data = read_file(name, folder)
+        with reported("read", check_key(key)):
+            data = read_file(self._path(key))
         return None if data is None else StoredObject(data, etag_of(data))
 
     def has(self, key: str) -> bool:
-        try:
-            return stat.S_ISREG(os.lstat(f"{self._root}/{check_key(key)}").st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise refused("look at", key, error) from error
+        with reported("look at", check_key(key)), suppress(FileNotFoundError, NotADirectoryError):
+            return stat.S_ISREG((self.root / key).lstat().st_mode)
+        return False
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         parent = check_prefix(prefix).rpartition("/")[0]
@@ -236,21 +165,38 @@ class FolderStore:
                 status = entry.stat(follow_symlinks=False)
                 yield ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
-    def put(self, key: str, data: bytes) -> bool:
-        return self.put_many([(key, data)]).written == 1
-
-    def put_new(self, key: str, data: bytes) -> bool:
-        return self.put_new_many([(key, data)]).written == 1
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self._write_all(files, immutable=False)
-
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self._write_all(files, immutable=True)
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
+        total, size = Written(), 0
+        batch: deque[_Staged] = deque()
+        changed: set[Path] = set()  # folders that have new names in them, which are not durable yet
+        try:
+            for key, data in files:
+                with reported("write", check_key(key)):
+                    path = self._path(key, changed)
+                    if _is_there(path, key, data, immutable=immutable):
+                        total += Written(unchanged=1)
+                        continue
+                    self._temporary_count += 1
+                    temporary = path.with_name(f"{self._temporary_stem}{self._temporary_count}")
+                    batch.append(_Staged(key, path, temporary, data))  # before anything can go wrong
+                    write_file(temporary, data)
+                size += len(data)
+                if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+                    total += _place_all(batch, changed, immutable=immutable)
+                    size = 0
+            total += _place_all(batch, changed, immutable=immutable)
+        finally:
+            for staged in batch:
+                with suppress(OSError):
+                    staged.temporary.unlink()
+        if changed:
+            with reported("make durable the names in", self.uri):
+                make_durable((), changed)
+        return total
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """Takes the lock for itself unless this object holds it already."""
-        with self._swap_lock, nullcontext() if self._held else self.exclusive():
+        with nullcontext() if self._held else self.exclusive():
             present = self.get(key)
             if (None if present is None else present.etag) != expected_etag:
                 raise LostRaceError(moved_message(key))
@@ -260,11 +206,8 @@ class FolderStore:
     def delete(self, keys: Iterable[str]) -> None:
         """Folders that become empty go too. A power cut may bring deleted files back."""
         for key in keys:
-            part, _, name = check_key(key).rpartition("/")
-            with reported("delete", key), suppress(FileNotFoundError):
-                with self._opened(part) as folder:
-                    os.unlink(name, dir_fd=folder)
-                self._remove_if_empty(part)
+            with reported("delete", check_key(key)), suppress(FileNotFoundError, NotADirectoryError):
+                self._remove(self._path(key))
 
     def remove_leftovers(self, before: datetime) -> None:
         for key, entry in self._files_below(""):
@@ -272,20 +215,19 @@ class FolderStore:
                 continue
             with reported("delete", key), suppress(FileNotFoundError):
                 if datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) < before:
-                    Path(entry.path).unlink()
-                    self._remove_if_empty(key.rpartition("/")[0])
+                    self._remove(Path(entry.path))
 
     def try_writing(self) -> None:
         """A folder that is not there is made and removed again."""
         made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
-        trial = f"{self._temporary_stem}trial"
+        trial = self.root / f"{self._temporary_stem}trial"
         try:
-            with reported("write into", self.uri), self._opened("", set()) as root:
+            with reported("write into", self.uri):
+                self.root.mkdir(parents=True, exist_ok=True)
                 try:
-                    write_file(trial, b"trial", root)
+                    write_file(trial, b"trial")
                 finally:
-                    with suppress(FileNotFoundError):
-                        os.unlink(trial, dir_fd=root)
+                    trial.unlink(missing_ok=True)
             if (self.root / LOCK_NAME).exists():
                 with suppress(LostRaceError), self.exclusive():
                     pass
@@ -317,80 +259,40 @@ class FolderStore:
         finally:
             os.close(descriptor)
 
-    @contextmanager
-    def _opened(self, part: str, changed: set[str] | None = None) -> Iterator[int]:
-        folder = open_folder(self._root, part, changed)
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+    def _path(self, key: str, changed: set[Path] | None = None) -> Path:
+        """The path of a key, reached by no link below the root; with ``changed`` its folder is made."""
+        folder = self.root
+        if changed is not None and not folder.is_dir():
+            folder.mkdir(parents=True)
+            changed.add(folder.parent)
+        *parts, name = key.split("/")
+        for part in parts:
+            parent, folder = folder, folder / part
+            if folder.is_symlink():
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if changed is not None and not folder.exists():
+                folder.mkdir()
+                changed.add(parent)
+        return folder / name
 
-    def _path(self, part: str) -> str:
-        return f"{self._root}/{part}" if part else self._root
-
-    def _remove_if_empty(self, part: str) -> None:
-        """Remove a folder in which nothing is, and those above it that become empty by that; the root stays."""
+    def _remove(self, path: Path) -> None:
+        """Remove a file, and the folders that become empty by that; the root stays."""
+        path.unlink()
         with suppress(OSError):
-            while part:
-                part, _, name = part.rpartition("/")
-                with self._opened(part) as parent:
-                    os.rmdir(name, dir_fd=parent)
-
-    def _write_all(self, files: Iterable[tuple[str, bytes]], *, immutable: bool) -> Written:
-        total = Written()
-        batch: deque[_Staged] = deque()
-        changed: set[str] = set()  # the paths of folders that have new names in them, which are not durable yet
-        size = unchanged = 0
-        try:
-            for key, data in files:
-                part, _, name = check_key(key).rpartition("/")
-                with reported("write", key), self._opened(part, changed) as folder:
-                    if _is_there(folder, name, key, data, immutable=immutable):
-                        unchanged += 1
-                        continue
-                    self._temporary_count += 1
-                    temporary = f"{self._temporary_stem}{self._temporary_count}"
-                    batch.append(_Staged(key, part, name, temporary, len(data)))  # before anything can go wrong
-                    write_file(temporary, data, folder)
-                size += len(data)
-                if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
-                    total += self._place_all(batch, changed, immutable=immutable)
-                    size = 0
-            total += self._place_all(batch, changed, immutable=immutable)
-        finally:
-            for staged in batch:
-                with suppress(OSError), self._opened(staged.part) as folder:
-                    os.unlink(staged.temporary, dir_fd=folder)
-        if changed:
-            with reported("make durable the names in", self.uri):
-                make_durable((), changed)
-        return total + Written(unchanged=unchanged)
-
-    def _place_all(self, batch: deque[_Staged], changed: set[str], *, immutable: bool) -> Written:
-        if batch:
-            with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
-                make_durable([f"{self._path(staged.part)}/{staged.temporary}" for staged in batch], changed)
-            changed.clear()
-        total = Written()
-        while batch:
-            staged = batch[0]
-            with reported("write", staged.key), self._opened(staged.part) as folder:
-                is_new = not immutable or _link(staged, folder)
-                if not immutable:
-                    os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
-            batch.popleft()
-            changed.add(self._path(staged.part))
-            total += Written.of(staged.size, written=is_new)
-        return total
+            while (path := path.parent) != self.root:
+                path.rmdir()
 
     def _files_below(self, part: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Stream the regular files below a folder, with the keys they would have; links are skipped."""
-        to_visit = []
-        with reported("list", part or self.uri), suppress(FileNotFoundError), self._opened(part):
-            to_visit.append((f"{part}/" if part else "", self._path(part)))
+        with reported("list", part or self.uri):
+            to_visit = [(f"{part}/" if part else "", str(self._path(f"{part}/x" if part else "x").parent))]
         while to_visit:
             stem, folder = to_visit.pop()
-            with reported("list", stem or self.uri), suppress(FileNotFoundError), os.scandir(folder) as entries:
+            with (
+                reported("list", stem or self.uri),
+                suppress(FileNotFoundError, NotADirectoryError),
+                os.scandir(folder) as entries,
+            ):
                 for entry in entries:
                     if entry.is_file(follow_symlinks=False):
                         yield stem + entry.name, entry
@@ -398,31 +300,33 @@ class FolderStore:
                         to_visit.append((f"{stem}{entry.name}/", entry.path))
 
 
-def _is_there(folder: int, name: str, key: str, data: bytes, *, immutable: bool) -> bool:
+def _is_there(path: Path, key: str, data: bytes, *, immutable: bool) -> bool:
     """Say whether exactly these bytes have the name; other bytes under an immutable key are an error."""
     try:
-        status = os.lstat(name, dir_fd=folder)
+        status = path.lstat()
     except FileNotFoundError:
         return False
-    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and read_file(name, folder) == data
+    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and path.read_bytes() == data
     if immutable and not same:
         raise ImmutableKeyError(immutable_key_message(key))
     return same
 
 
-def _link(staged: _Staged, folder: int) -> bool:
-    """Name a file that must not replace another; False when the same bytes have the name already."""
-    is_new = True
-    try:
-        os.link(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS and not isinstance(error, FileExistsError):
-            raise
-        # On a file system without hard links the publisher's lock replaces the exclusive creation.
-        data = read_file(staged.temporary, folder) or b""
-        is_new = not _is_there(folder, staged.name, staged.key, data, immutable=True)
-        if is_new:
-            os.replace(staged.temporary, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
-            return True
-    os.unlink(staged.temporary, dir_fd=folder)
-    return is_new
+def _place_all(batch: deque[_Staged], changed: set[Path], *, immutable: bool) -> Written:
+    if batch:
+        with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
+            make_durable([staged.temporary for staged in batch], changed)
+        changed.clear()
+    total = Written()
+    while batch:
+        staged = batch[0]
+        with reported("write", staged.key):
+            if immutable and _is_there(staged.path, staged.key, staged.data, immutable=True):  # since this batch began
+                staged.temporary.unlink()
+                total += Written(unchanged=1)
+            else:
+                staged.temporary.replace(staged.path)
+                total += Written(1, 0, len(staged.data))
+        batch.popleft()
+        changed.add(staged.path.parent)
+    return total

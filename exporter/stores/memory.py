@@ -11,7 +11,7 @@ from exporter.stores import store
 from exporter.tree.files import check_key
 
 
-class MemoryStore:
+class MemoryStore(store.Store):
     """Keeps every object in memory.
 
     Keys neither written nor deleted here are read through to ``underlay``, which is never written to: a dry run sees
@@ -19,23 +19,16 @@ class MemoryStore:
     """
 
     def __init__(self, underlay: store.Store | None = None, clock: store.Clock = store.utc_now) -> None:
+        self.uri = "memory:" if underlay is None else f"memory over {underlay.uri}"
+        if underlay is not None:
+            self.reads_at_once = underlay.reads_at_once
         self._underlay = underlay
         self._clock = clock
         self._entries: dict[str, tuple[bytes, datetime] | None] = {}  # when they were written; None: deleted here
         self._held = False
 
-    @property
-    def uri(self) -> str:
-        return "memory:" if self._underlay is None else f"memory over {self._underlay.uri}"
-
-    @property
-    def reads_at_once(self) -> int:
-        """What was written here is not urgent, so it is as for the underlay."""
-        return 1 if self._underlay is None else self._underlay.reads_at_once
-
     def get(self, key: str) -> store.StoredObject | None:
-        check_key(key)
-        if key in self._entries:
+        if check_key(key) in self._entries:
             entry = self._entries[key]
             return None if entry is None else store.StoredObject(entry[0], store.etag_of(entry[0]))
         return None if self._underlay is None else self._underlay.get(key)
@@ -45,24 +38,18 @@ class MemoryStore:
             return self._entries[key] is not None
         return self._underlay is not None and self._underlay.has(key)
 
-    def put(self, key: str, data: bytes) -> bool:
-        present = self.get(key)
-        if present is not None and present.data == data:
-            return False
-        self._entries[key] = bytes(data), self._clock()
-        return True
-
-    def put_new(self, key: str, data: bytes) -> bool:
-        present = self.get(key)
-        if present is not None and present.data != data:
-            raise ImmutableKeyError(store.immutable_key_message(key))
-        return self.put(key, data)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> store.Written:
-        return store.one_by_one(files, self.put)
-
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> store.Written:
-        return store.one_by_one(files, self.put_new)
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> store.Written:
+        total = store.Written()
+        for key, data in files:
+            present = self.get(key)
+            if present is not None and present.data == data:
+                total += store.Written(unchanged=1)
+                continue
+            if present is not None and immutable:
+                raise ImmutableKeyError(store.immutable_key_message(key))
+            self._entries[key] = bytes(data), self._clock()
+            total += store.Written(1, 0, len(data))
+        return total
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         present = self.get(key)
@@ -96,9 +83,3 @@ class MemoryStore:
             yield
         finally:
             self._held = False
-
-    def try_writing(self) -> None:
-        """Memory can always be written to."""
-
-    def remove_leftovers(self, before: datetime) -> None:
-        """Nothing can be left half-written in memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
 from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, etag_of, read_many
@@ -16,10 +16,11 @@ MOST_BYTES = 2**20
 """What is larger is forgotten when it was asked for: the state of many histories, the listing of many files."""
 
 
-class ReadOnce:
+class ReadOnce(Store):
     """Remembers documents read or written through it (no pages, no Parquet); ``held``: nobody else can write them."""
 
     def __init__(self, store: Store, *, held: bool = False) -> None:
+        self.uri, self.reads_at_once = store.uri, store.reads_at_once
         self.store = store
         self._held = held
         self._read: dict[str, StoredObject | None] = {}
@@ -34,14 +35,6 @@ class ReadOnce:
                 pool.submit(next, self.store.list(prefix), None)  # where it fails, whoever needs it lists again
             self._read.update(read_many(self.store, [key for key in keys if key not in self._read]))
 
-    @property
-    def uri(self) -> str:
-        return self.store.uri
-
-    @property
-    def reads_at_once(self) -> int:
-        return self.store.reads_at_once
-
     def get(self, key: str) -> StoredObject | None:
         return self._note(key, self._read.pop(key) if key in self._read else self.store.get(key))
 
@@ -54,14 +47,8 @@ class ReadOnce:
         self._note(key, StoredObject(data, etag_of(data)))
         return written
 
-    def put_new(self, key: str, data: bytes) -> bool:
-        return self.store.put_new(key, data)
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self.store.put_many(self._forgotten(files))
-
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return self.store.put_new_many(files)
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
+        return self.store.put_many(self._forgotten(files), immutable=immutable)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         self._read.pop(key, None)
@@ -78,10 +65,8 @@ class ReadOnce:
             self._read.pop(key, None)
         self.store.delete(gone)
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        with nullcontext() if self._held else self.store.exclusive():
-            yield
+    def exclusive(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._held else self.store.exclusive()
 
     def try_writing(self) -> None:
         self.store.try_writing()

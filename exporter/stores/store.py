@@ -7,6 +7,7 @@ where the store promises durability at all.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from exporter.tree.files import check_key
 
@@ -35,11 +36,12 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One entry of a listing; ``modified`` is an aware UTC time."""
+    """One entry of a listing; ``modified`` is an aware UTC time, ``etag`` is of a bucket's alone."""
 
     key: str
     size: int
     modified: datetime
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,71 +52,59 @@ class Written:
     unchanged: int = 0
     bytes: int = 0
 
-    @classmethod
-    def of(cls, size: int, *, written: bool) -> Written:
-        return cls(1, 0, size) if written else cls(unchanged=1)
-
     def __add__(self, other: Written) -> Written:
         return Written(self.written + other.written, self.unchanged + other.unchanged, self.bytes + other.bytes)
 
 
-class Store(Protocol):
+class Store(ABC):
     """Where a published tree lives. Every method raises StoreError, naming the key, when it is refused."""
 
-    @property
-    def uri(self) -> str:
-        """The name of the store for people: a folder's path or a bucket's URI. Holds no secret."""
-        ...
+    uri: str
+    """The name of the store for people: a folder's path or a bucket's URI. Holds no secret."""
 
-    @property
-    def reads_at_once(self) -> int:
-        """How many calls of ``get`` may be made at the same time."""
-        ...
+    reads_at_once: int = 1
+    """How many calls of ``get`` may be made at the same time."""
 
+    @abstractmethod
     def get(self, key: str) -> StoredObject | None: ...
 
+    @abstractmethod
     def has(self, key: str) -> bool:
         """Say whether an object is under a key; a publisher asks about many, so this costs little."""
-        ...
 
-    def put(self, key: str, data: bytes) -> bool:
-        """Replace a document in one step; False when the same bytes were there already."""
-        ...
+    @abstractmethod
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
+        """Replace documents, each in one step. Raises `ImmutableKeyError` for an immutable key that has other bytes."""
 
-    def put_new(self, key: str, data: bytes) -> bool:
-        """Write an immutable object; False when the same bytes are there. Raises `ImmutableKeyError` for others."""
-        ...
-
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written: ...
-
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written: ...
-
+    @abstractmethod
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """Replace an object if its etag is as expected (None: absent); gives the new one. Raises `LostRaceError`."""
-        ...
 
+    @abstractmethod
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Stream objects by a prefix in any order, never half-written ones; those listed may be deleted meanwhile."""
-        ...
 
+    @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; keys that have none are skipped."""
-        ...
 
+    @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the store as its only publisher, until the process ends at most. Raises `LostRaceError` at once."""
-        ...
 
-    def try_writing(self) -> None:
+    def try_writing(self) -> None:  # noqa: B027 - by default it can be written to
         """Find out cheaply whether a run could publish here. Another publisher at work is not a failure."""
-        ...
 
-    def remove_leftovers(self, before: datetime) -> None: ...
+    def remove_leftovers(self, before: datetime) -> None:  # noqa: B027 - by default nothing is left
+        """Remove what writes that died before a time left half-written."""
 
+    def put(self, key: str, data: bytes) -> bool:
+        """Replace a document; False when the same bytes were there already."""
+        return self.put_many([(key, data)]).written == 1
 
-def one_by_one(files: Iterable[tuple[str, bytes]], write: Callable[[str, bytes], bool]) -> Written:
-    """Do a bulk write with a store's single one."""
-    return sum((Written.of(len(data), written=write(key, data)) for key, data in files), Written())
+    def put_new(self, key: str, data: bytes) -> bool:
+        """Write an immutable object; False when the same bytes are there."""
+        return self.put_many([(key, data)], immutable=True).written == 1
 
 
 def utc_now() -> datetime:

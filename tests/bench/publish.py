@@ -53,7 +53,7 @@ def in_bucket(where: str, bucket: str, files: Files, rounds: int) -> Row:
     ratios, speeds = [], []
     for number in range(rounds + 1):
         began = perf_counter()
-        written = open_store(f"s3://{bucket}/ours-{number}").put_new_many(iter(files))
+        written = open_store(f"s3://{bucket}/ours-{number}").put_many(iter(files), immutable=True)
         ours = perf_counter() - began
         assert len(files) == written.written
         began = perf_counter()
@@ -94,7 +94,7 @@ def _folder(files: Files, rounds: int) -> Row:
         count = iter(range(1_000))
 
         def ours() -> None:
-            FolderStore(Path(folder, f"store-{next(count)}")).put_new_many(files)
+            FolderStore(Path(folder, f"store-{next(count)}")).put_many(files, immutable=True)
 
         def loop() -> None:
             root = Path(folder, f"loop-{next(count)}")

@@ -128,7 +128,7 @@ def test_pages_of_histories_outlive_the_retention_time() -> None:
     recent = {key for key in tree if key.startswith("v1/buckets/5m-")}
     # The last could be taken for one of five minutes by how it begins, and is shorter.
     buckets = {f"v1/buckets/{22 * 'a'}.json", f"v1/buckets/totals/{22 * 'a'}.json", f"v1/buckets/5m-{19 * 'a'}.json"}
-    store.put_new_many((key, b"{}") for key in buckets)
+    store.put_many(((key, b"{}") for key in buckets), immutable=True)
 
     later = datetime.now(UTC) + timedelta(days=400)
     sweep(store, timedelta(hours=24), now=lambda: later)

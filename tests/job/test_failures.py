@@ -82,10 +82,10 @@ def full(out: Path, url: str) -> tuple[int, str]:
     """The disk has room for some files of the run."""
     left = iter(range(20))
 
-    def write(name: str, data: bytes, folder: int) -> None:
+    def write(path: Path, data: bytes) -> None:
         if next(left, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write_file(name, data, folder)
+        write_file(path, data)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("exporter.stores.folder.write_file", write)

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, Written, one_by_one
+from exporter.stores.store import Store, Written
 
 WRITES = frozenset({"put", "put_new", "swap", "delete", "remove_leftovers"})
 
@@ -41,7 +41,7 @@ def _logged(operation: str) -> Callable[..., Any]:
     return made
 
 
-class BucketSimulator:
+class BucketSimulator(Store):
     """A store that logs, dies and fails."""
 
     uri = "simulated bucket"
@@ -77,11 +77,12 @@ class BucketSimulator:
     swap = _logged("swap")
     list = _logged("list")
 
-    def put_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return one_by_one(files, self.put)
-
-    def put_new_many(self, files: Iterable[tuple[str, bytes]]) -> Written:
-        return one_by_one(files, self.put_new)
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
+        total = Written()
+        for key, data in files:
+            written = self.put_new(key, data) if immutable else self.put(key, data)
+            total += Written(1, 0, len(data)) if written else Written(unchanged=1)
+        return total
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:

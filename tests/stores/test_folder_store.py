@@ -7,10 +7,9 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -155,10 +154,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str) -> None:
     """What the operating system refuses is said in words, with the key and what to do; nothing half-written stays."""
 
-    def refuse(name: str, data: bytes, folder: int) -> None:
-        write_file(name, data[: len(data) // 2], folder)
+    def refuse(path: Path, data: bytes) -> None:
+        write_file(path, data[: len(data) // 2])
         if data == b"last":
-            raise OSError(number, os.strerror(number), name)
+            raise OSError(number, os.strerror(number), path)
 
     store = FolderStore(tmp_path)
     monkeypatch.setattr(exporter.stores.folder, "write_file", refuse)
@@ -168,121 +167,82 @@ def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
     assert [] == files_below(tmp_path)
 
 
-def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a file system without hard links, immutable files are still written once and never replaced."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", refuse)
-    store = FolderStore(tmp_path)
-
-    assert [True, False] == [store.put_new("v1/a.json", b"1") for _ in range(2)]
-    with pytest.raises(ImmutableKeyError):
-        store.put_new_many([("v1/b.json", b"1"), ("v1/b.json", b"2")])
-    assert ["v1/a.json", "v1/b.json"] == files_below(tmp_path)
-
-
 def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that another process names first is not replaced: the same bytes count as there, others are an error."""
     store = FolderStore(tmp_path)
-    link = os.link
 
-    def race(temporary: str, name: str, **folders: Any) -> None:
-        (tmp_path / name).write_bytes(b"theirs")
-        link(temporary, name, **folders)
+    def race(files: Collection[Path], _: Collection[Path]) -> None:
+        for path, name in zip(files, "ab", strict=False):
+            path.with_name(f"{name}.json").write_bytes(b"theirs")
 
-    monkeypatch.setattr(os, "link", race)
+    monkeypatch.setattr(exporter.stores.folder, "make_durable", race)
 
     assert not store.put_new("a.json", b"theirs")
     with pytest.raises(ImmutableKeyError, match=r"b\.json"):
-        store.put_new("b.json", b"ours")
+        store.put_many([("c.json", b"c"), ("b.json", b"ours")], immutable=True)
     assert b"theirs" == (tmp_path / "b.json").read_bytes()
-    assert ["a.json", "b.json"] == files_below(tmp_path)
+    assert ["a.json", "b.json", "c.json"] == files_below(tmp_path)
 
 
 def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No file gets its name before its bytes are on the disk, and all names are on the disk at the end."""
-    durable: set[str] = set()
+    durable: set[Path] = set()
     notified: set[Path] = set()
     changed: set[Path] = set()
     """Folders with names that are not on the disk yet."""
-    named: list[str] = []
+    named: list[Path] = []
+    replace = Path.replace
 
-    def note(files: Collection[str], folders: Collection[str]) -> None:
-        durable.update(Path(file).name for file in files)
-        notified.update(map(Path, folders))
-        changed.difference_update(map(Path, folders))
+    def note(files: Collection[Path], folders: Collection[Path]) -> None:
+        durable.update(files)
+        notified.update(folders)
+        changed.difference_update(folders)
 
-    def noting(step: Callable[..., None]) -> Callable[..., None]:
-        def run(temporary: str, name: str, **handles: Any) -> None:
-            assert temporary.startswith(TEMPORARY_PREFIX)
-            assert temporary in durable
-            changed.add(Path(f"/proc/self/fd/{handles['dst_dir_fd']}").readlink())
-            named.append(temporary)
-            step(temporary, name, **handles)
-
-        return run
+    def noting(temporary: Path, path: Path) -> Path:
+        assert temporary.name.startswith(TEMPORARY_PREFIX)
+        assert temporary in durable
+        changed.add(path.parent)
+        named.append(temporary)
+        return replace(temporary, path)
 
     monkeypatch.setattr(exporter.stores.folder, "make_durable", note)
-    monkeypatch.setattr(os, "replace", noting(os.replace))
-    monkeypatch.setattr(os, "link", noting(os.link))
+    monkeypatch.setattr(Path, "replace", noting)
     monkeypatch.setattr(exporter.stores.folder, "BATCH_FILES", 4)
     FolderStore(tmp_path).put_many((f"v1/{number % 3}/{number}", b"1") for number in range(10))
 
     assert 10 == len(named)
     assert {tmp_path, tmp_path / "v1", *(tmp_path / "v1" / str(number) for number in range(3))} == notified
     assert set() == changed
-    FolderStore(tmp_path).put_new_many((f"v1/p/{number}", b"1") for number in range(10))
+    FolderStore(tmp_path).put_many(((f"v1/p/{number}", b"1") for number in range(10)), immutable=True)
     assert 20 == len(named)
     assert tmp_path / "v1" / "p" in notified
     assert set() == changed
-
-
-def test_folders_are_closed(tmp_path: Path) -> None:
-    """However many folders are written to, few are open at once, and none when a method has returned."""
-    before, most = len(list(Path("/proc/self/fd").iterdir())), 0
-
-    def files() -> Iterator[tuple[str, bytes]]:
-        nonlocal most
-        for number in range(50):
-            yield f"v1/{number % 25}/{number % 3}/x.json", str(number).encode()
-            most = max(most, len(list(Path("/proc/self/fd").iterdir())))
-
-    store = FolderStore(tmp_path)
-    assert 50 == store.put_many(files()).written
-    assert 49 == int((tmp_path / "v1/24/1/x.json").read_bytes())
-    assert most <= before + 8
-    assert [] == list(tmp_path.rglob(f"{TEMPORARY_PREFIX}*"))
-    store.delete([info.key for info in store.list("v1/")])
-    assert [] == list(tmp_path.iterdir())
-    assert before == len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("count", [1, 100])
 @pytest.mark.parametrize("has_syncfs", [True, False])
 def test_make_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, has_syncfs: bool) -> None:
     """Files are made durable one by one when they are few or the system has no syncfs, else together."""
-    files = [f"{tmp_path}/{number}" for number in range(count)]
+    files = [tmp_path / str(number) for number in range(count)]
     for file in files:
-        Path(file).write_bytes(b"1")
+        file.write_bytes(b"1")
     if has_syncfs and exporter.stores.folder._sync_file_system() is None:
         pytest.skip("this system has no syncfs")
     if not has_syncfs:
         monkeypatch.setattr(exporter.stores.folder, "_sync_file_system", lambda: None)
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    make_durable(files, [str(tmp_path)])
+    make_durable(files, [tmp_path])
 
     assert (0 if has_syncfs and count == 100 else count + 1) == len(synced)
     with pytest.raises(FileNotFoundError):
-        make_durable([f"{tmp_path}/missing"], [])
+        make_durable([tmp_path / "missing"], [])
 
 
 def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the disk reports an error as bytes are made durable, no file gets its name."""
 
-    def refuse(files: Collection[str], folders: Collection[str]) -> None:
+    def refuse(files: Collection[Path], folders: Collection[Path]) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     store = FolderStore(tmp_path)

@@ -77,15 +77,15 @@ def test_bulk_writes_count(store: Store) -> None:
     store.put("b", b"old")
     store.put_new("c", b"same")
     documents = store.put_many(iter([("a", b"12"), ("b", b"345"), ("c", b"same")]))
-    immutable = store.put_new_many(iter([("d", b"6789"), ("c", b"same"), ("d", b"6789")]))
+    immutable = store.put_many(iter([("d", b"6789"), ("c", b"same"), ("d", b"6789")]), immutable=True)
 
     assert Written(2, 1, 5) == documents
     assert Written(1, 2, 4) == immutable
     assert [b"12", b"345", b"same", b"6789"] == [data_of(store, key) for key in "abcd"]
     with pytest.raises(ImmutableKeyError, match="c already"):
-        store.put_new_many([("e", b"1"), ("c", b"other")])
+        store.put_many([("e", b"1"), ("c", b"other")], immutable=True)
     with pytest.raises(ImmutableKeyError, match="f already"):
-        store.put_new_many([("f", b"1"), ("f", b"2")])
+        store.put_many([("f", b"1"), ("f", b"2")], immutable=True)
 
 
 def test_a_stream_that_fails(store: Store) -> None:
@@ -193,7 +193,7 @@ def test_every_operation_checks_its_key(store: Store) -> None:
         lambda: store.put(key, b""),
         lambda: store.put_new(key, b""),
         lambda: store.put_many([(key, b"")]),
-        lambda: store.put_new_many([(key, b"")]),
+        lambda: store.put_many([(key, b"")], immutable=True),
         lambda: store.swap(key, b"", None),
         lambda: store.delete([key]),
         lambda: list(store.list(key)),
