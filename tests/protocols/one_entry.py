@@ -212,11 +212,11 @@ class Once:
         self.price_failure = self.module.price_failure
         self.without_price = self.module.without_price
         self.coverage = self.module.coverage
-        self.known: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.known: dict[str, dict[str, Any]] = {}
 
     def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
         """The numbers of a pool."""
-        raw = tuple(pool.values())
+        raw = repr(pool)
         if raw not in self.known:
             self.known[raw] = self.module.project(pool)
         return dict(self.known[raw])

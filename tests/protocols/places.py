@@ -24,7 +24,7 @@ VAULT = str(World("peridot").row("native")["pool"])
 SLENDER = instance_key(MARKET["slender"])
 RESERVE, FEED = (vec(symbol(name), address(XLM)) for name in ("ReserveAssetKey", "PriceFeed"))
 POOL_CONTRACT = World("xoxno").deployments[0].address("pool") or ""
-STATE, PARAMETERS = (key(POOL_CONTRACT, xoxno.HubAsset(1, USDC)) for key in (xoxno.state_key, xoxno.parameters_key))
+STATE, PARAMETERS = (xoxno.pool_key(POOL_CONTRACT, name, xoxno.HubAsset(1, USDC)) for name in ("State", "Params"))
 
 
 def field(key: bytes, *path: Any) -> Any:

@@ -213,9 +213,9 @@ class TestXoxno:
     def test_hub_and_spokes(self) -> None:
         """A hub that is missing or switched off, spokes that are deprecated or missing: nothing new."""
         market = MARKET["xoxno"]
-        spokes = [xoxno.spoke_key(market, number) for number in (1, 2)]
+        spokes = [xoxno.controller_key(market, "Spoke", number) for number in (1, 2)]
         for keys, changed, status in (
-            ([xoxno.hub_key(market, 1)], "is_active", "hub_inactive"),
+            ([xoxno.controller_key(market, "Hub", 1)], "is_active", "hub_inactive"),
             (spokes, "is_deprecated", "active"),
         ):
             for gone in (False, True):

@@ -17,8 +17,8 @@ from exporter.errors import ExactError
 from exporter.protocols.alula import math as alula
 from exporter.protocols.blend import math as blend
 from exporter.protocols.xoxno import math as xoxno
-from exporter.protocols.xoxno.layout import Spoke
 from tests.protocols.judged import at, frame_of, published
+from tests.protocols.test_xoxno_math import SPOKE
 
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(Path(__file__).with_name("judged_rows.json").read_text())
@@ -58,19 +58,15 @@ def test_pools(protocol: str) -> None:
             assert row["expected"] == {name: found[name] for name in row["expected"]}
 
 
-def spoke_of(row: Row) -> Spoke:
-    """A spoke with this cap for both sides, of which so much is used."""
-    cap, used = row["cap"], row["used"]
-    return Spoke(1, False, False, False, True, True, True, 7_500, 7_800, 900, cap, cap, used, used)
-
-
 @pytest.mark.parametrize("protocol", ["peridot", "slender", "xoxno"])
 def test_amounts(protocol: str) -> None:
     """What is available is the most that the contract's own checks let through; one base unit more is refused."""
     rows = rows_of(protocol, "amounts")
     for row in rows:
         more: Row = {"decimals": 7, "borrow_principal": None, "paused": False, "hub_active": True}
-        more["spokes"] = (spoke_of(row),) if protocol == "xoxno" else ()
+        if protocol == "xoxno":
+            caps, used = dict.fromkeys(("supply_cap", "borrow_cap"), row["cap"]), row["used"]
+            more["spokes"] = (SPOKE | caps | {"supplied": used, "borrowed": used},)
         found = published(protocol, more | row["row"], NOW)
         assert row["available"] == {name: found[f"available_to_{name}"] for name in row["available"]}, row
 

@@ -23,6 +23,7 @@ from tests.protocols.places import (
     K2,
     LISTS,
     MARKET,
+    PARAMETERS,
     POOL_CONTRACT,
     RESERVE,
     SLENDER,
@@ -110,7 +111,7 @@ NOTICES: list[tuple[str, Change, int, list[str]]] = [
         4,
         ["was not read; their number is 4000, too many"],
     ),
-    ("xoxno", put(xoxno.hub_key(M_XOXNO, 1), VOID), 4, ["whether hub 1 is active is not known"]),
+    ("xoxno", put(xoxno.controller_key(M_XOXNO, "Hub", 1), VOID), 4, ["whether hub 1 is active is not known"]),
 ]
 
 
@@ -326,15 +327,15 @@ class TestXoxno:
     def pool(self, world: World, hub: int, asset: str) -> str:
         """Write a hub market as that of USDC in hub 1; gives its id."""
         new = xoxno.HubAsset(hub, asset)
-        for key in (xoxno.state_key, xoxno.parameters_key):
-            world.put(key(POOL_CONTRACT, new), world.value(key(POOL_CONTRACT, xoxno.HubAsset(1, USDC))))
+        for name, recorded in (("State", STATE), ("Params", PARAMETERS)):
+            world.put(xoxno.pool_key(POOL_CONTRACT, name, new), world.value(recorded))
         return new.pool
 
     def test_a_token_in_two_hubs_is_two_pools(self) -> None:
         """A pool that an event or an earlier run named is read next to those of the list, once, with its own state."""
         world = World("xoxno")
         named = Candidate("xoxno", world.market, Origin.EVENT, self.pool(world, 2, USDC))
-        world.put(xoxno.state_key(POOL_CONTRACT, xoxno.HubAsset(2, USDC)), i128(7), "cash")
+        world.put(xoxno.pool_key(POOL_CONTRACT, "State", xoxno.HubAsset(2, USDC)), i128(7), "cash")
         tables = world.compute([*world.candidates(), named, replace(named, origin=Origin.REMEMBERED)])
         rows = {row["pool"]: row for row in tables.pools.rows(named=True)}
 
@@ -374,5 +375,5 @@ class TestXoxno:
         tables = world.compute(named)
         assert ([], [True]) == (tables.unread, [f"not deployed: 2-{XLM}" in notice for notice in tables.notices])
 
-        world.put(xoxno.state_key(POOL_CONTRACT, xoxno.HubAsset(2, XLM)), world.value(STATE))
+        world.put(xoxno.pool_key(POOL_CONTRACT, "State", xoxno.HubAsset(2, XLM)), world.value(STATE))
         assert [("absent", f"2-{XLM}")] == [(item.reason, item.pool) for item in world.compute(named).unread]

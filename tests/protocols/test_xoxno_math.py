@@ -129,22 +129,22 @@ class TestVectors:
 # 1000 tokens supplied, 10 of them the protocol's, and 500 lent, a hundred seconds ago
 LENDING: Pool = EMPTY | P1 | {"supplied": 1_000 * RAY, "revenue": 10 * RAY, "borrowed": 500 * RAY, "cash": 500 * 10**7}
 LENDING["last_timestamp"] = (NOW - 100) * 1_000
-SPOKE = Spoke(
-    spoke=1,
-    deprecated=False,
-    paused=False,
-    frozen=False,
-    can_be_collateral=True,
-    can_be_borrowed=True,
-    can_be_seized=True,
-    collateral_factor_bps=7_500,
-    liquidation_threshold_bps=7_800,
-    liquidation_bonus_bps=900,
-    supply_cap=10**10,
-    borrow_cap=10**10,
-    supplied=0,
-    borrowed=0,
-)
+SPOKE: Spoke = {
+    "spoke": 1,
+    "deprecated": False,
+    "paused": False,
+    "frozen": False,
+    "can_be_collateral": True,
+    "can_be_borrowed": True,
+    "can_be_seized": True,
+    "collateral_factor_bps": 7_500,
+    "liquidation_threshold_bps": 7_800,
+    "liquidation_bonus_bps": 900,
+    "supply_cap": 10**10,
+    "borrow_cap": 10**10,
+    "supplied": 0,
+    "borrowed": 0,
+}
 
 
 def row_of(
@@ -171,7 +171,7 @@ def row_of(
 )
 def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
     """A gate is open where one spoke opens it; controller and hub close what is new, and exits never."""
-    row = row_of(LENDING, tuple(SPOKE._replace(**changes) for changes in spokes), **given)
+    row = row_of(LENDING, tuple(SPOKE | changes for changes in spokes), **given)
 
     assert (expected, status) == (closed(row), row["pool_status"])
 
@@ -180,14 +180,15 @@ def test_terms_of_several_spokes() -> None:
     """Caps are summed up over the spokes that lend or take collateral; factors are those of the highest one."""
     spokes = (
         SPOKE,
-        SPOKE._replace(
-            spoke=2,
-            collateral_factor_bps=8_000,
-            liquidation_threshold_bps=8_100,
-            liquidation_bonus_bps=300,
-        ),
-        SPOKE._replace(spoke=3, can_be_collateral=False, borrow_cap=5, collateral_factor_bps=9_000),
-        SPOKE._replace(spoke=4, deprecated=True, supply_cap=7, collateral_factor_bps=9_500),
+        SPOKE
+        | {
+            "spoke": 2,
+            "collateral_factor_bps": 8_000,
+            "liquidation_threshold_bps": 8_100,
+            "liquidation_bonus_bps": 300,
+        },
+        SPOKE | {"spoke": 3, "can_be_collateral": False, "borrow_cap": 5, "collateral_factor_bps": 9_000},
+        SPOKE | {"spoke": 4, "deprecated": True, "supply_cap": 7, "collateral_factor_bps": 9_500},
     )
     row = row_of(LENDING, spokes)
     expected = {

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import oracle_rule, reader
-from exporter.protocols.k2.accrual import RULE
-from exporter.protocols.k2.math import RATE_MODEL, project
+from exporter.protocols.k2.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.k2.views import K2Views
 
 
@@ -48,7 +47,7 @@ class K2(ProtocolModule):
         "without one an account's first supply is refused, and a further one is not",
     )
     views = K2Views()
-    accrual = RULE
+    accrual = ACCRUAL
     storage_rules = (oracle_rule,)
     market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
     read = staticmethod(reader.read_markets)

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.xoxno import events, oracle_rule, prices, reader
-from exporter.protocols.xoxno.accrual import RULE
-from exporter.protocols.xoxno.math import RATE_MODEL, project
+from exporter.protocols.xoxno.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.xoxno.views import XoxnoViews
 
 
@@ -40,7 +39,7 @@ class Xoxno(ProtocolModule):
     }
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = XoxnoViews()
-    accrual = RULE
+    accrual = ACCRUAL
     storage_rules = (oracle_rule,)
     market_names = frozenset({"PositionLimits", "PriceAggregator", "SpokeAsset"})
     read = staticmethod(reader.read_markets)

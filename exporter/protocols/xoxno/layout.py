@@ -6,8 +6,7 @@ One pool contract holds every hub market, under a symbol with a `HubAssetKey`: a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -86,46 +85,22 @@ class HubAsset(NamedTuple):
         return struct_map({"asset": address(self.token), "hub_id": u32(self.hub)})
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
-    """A controller contract: what its instance entry holds."""
+class Controller(NamedTuple):
+    """A controller's instance; spokes are numbered from 1 to ``last_spoke``. None is where it does not say."""
 
     wasm_hash: str
     pool: str
     aggregator: str | None
-    """Of prices; None where the instance names no contract as such."""
     status: str
     last_spoke: int | None
-    """Spokes are numbered from 1 to this; None where the instance does not say."""
     storage: tuple[tuple[str, ScVal], ...]
 
 
-class Spoke(NamedTuple):
-    """A spoke's terms for a hub market: caps in base units (0 is closed), ``supplied`` and ``borrowed`` scaled, RAY."""
+Spoke = dict[str, Any]
+"""A spoke's terms for a hub market, in the words of `exporter.tree.pools.AssetSpoke`: caps are base units, 0 is closed.
 
-    spoke: int
-    deprecated: bool
-    paused: bool
-    frozen: bool
-    can_be_collateral: bool
-    can_be_borrowed: bool
-    can_be_seized: bool
-    collateral_factor_bps: int
-    liquidation_threshold_bps: int
-    liquidation_bonus_bps: int
-    supply_cap: int
-    borrow_cap: int
-    supplied: int
-    borrowed: int
-
-
-@dataclass(frozen=True, slots=True)
-class HubParameters:
-    """A ``Params`` entry: the token it says it is of, the numbers by field name, and what is shown of it."""
-
-    token: str
-    numbers: dict[str, int]
-    shown: tuple[Parameter, ...]
+``supplied`` and ``borrowed`` are what its accounts have, scaled, RAY.
+"""
 
 
 def hub_asset(pool: str) -> HubAsset:
@@ -140,34 +115,14 @@ def hub_asset(pool: str) -> HubAsset:
     )
 
 
-def parameters_key(contract: str, pool: HubAsset) -> bytes:
-    """The ledger key of a hub market's parameters, in the pool contract."""
-    return variant_key(contract, "Params", pool.value())
+def pool_key(contract: str, name: str, pool: HubAsset) -> bytes:
+    """The ledger key of a hub market's ``State`` or ``Params``, in the pool contract."""
+    return variant_key(contract, name, pool.value())
 
 
-def state_key(contract: str, pool: HubAsset) -> bytes:
-    """The ledger key of a hub market's state, in the pool contract."""
-    return variant_key(contract, "State", pool.value())
-
-
-def hub_key(controller: str, hub: int) -> bytes:
-    """The ledger key of whether a hub is active."""
-    return variant_key(controller, "Hub", u32(hub))
-
-
-def spoke_key(controller: str, spoke: int) -> bytes:
-    """The ledger key of a spoke."""
-    return variant_key(controller, "Spoke", u32(spoke))
-
-
-def spoke_asset_key(controller: str, spoke: int, pool: HubAsset) -> bytes:
-    """The ledger key of what a spoke allows with a hub market."""
-    return variant_key(controller, "SpokeAsset", u32(spoke), pool.value())
-
-
-def spoke_usage_key(controller: str, spoke: int, pool: HubAsset) -> bytes:
-    """The ledger key of what a spoke's accounts have in a hub market."""
-    return variant_key(controller, "SpokeUsage", u32(spoke), pool.value())
+def controller_key(controller: str, name: str, number: int, *pool: HubAsset) -> bytes:
+    """The ledger key of a ``Hub``, of a ``Spoke``, or of its ``SpokeAsset`` or ``SpokeUsage`` for a hub market."""
+    return variant_key(controller, name, u32(number), *(each.value() for each in pool))
 
 
 def oracle_key(aggregator: str, token: str) -> bytes:
@@ -208,15 +163,11 @@ def decode_proposed_owner(entry: Entry) -> Queued:
     return proposed(value if value[0] == scval.ADDRESS else Fields.of(value, "owner").required("address"), "owner")
 
 
-def decode_parameters(entry: Entry) -> HubParameters:
-    """Decode a ``Params`` entry. Raises `DecodeError` naming the field, also for numbers that the contract refuses."""
+def decode_parameters(entry: Entry) -> tuple[str, dict[str, int], tuple[Parameter, ...]]:
+    """The token that a ``Params`` entry says it is of, its numbers by name, and what is shown. Raises `DecodeError`."""
     fields = Fields.of(entry.value, "Params")
-    scales = dict.fromkeys(_RAY_FIELDS, RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4}
-    return HubParameters(
-        token=fields.address("asset_id"),
-        numbers=fields.numbers(PARAMETERS),
-        shown=tuple(parameters_of(fields, scales | {"is_flashloanable": 0})),
-    )
+    scales = dict.fromkeys(_RAY_FIELDS, RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4, "is_flashloanable": 0}
+    return fields.address("asset_id"), fields.numbers(PARAMETERS), tuple(parameters_of(fields, scales))
 
 
 def decode_state(entry: Entry) -> dict[str, int]:
@@ -224,31 +175,33 @@ def decode_state(entry: Entry) -> dict[str, int]:
     return Fields.of(entry.value, "State").numbers(STATE)
 
 
-def decode_hub(entry: Entry | None) -> bool:
-    """Whether a hub is active; one that is not there is not. Raises `DecodeError`."""
-    return entry is not None and Fields.of(entry.value, "Hub").boolean("is_active")
+_FLAGS = {
+    "paused": "paused",
+    "frozen": "frozen",
+    "can_be_collateral": "is_collateralizable",
+    "can_be_borrowed": "is_borrowable",
+}
+_FACTORS = {
+    "collateral_factor_bps": "loan_to_value",
+    "liquidation_threshold_bps": "liquidation_threshold",
+    "liquidation_bonus_bps": "liquidation_bonus",
+}
 
 
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
     """A spoke's terms for a hub market; one without an entry takes nothing new. Raises `DecodeError`."""
     fields = Fields.of(asset.value, "SpokeAsset")
     used = None if usage is None else Fields.of(usage.value, "SpokeUsage")
-    return Spoke(
-        spoke=number,
-        deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
-        paused=fields.boolean("paused"),
-        frozen=fields.boolean("frozen"),
-        can_be_collateral=fields.boolean("is_collateralizable"),
-        can_be_borrowed=fields.boolean("is_borrowable"),
-        can_be_seized=not fields.boolean("no_seize"),
-        collateral_factor_bps=fields.u32("loan_to_value"),
-        liquidation_threshold_bps=fields.u32("liquidation_threshold"),
-        liquidation_bonus_bps=fields.u32("liquidation_bonus"),
-        supply_cap=fields.number("supply_cap", *AMOUNT),
-        borrow_cap=fields.number("borrow_cap", *AMOUNT),
-        supplied=0 if used is None else used.number("supplied_scaled_ray", *AMOUNT),
-        borrowed=0 if used is None else used.number("borrowed_scaled_ray", *AMOUNT),
-    )
+    return {
+        "spoke": number,
+        "deprecated": spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
+        **{name: fields.boolean(field) for name, field in _FLAGS.items()},
+        "can_be_seized": not fields.boolean("no_seize"),
+        **{name: fields.u32(field) for name, field in _FACTORS.items()},
+        **fields.numbers({"supply_cap": AMOUNT, "borrow_cap": AMOUNT}),
+        "supplied": 0 if used is None else used.number("supplied_scaled_ray", *AMOUNT),
+        "borrowed": 0 if used is None else used.number("borrowed_scaled_ray", *AMOUNT),
+    }
 
 
 def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | None]]) -> str:

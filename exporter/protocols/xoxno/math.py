@@ -13,8 +13,11 @@ from math import factorial
 from typing import Any
 
 from exporter import exact
+from exporter.ledger.codec.scval_encode import encode_scval, symbol
+from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.curves import RateModel
 from exporter.protocols.shared_columns import TEXTS
+from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS, VERSION
 from exporter.protocols.xoxno.terms import terms_of
 from exporter.tree.values import RewardReason
@@ -212,3 +215,42 @@ def _accrue_chunk(before: State, chunk: int) -> dict[str, int]:
 def apy_bps(rate: int) -> int:
     """The yield of a rate a year in whole basis points, compounded by the day as in XOXNO's own API."""
     return exact.annual_yield_bps(exact.multiply(rate, _DAYS_NUMERATOR), _DAYS, RAY * _DAYS_DENOMINATOR)
+
+
+def _read(key: bytes, step: Step) -> Iterator[Transition]:
+    """The accruals in the ledger's own changes, for the check of the math (docs/lake.md)."""
+    entry = step.before(key.replace(encode_scval(symbol("State")), encode_scval(symbol("Params")), 1))
+    old, new = (layout.decode_state(state) for state in changed(key, step))
+    time = step.time * 1000
+    if not old["last_timestamp"] < new["last_timestamp"] == time or not old["supplied"] or not old["borrowed"]:
+        return
+    if entry is None:
+        raise UntriedError
+    _, parameters, _ = layout.decode_parameters(entry)
+    compared = ["borrow_index"]
+    if new["supply_index"] >= old["supply_index"]:  # or there was a loss
+        compared.append("supply_index")
+    if not _took_a_fee(old, new, parameters):
+        compared.append("revenue")
+    row: dict[str, int | str] = {**parameters, **old, "close_time": step.time}
+    yield Transition(row, {name: new[name] for name in compared})
+
+
+def _took_a_fee(old: dict[str, int], new: dict[str, int], parameters: dict[str, int]) -> bool:
+    """Whether cash and users' shares show that an operation changed the revenue, by a base unit or more.
+
+    What came in is what the users' supply grew by, less what their debt did; the rest is a fee, a claim or a loss.
+    """
+    supplied = new["supplied"] - new["revenue"] - (old["supplied"] - old["revenue"])
+    owed = new["borrowed"] - old["borrowed"]
+    unit = 10 ** (RAY_DECIMALS - parameters["asset_decimals"])
+    users = (supplied * new["supply_index"] - owed * new["borrow_index"]) // RAY
+    return not -unit < (new["cash"] - old["cash"]) * unit - users < unit
+
+
+def _compute(before: Mapping[str, Any]) -> dict[str, int]:
+    accrued = accrue(before, before["close_time"] * 1_000)
+    return {name: accrued[name] for name in ("borrow_index", "supply_index", "revenue")}
+
+
+ACCRUAL = AccrualRule(is_variant("State"), _read, _compute)

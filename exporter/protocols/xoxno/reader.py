@@ -8,6 +8,7 @@ from functools import partial
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.fields import Fields
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
@@ -44,6 +45,8 @@ class _Reader(Collector):
         super().__init__(PROTOCOL, candidates)
         self.deployments = deployments
         self.controllers: dict[str, layout.Controller] = {}
+        self.spokes: dict[str, range] = {}
+        """The numbers of a controller's spokes; none where they are not read."""
         self.named: dict[str, dict[layout.HubAsset, bool]] = {candidate.address: {} for candidate in candidates}
         """By controller: its hub markets, and whether each was there once, or the operator named it: then it is a
         failure if it is absent. Others, of a list or an event, are not created then, or not yet.
@@ -55,28 +58,12 @@ class _Reader(Collector):
             if candidate.pool is not None:
                 expected = candidate.origin in (Origin.CONFIGURATION, Origin.REMEMBERED)
                 self.take_pool_id(candidate.address, candidate.pool, expected=expected)
+        self.named = {market: dict(sorted(pools.items())) for market, pools in self.named.items()}
 
     def take_pool_id(self, market: str, pool: str, *, expected: bool) -> None:
         with self.noting(market, pool):
             asset = layout.hub_asset(pool)
             self.named[market][asset] = expected or self.named[market].get(asset, False)
-
-    def pools(self, market: str) -> list[layout.HubAsset]:
-        return sorted(self.named[market])
-
-    def keys(self, market: str) -> Iterator[bytes]:
-        """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
-        controller, pools = self.controllers[market], self.pools(market)
-        yield from (layout.state_key(controller.pool, pool) for pool in pools)
-        yield from (layout.parameters_key(controller.pool, pool) for pool in pools)
-        if controller.aggregator is not None:
-            yield from dict.fromkeys(layout.oracle_key(controller.aggregator, pool.token) for pool in pools)
-        yield from (layout.hub_key(market, hub) for hub in dict.fromkeys(pool.hub for pool in pools))
-        spokes = self.spoke_numbers(market)
-        yield from (layout.spoke_key(market, spoke) for spoke in spokes)
-        yield from (layout.spoke_asset_key(market, spoke, pool) for spoke in spokes for pool in pools)
-        yield from (instance_key(controller.pool), layout.proposed_owner_key(market))
-        yield from oracle_keys([controller.aggregator])
 
     def take_controller(self, market: str, entries: Entries) -> None:
         entry = entries[instance_key(market)]
@@ -96,37 +83,52 @@ class _Reader(Collector):
                 known = listed and listed.address(role)
                 if None not in (known, named) and known != named:
                     self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
+            last = controller.last_spoke
+            if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
+                count = "not known" if last is None else f"{last}, too many"
+                self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
+            else:
+                self.spokes[market] = range(1, last + 1)
 
-    def spoke_numbers(self, market: str) -> range:
-        last = self.controllers[market].last_spoke
-        if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
-            return range(0)
-        return range(1, last + 1)
+    def keys(self, market: str) -> Iterator[bytes]:
+        """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
+        controller, pools = self.controllers[market], self.named[market]
+        yield from (layout.pool_key(controller.pool, name, pool) for name in ("State", "Params") for pool in pools)
+        if controller.aggregator is not None:
+            yield from dict.fromkeys(layout.oracle_key(controller.aggregator, pool.token) for pool in pools)
+        yield from (layout.controller_key(market, "Hub", hub) for hub in dict.fromkeys(pool.hub for pool in pools))
+        for spoke in self.spokes.get(market, ()):
+            yield layout.controller_key(market, "Spoke", spoke)
+            yield from (layout.controller_key(market, "SpokeAsset", spoke, pool) for pool in pools)
+        yield from (instance_key(controller.pool), layout.proposed_owner_key(market))
+        yield from oracle_keys([controller.aggregator])
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
         """None where terms cannot be determined. An archived entry says what it said: it cannot change."""
-        if not self.spoke_numbers(market) and self.controllers[market].last_spoke != 0:
+        if market not in self.spokes:
             return None
         try:
             return tuple(
                 layout.decode_spoke(
-                    number,
-                    entries[layout.spoke_key(market, number)],
+                    spoke,
+                    entries[layout.controller_key(market, "Spoke", spoke)],
                     asset,
-                    entries[layout.spoke_usage_key(market, number, pool)],
+                    entries[layout.controller_key(market, "SpokeUsage", spoke, pool)],
                 )
-                for number in self.spoke_numbers(market)
-                if (asset := entries[layout.spoke_asset_key(market, number, pool)]) is not None
+                for spoke in self.spokes[market]
+                if (asset := entries[layout.controller_key(market, "SpokeAsset", spoke, pool)]) is not None
             )
         except DecodeError as error:
             self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be determined: {error}")
             return None
 
-    def hub_active(self, market: str, pool: layout.HubAsset, entries: Entries) -> bool | None:
+    def hub_active(self, market: str, hub: int, entries: Entries) -> bool | None:
+        """Whether a hub is active, which one that is not there is not; None where that is not known."""
+        entry = entries[layout.controller_key(market, "Hub", hub)]
         try:
-            return layout.decode_hub(entries[layout.hub_key(market, pool.hub)])
+            return entry is not None and Fields.of(entry.value, "Hub").boolean("is_active")
         except DecodeError as error:
-            self.notice(f"market {market}: whether hub {pool.hub} is active is not known: {error}")
+            self.notice(f"market {market}: whether hub {hub} is active is not known: {error}")
             return None
 
     def take_pools(self, market: str, entries: Entries) -> None:
@@ -135,16 +137,12 @@ class _Reader(Collector):
         proposed = entries[layout.proposed_owner_key(market)]
         if proposed is not None:
             self.take_pending(market, None, "admin", partial(layout.decode_proposed_owner, proposed))
-        if controller.last_spoke != 0 and not self.spoke_numbers(market):
-            count = "not known" if controller.last_spoke is None else f"{controller.last_spoke}, too many"
-            self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
-        contract = controller.pool
-        entries_of = {
-            pool: (entries[layout.state_key(contract, pool)], entries[layout.parameters_key(contract, pool)])
-            for pool in self.pools(market)
+        stored = {
+            pool: tuple(entries[layout.pool_key(controller.pool, name, pool)] for name in ("State", "Params"))
+            for pool in self.named[market]
         }
-        missing = [pool for pool, found in entries_of.items() if found == (None, None) and not self.named[market][pool]]
-        members = [pool for pool in entries_of if pool not in missing]
+        missing = [pool for pool, found in stored.items() if found == (None, None) and not self.named[market][pool]]
+        members = [pool for pool in stored if pool not in missing]
         if missing:
             named = ", ".join(pool.pool for pool in missing)
             self.notice(f"market {market}: these pools are announced but not deployed: {named}")
@@ -160,37 +158,37 @@ class _Reader(Collector):
             name=layout.NAME,
             status=controller.status,
             oracle=controller.aggregator,
-            config_hash=layout.config_hash(controller, [(pool, entries_of[pool][1]) for pool in members]),
+            config_hash=layout.config_hash(controller, [(pool, stored[pool][1]) for pool in members]),
             wasm_hash=controller.wasm_hash,
             members=tuple(pool.pool for pool in members),
         )
         self.reading.markets.append(found)
         for pool in members:
             with self.noting(market, pool.pool):
-                self.take_pool(found, pool, *entries_of[pool], entries)
+                self.take_pool(found, pool, stored[pool], entries)
 
     def take_pool(
-        self, market: Market, pool: layout.HubAsset, state: Entry | None, parameters: Entry | None, entries: Entries
+        self, market: Market, pool: layout.HubAsset, stored: Sequence[Entry | None], entries: Entries
     ) -> None:
-        present = [
+        state, parameters = (
             live(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
-            for what, entry in (("State", state), ("Params", parameters))
-        ]
-        numbers, decoded = layout.decode_state(present[0]), layout.decode_parameters(present[1])
-        if decoded.token != pool.token:
-            detail = f"the parameters of this pool say that they are of token {decoded.token}"
-            raise UnreadError("inconsistent", detail)
+            for what, entry in zip(("State", "Params"), stored, strict=True)
+        )
+        numbers = layout.decode_state(state)
+        token, decoded, shown = layout.decode_parameters(parameters)
+        if token != pool.token:
+            raise UnreadError("inconsistent", f"the parameters of this pool say that they are of token {token}")
         row = {
             "pool_contract": self.controllers[market.address].pool,
-            "decimals": decoded.numbers["asset_decimals"],
-            **decoded.numbers,
+            "decimals": decoded["asset_decimals"],
+            **decoded,
             **numbers,
             "paused": market.status == layout.PAUSED,
-            "hub_active": self.hub_active(market.address, pool, entries),
+            "hub_active": self.hub_active(market.address, pool.hub, entries),
             "spokes": self.spokes_of(market.address, pool, entries),
         }
         self.append_pool(market, pool.pool, pool.token, row)
-        self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *decoded.shown)
+        self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *shown)
 
 
 async def read_markets(
@@ -199,18 +197,18 @@ async def read_markets(
     """Read the controllers and hub markets that deployments and candidates name. Raises `SourceError` alone."""
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.named)
-    tokens = dict.fromkeys(pool.token for market in markets for pool in reader.pools(market))
+    tokens = dict.fromkeys(pool.token for market in markets for pool in reader.named[market])
     entries = dict(await view.read(map(instance_key, (*markets, *tokens))))
     for market in markets:
         reader.take_controller(market, entries)
     entries |= await view.read([key for market in reader.controllers for key in reader.keys(market)])
     entries |= await view.read(
         [
-            layout.spoke_usage_key(market, spoke, pool)
-            for market in reader.controllers
-            for spoke in reader.spoke_numbers(market)
-            for pool in reader.pools(market)
-            if entries[layout.spoke_asset_key(market, spoke, pool)] is not None
+            layout.controller_key(market, "SpokeUsage", spoke, pool)
+            for market, spokes in reader.spokes.items()
+            for spoke in spokes
+            for pool in reader.named[market]
+            if entries[layout.controller_key(market, "SpokeAsset", spoke, pool)] is not None
         ]
     )
     for market in reader.controllers:

@@ -34,11 +34,11 @@ def terms_of(pool: Pool) -> dict[str, Any]:
     # Nobody can supply where cash and debt are not worth what suppliers are owed.
     is_backed = _claims(pool) - pool["cash"] <= -(-pool["borrowed"] * pool["borrow_index"] // RAY) // _unit(pool)
     shown = [_terms_of_spoke(spoke, pool, borrowable, enters=enters, is_backed=is_backed) for spoke in spokes]
-    in_use = [spoke for spoke in spokes if not spoke.deprecated]
-    collateral = [spoke for spoke in in_use if spoke.can_be_collateral]
-    best = max(collateral, key=lambda spoke: spoke.collateral_factor_bps, default=None)
-    lending = [spoke for spoke in in_use if spoke.can_be_borrowed]
-    exits = not spokes or any(not spoke.paused for spoke in spokes)
+    in_use = [spoke for spoke in spokes if not spoke["deprecated"]]
+    collateral = [spoke for spoke in in_use if spoke["can_be_collateral"]]
+    best = max(collateral, key=lambda spoke: spoke["collateral_factor_bps"], default=None)
+    lending = [spoke for spoke in in_use if spoke["can_be_borrowed"]]
+    exits = not spokes or any(not spoke["paused"] for spoke in spokes)
     status = ("active" if spokes else "unlisted") if is_backed else "insolvent"
     in_json = ("available_to_supply", "available_to_borrow", "supply_cap", "borrow_cap")
     listed = [row | {name: str(min(row[name], MAX_DECIMAL)) for name in in_json} for row in shown]
@@ -52,11 +52,11 @@ def terms_of(pool: Pool) -> dict[str, Any]:
         **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), exits),
         "available_to_supply": min(sum(row["available_to_supply"] for row in shown), MAX_DECIMAL),
         "available_to_borrow": min(sum(row["available_to_borrow"] for row in shown), borrowable),
-        "collateral_factor_bps": best.collateral_factor_bps if best else 0,
-        "liquidation_threshold_bps": best.liquidation_threshold_bps if best else 0,
-        "liquidation_bonus_bps": best.liquidation_bonus_bps if best else None,
-        "supply_cap": min(sum(spoke.supply_cap for spoke in collateral), MAX_DECIMAL),
-        "borrow_cap": min(sum(spoke.borrow_cap for spoke in lending), MAX_DECIMAL),
+        "collateral_factor_bps": best["collateral_factor_bps"] if best else 0,
+        "liquidation_threshold_bps": best["liquidation_threshold_bps"] if best else 0,
+        "liquidation_bonus_bps": best["liquidation_bonus_bps"] if best else None,
+        "supply_cap": min(sum(spoke["supply_cap"] for spoke in collateral), MAX_DECIMAL),
+        "borrow_cap": min(sum(spoke["borrow_cap"] for spoke in lending), MAX_DECIMAL),
         "can_be_collateral": bool(collateral),
         "can_be_borrowed": bool(lending),
         SPOKES: msgspec.json.encode(listed).decode(),
@@ -65,12 +65,12 @@ def terms_of(pool: Pool) -> dict[str, Any]:
 
 def _terms_of_spoke(spoke: Spoke, pool: Pool, borrowable: int, *, enters: bool, is_backed: bool) -> dict[str, Any]:
     """``enters``: the controller and the hub let somebody in."""
-    is_open = enters and not (spoke.deprecated or spoke.paused or spoke.frozen)
-    supplies = is_open and spoke.can_be_collateral and is_backed
-    borrows = is_open and spoke.can_be_borrowed
+    is_open = enters and not (spoke["deprecated"] or spoke["paused"] or spoke["frozen"])
+    supplies = is_open and spoke["can_be_collateral"] and is_backed
+    borrows = is_open and spoke["can_be_borrowed"]
     return {
-        **{name: value for name, value in spoke._asdict().items() if name not in ("supplied", "borrowed")},
-        **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), not spoke.paused),
+        **{name: value for name, value in spoke.items() if name not in ("supplied", "borrowed")},
+        **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), not spoke["paused"]),
         "can_supply": supplies,
         "can_borrow": borrows,
         "available_to_supply": supply_room(spoke, pool) if supplies else 0,
@@ -90,13 +90,13 @@ def _claims(pool: Pool) -> int:
 
 def supply_room(spoke: Spoke, pool: Pool) -> int:
     """The most that a spoke's cap lets in: the new shares, rounded down, may not be more than are left."""
-    left = _scaled(spoke.supply_cap, pool, pool["supply_index"]) - spoke.supplied
+    left = _scaled(spoke["supply_cap"], pool, pool["supply_index"]) - spoke["supplied"]
     return max(-(-(left + 1) * pool["supply_index"] // RAY) - 1, 0) // _unit(pool) if left > 0 else 0
 
 
 def borrow_room(spoke: Spoke, pool: Pool) -> int:
     """The most that a spoke's cap lets be borrowed: the new shares are rounded up."""
-    left = _scaled(spoke.borrow_cap, pool, pool["borrow_index"]) - spoke.borrowed
+    left = _scaled(spoke["borrow_cap"], pool, pool["borrow_index"]) - spoke["borrowed"]
     return int(max(left, 0) * pool["borrow_index"] // RAY // _unit(pool))
 
 
