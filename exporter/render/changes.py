@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -113,41 +113,10 @@ def change_list(
     if previous.observed_ledger == tables.ledger:
         return msgspec.structs.replace(now, data=previous.data)
 
-    compared = _Comparison(previous, now)
-    found = []
-    for facts in chain(compared.markets(), compared.pools(), compared.unread(), compared.queued()):
-        place = f"{network}/{tables.ledger}/{facts.kind}/{facts.market}/{facts.pool or ''}{facts.subject}"
-        found.append(
-            RunChange(
-                id=f"urn:uuid:{uuid5(NAMESPACE_URL, place)}",
-                kind=facts.kind,
-                market=facts.market,
-                pool=facts.pool,
-                title=facts.title,
-                before=facts.before,
-                after=facts.after,
-                unit=UNITS.get(facts.kind),
-                takes_effect=facts.takes_effect,
-                observed_ledger=tables.ledger,
-                ledger_close_time=timestamp(tables.close_time),
-                previous_ledger=previous.observed_ledger,
-            )
-        )
+    compared = _Comparison(previous, now, network, tables.close_time)
+    found = [*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()]
     found.sort(key=lambda change: (change.market, change.pool or "", change.kind, change.title))
     return msgspec.structs.replace(now, data=_bounded([*found, *previous.data]))
-
-
-class _Facts(NamedTuple):
-    """A change; ``subject`` distinguishes it from others of its kind of the same market or pool."""
-
-    kind: str
-    market: str
-    pool: str | None
-    title: str
-    before: str | None = None
-    after: str | None = None
-    subject: str = ""
-    takes_effect: str | None = None
 
 
 def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
@@ -167,47 +136,76 @@ _WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code"
 """Queued changes, by the kind of `exporter.protocols.base.Pending`."""
 
 
+_Place: TypeAlias = tuple[str, str | None]
+_Ends: TypeAlias = tuple[str | None, str | None]
+_Moved: TypeAlias = Iterator[tuple[str, str, _Ends]]
+"""Kind, what is said of it, and both values."""
+
+
 class _Comparison:
-    def __init__(self, before: ChangeList, now: ChangeList) -> None:
-        self._before, self._now = before, now
+    def __init__(self, before: ChangeList, now: ChangeList, network: str, close_time: int) -> None:
+        self._before, self._now, self._network, self._closed = before, now, network, timestamp(close_time)
         self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
-        self._symbols = {(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
+        self._symbols: dict[_Place, str] = {
+            (pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)
+        }
         self._known = {market.market: market for market in before.markets}
         self._read = {market.market for market in now.markets}
         self._was_unread, self._is_unread = (
             {(item.market, item.pool) for item in document.unread} for document in (before, now)
         )
 
-    def _place(self, market: str, pool: str | None) -> str:
+    def _title(self, place: _Place) -> str:
+        market, pool = place
         name = self._names.get(market, market)
-        return name if pool is None else f"{self._symbols.get((market, pool), pool)} in {name}"
+        return name if pool is None else f"{self._symbols.get(place, pool)} in {name}"
 
-    def markets(self) -> Iterator[_Facts]:
+    def _change(
+        self, kind: str, place: _Place, title: str, ends: _Ends, subject: str = "", takes_effect: str | None = None
+    ) -> RunChange:
+        """A change; ``subject`` distinguishes it from others of its kind of the same market or pool."""
+        (market, pool), ledger = place, self._now.observed_ledger
+        identity = f"{self._network}/{ledger}/{kind}/{market}/{pool or ''}{subject}"
+        return RunChange(
+            id=f"urn:uuid:{uuid5(NAMESPACE_URL, identity)}",
+            kind=kind,
+            market=market,
+            pool=pool,
+            title=title,
+            before=ends[0],
+            after=ends[1],
+            unit=UNITS.get(kind),
+            takes_effect=takes_effect,
+            observed_ledger=ledger,
+            ledger_close_time=self._closed,
+            previous_ledger=self._before.observed_ledger,
+        )
+
+    def markets(self) -> Iterator[RunChange]:
         for market in self._now.markets:
-            name, was = self._names[market.market], self._known.get(market.market)
+            place, was = (market.market, None), self._known.get(market.market)
+            name, status = self._title(place), market.status
             if was is None:
-                if (market.market, None) not in self._was_unread:
-                    title = f"New market: {name} ({market.protocol})"
-                    yield _Facts("new_market", market.market, None, title, None, market.status)
+                if place not in self._was_unread:
+                    yield self._change("new_market", place, f"New market: {name} ({market.protocol})", (None, status))
                 continue
-            if was.status != market.status:
-                title = f"{name}: {was.status} is now {market.status}"
-                was_open, is_open = was.status in ACTIVE, market.status in ACTIVE
+            if was.status != status:
+                was_open, is_open = was.status in ACTIVE, status in ACTIVE
                 kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
-                yield _Facts(kind, market.market, None, title, was.status, market.status)
+                yield self._change(kind, place, f"{name}: {was.status} is now {status}", (was.status, status))
             # Another version may take other fields into the digest.
             if was.config_hash != market.config_hash and self._before.exporter_version == self._now.exporter_version:
-                title = f"{name}: its configuration changed"
-                yield _Facts("configuration", market.market, None, title, was.config_hash, market.config_hash)
+                hashes = was.config_hash, market.config_hash
+                yield self._change("configuration", place, f"{name}: its configuration changed", hashes)
             earlier = {(item.kind, item.subject): item.value for item in was.values}
             for item in market.values:
                 value = earlier.get((item.kind, item.subject), item.value)
                 if value != item.value:
                     what = f"code of the {item.subject}" if item.kind == "code" else item.subject
                     title = f"{name}: the {what} changed"
-                    yield _Facts(item.kind, market.market, None, title, value, item.value, item.subject)
+                    yield self._change(item.kind, place, title, (value, item.value), item.subject)
 
-    def pools(self) -> Iterator[_Facts]:
+    def pools(self) -> Iterator[RunChange]:
         """Pools that are new or gone, or of which something moved; a status that is its market's is not its own."""
         restated = {
             market.market
@@ -216,49 +214,45 @@ class _Comparison:
         }
         left = {(pool.market, pool.pool): pool for pool in self._before.pools}
         for pool in self._now.pools:
-            place, old = (pool.market, pool.pool), left.pop((pool.market, pool.pool), None)
-            title = self._place(*place)
+            place = pool.market, pool.pool
+            title, old = self._title(place), left.pop(place, None)
             if old is None:
                 if pool.market in self._known and place not in self._was_unread:
-                    yield _Facts("new_pool", *place, f"New pool: {title}")
+                    yield self._change("new_pool", place, f"New pool: {title}", (None, None))
                 continue
-            if pool.market not in restated:
-                yield from _restated(title, old, pool)
-            if old.utilization_bps <= HIGH_UTILIZATION_BPS < pool.utilization_bps:
-                ends = str(old.utilization_bps), str(pool.utilization_bps)
-                yield _Facts("utilization", *place, f"{title}: utilization over 95 %", *ends)
-            for kind, said, was, is_now in _changed_numbers(old, pool):
-                yield _Facts(kind, *place, f"{title}: {said}", was, is_now)
-        for market, name in left.keys() - self._is_unread:
-            if market in self._read:
-                yield _Facts("removed_pool", market, name, f"{self._place(market, name)}: the market has it no longer")
+            moved = chain(() if pool.market in restated else _restated(old, pool), _changed_numbers(old, pool))
+            yield from (self._change(kind, place, f"{title}: {said}", ends) for kind, said, ends in moved)
+        for place in left.keys() - self._is_unread:
+            if place[0] in self._read:
+                title = f"{self._title(place)}: the market has it no longer"
+                yield self._change("removed_pool", place, title, (None, None))
 
-    def unread(self) -> Iterator[_Facts]:
+    def unread(self) -> Iterator[RunChange]:
         for item in self._now.unread:
-            if (item.market, item.pool) not in self._was_unread:
-                title = f"{self._place(item.market, item.pool)}: could not be read"
-                yield _Facts("unread", item.market, item.pool, title, None, item.reason)
+            place = item.market, item.pool
+            if place not in self._was_unread:
+                yield self._change("unread", place, f"{self._title(place)}: could not be read", (None, item.reason))
 
-    def queued(self) -> Iterator[_Facts]:
+    def queued(self) -> Iterator[RunChange]:
         """Changes that are newly queued or not queued any more; not of markets that are unread now or were before."""
         earlier, later = set(self._before.pending), set(self._now.pending)
         for item in (*self._now.pending, *self._before.pending):
             if item.market not in self._known or item.market not in self._read or item in earlier & later:
                 continue
-            title = f"{self._place(item.market, item.pool)}: {_WORDS.get(item.kind, item.kind)}"
-            subject = f"{item.kind} {item.value} {item.takes_effect}"
             place = item.market, item.pool
+            title = f"{self._title(place)}: {_WORDS.get(item.kind, item.kind)}"
+            subject = f"{item.kind} {item.value} {item.takes_effect}"
             if item in later:
-                yield _Facts("pending", *place, f"{title} queued", None, item.value, subject, item.takes_effect)
+                ends = None, item.value
+                yield self._change("pending", place, f"{title} queued", ends, subject, item.takes_effect)
             elif place not in self._is_unread:
-                yield _Facts("pending", *place, f"{title} not queued any more", item.value, None, subject)
+                yield self._change("pending", place, f"{title} not queued any more", (item.value, None), subject)
 
 
-def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Facts]:
+def _restated(old: WatchedPool, pool: WatchedPool) -> _Moved:
     """Changes of a pool's own status. A status that was or is not known does not count as a change."""
-    if None not in (old.status, pool.status) and old.status != pool.status:
-        text = f"{title}: {old.status} is now {pool.status}"
-        yield _Facts("status", pool.market, pool.pool, text, old.status, pool.status)
+    if old.status is not None and pool.status is not None and old.status != pool.status:
+        yield "status", f"{old.status} is now {pool.status}", (old.status, pool.status)
         return
     gates = [(gate, getattr(old, gate), getattr(pool, gate)) for gate in GATES]
     turned = [(gate.removeprefix("can_"), after) for gate, was, after in gates if {was, after} == {True, False}]
@@ -267,7 +261,7 @@ def _restated(title: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_Fact
             ", ".join(f"{gate} {'open' if is_open is side else 'closed'}" for gate, is_open in turned)
             for side in (False, True)
         )
-        yield _Facts("status", pool.market, pool.pool, f"{title}: {after}", before, after)
+        yield "status", after, (before, after)
 
 
 def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:
@@ -278,14 +272,6 @@ def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:
         if seen[change.market] <= MOST_OF_A_MARKET and len(kept) < MOST_CHANGES:
             kept.append(change)
     return kept
-
-
-def _by_market(changes: ChangeList) -> Mapping[str, list[RunChange]]:
-    watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
-    found: dict[str, list[RunChange]] = {market: [] for market in watched}
-    for change in changes.data:
-        found.setdefault(change.market, []).append(change)
-    return dict(sorted(found.items()))
 
 
 def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[RenderedFile]:
@@ -313,7 +299,9 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
         return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
 
     yield feed(FEED.template, "", "Changes of the lending markets", "index.html", changes.data)
-    for market, entries in _by_market(changes).items():
+    watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
+    for market in sorted(watched | {change.market for change in changes.data}):
+        entries = [change for change in changes.data if change.market == market]
         key, title = MARKET_FEED.key(market=market), f"Changes of {names.get(market, market)}"
         yield feed(key, market, title, page_of(market), entries)
 
@@ -337,29 +325,31 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
     return [WatchedPool(*row) for row in columns.iter_rows()]
 
 
-def _changed_numbers(old: WatchedPool, new: WatchedPool) -> Iterator[tuple[str, str, str | None, str | None]]:
-    """Kind, title and both values of changes of a pool's numbers; one that was or is not known is not a change."""
+def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _Moved:
+    """Changes of a pool's numbers; one that was or is not known is not a change."""
+    if old.utilization_bps <= HIGH_UTILIZATION_BPS < new.utilization_bps:
+        yield "utilization", "utilization over 95 %", (str(old.utilization_bps), str(new.utilization_bps))
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
         said = "it has no price" if new.oracle_price_usd is None else "it has a price"
-        yield "price", said, old.oracle_price_usd, new.oracle_price_usd
+        yield "price", said, (old.oracle_price_usd, new.oracle_price_usd)
     sides = (("supply", "suppliers", "get", "supplied"), ("borrow", "borrowers", "pay", "borrowed"))
     for side, people, verb, done in sides:
         was, rate = (getattr(pool, f"{side}_apy_bps") for pool in (old, new))
         if None not in (was, rate) and abs(rate - was) > RATE_MOVE_BPS:
             said = f"{people} {verb} {_percent(rate)}, {'up' if rate > was else 'down'} from {_percent(was)}"
-            yield f"{side}_rate", said, str(was), str(rate)
+            yield f"{side}_rate", said, (str(was), str(rate))
         paid, pays = (getattr(pool, f"{side}_reward") for pool in (old, new))
         if None not in (paid, pays) and paid != pays and (paid, pays) != ("ends_soon", "paid"):
-            yield f"{side}_reward", _REWARDS[pays].format(people), paid, pays
+            yield f"{side}_reward", _REWARDS[pays].format(people), (paid, pays)
         capped, cap = (getattr(pool, f"{side}_cap") for pool in (old, new))
         if None in (capped, cap):
             continue
         if capped != cap:
             raised = cap == "none" or (capped != "none" and int(cap) > int(capped))
-            yield f"{side}_cap", f"the {side} cap was {'raised' if raised else 'lowered'}", capped, cap
+            yield f"{side}_cap", f"the {side} cap was {'raised' if raised else 'lowered'}", (capped, cap)
         before, after = (getattr(pool, f"total_{done}") for pool in (old, new))
         if _filled(after, cap) and not _filled(before, capped):
-            yield f"{side}_cap_filled", f"the {side} cap is filled", before, after
+            yield f"{side}_cap_filled", f"the {side} cap is filled", (before, after)
 
 
 def _reward(side: str, time: int) -> pl.Expr:
