@@ -288,11 +288,8 @@ class FolderStore(Store):
             to_visit = [(f"{part}/" if part else "", str(self._path(f"{part}/x" if part else "x").parent))]
         while to_visit:
             stem, folder = to_visit.pop()
-            with (
-                reported("list", stem or self.uri),
-                suppress(FileNotFoundError, NotADirectoryError),
-                os.scandir(folder) as entries,
-            ):
+            absent = (FileNotFoundError, NotADirectoryError) if stem else (FileNotFoundError,)
+            with reported("list", stem or self.uri), suppress(*absent), os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_file(follow_symlinks=False):
                         yield stem + entry.name, entry
