@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, overload
 
 import polars as pl
 
 from exporter import exact_columns as exact
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.alula import reader as alula
-from exporter.protocols.k2 import reader as k2
-from exporter.protocols.peridot import reader as peridot
-from exporter.protocols.shared_columns import TEXTS
-from exporter.protocols.slender.math import RESERVE_COLUMNS, TERM_COLUMNS
-from exporter.protocols.xoxno import reader as xoxno
+from tests.protocols.world import World
 
 
 @overload
@@ -65,15 +61,16 @@ def projected(
     return computed
 
 
-RAW = {each.__name__.split(".")[-2]: each.COLUMNS for each in (alula, k2, peridot, xoxno)}
-RAW |= {"slender": (*TEXTS, "decimals", "s_token", *RESERVE_COLUMNS, *TERM_COLUMNS)}
-_TEXTS = {*TEXTS, "reward_token", "s_token", "a_token", "supply_reward_reason", "borrow_reward_reason"}
+@cache
+def names_of(protocol: str) -> Mapping[str, Any]:
+    """All that is read of a pool of a protocol: numbers are 0, texts empty."""
+    pools = World(protocol).read().result.pools
+    return {name: "" if isinstance(value, str) else 0 for name, value in pools[0].items()}
 
 
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
     """What is published of one pool; numbers that are not given are 0."""
-    pool = {name: row.get(name, "" if name in _TEXTS else 0) for name in RAW[protocol]}
-    return PROTOCOLS[protocol].project(pool | {"close_time": time})
+    return PROTOCOLS[protocol].project({**names_of(protocol), **row, "close_time": time})
 
 
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")

@@ -85,16 +85,6 @@ _LOCKS = ("bad_debt_lock_d", "bad_debt_request_count")
 TERMS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
 """The names in `PoolEntry.row` whose value is None where the entry lacks it."""
 
-ROW: tuple[str, ...] = (
-    *(name for name in STATE if name != "token_decimals"),
-    *CURVE,
-    *FEES,
-    *TERMS,
-    *FARMS.values(),
-    "decimals",
-)
-"""The names in `PoolEntry.row`."""
-
 
 @dataclass(frozen=True, slots=True)
 class MarketInstance:

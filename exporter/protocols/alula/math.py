@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from exporter import exact
 from exporter.ledger.codec.fields import Fields
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
-from exporter.protocols.alula.layout import CURVE, FARMS, FROZEN, STATUS_NAMES, VERSION, decode_pool
+from exporter.protocols.alula.layout import CURVE, FARMS, FROZEN, STATUS_NAMES, decode_pool
 from exporter.protocols.curves import RateModel
-from exporter.protocols.published import row_of, utilization_bps, within
 from exporter.tree.values import RewardReason
 
 BPS = 10_000
@@ -50,13 +49,13 @@ def project(pool: Pool) -> dict[str, Any]:
     used = utilization(borrowed, supplied)
     rate = _rate(pool, used)
     earned = supply_apr(rate, used, take_rate)
-    most_used, cap = pool["utilization_ratio_limit_bps"], pool["supply_limit"] or None  # which takes 0 for no limit
-    return row_of(
-        pool,
-        "alula",
-        VERSION,
+    cap, most_used = pool["supply_limit"] or None, pool["utilization_ratio_limit_bps"]  # a limit of 0 is none
+    room = None if most_used is None else supplied * (most_used - used) // BPS
+    return dict(
         total_supplied=supplied,
-        utilization_bps=utilization_bps(borrowed, supplied),
+        total_borrowed=borrowed,
+        total_collateral=pool["total_collateral"],
+        utilization_bps=exact.utilization_bps(borrowed, supplied),
         supply_apy_bps=apy_bps(earned),
         borrow_apy_bps=apy_bps(rate),
         last_accrual_time=pool["last_accrual_timestamp"],
@@ -76,8 +75,8 @@ def project(pool: Pool) -> dict[str, Any]:
         backstop_credit=pool["take_rate_fees_sum"],
         **_gates(pool),
         available_to_withdraw=available,
-        available_to_borrow=None if most_used is None else within(supplied * (most_used - used) // BPS, available),
-        available_to_supply=None if cap is None else within(cap - supplied),
+        available_to_borrow=None if room is None else exact.within(room, available),
+        available_to_supply=None if cap is None else max(cap - supplied, 0),
         risk_scope="reserve",
         collateral_factor_bps=pool["open_ltv_bps"],
         liquidation_threshold_bps=pool["close_ltv_bps"],

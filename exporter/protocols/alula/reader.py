@@ -15,13 +15,10 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
-from exporter.protocols.shared_columns import TEXTS
 
 NAME = "alula"
 
 Entries = Mapping[bytes, Entry | None]
-
-COLUMNS = (*TEXTS, *layout.ROW)
 
 
 class _Reader(Collector):

@@ -20,14 +20,12 @@ from exporter.protocols.peridot.layout import (
     PAUSES,
     SCALE,
     SPEEDS,
-    VERSION,
     BoostRule,
     decode_curve,
     decode_vault,
     entry_keys,
     vault_keys,
 )
-from exporter.protocols.published import row_of, simple_yield_bps, utilization_bps, within
 from exporter.tree.values import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000
@@ -87,18 +85,16 @@ def _projected(vault: Vault) -> dict[str, Any]:
     free, payable = exact.subtract(supplied, accrued.borrowed), vault["payable"]
     principal = accrued.borrowed if vault["borrow_principal"] is None else vault["borrow_principal"]
     supply_cap, borrow_cap = vault["supply_cap"] or None, vault["borrow_cap"] or None
+    lendable = None if borrow_cap is None else borrow_cap - principal
     factor_bps = vault["collateral_factor"] // _BPS
-    return row_of(
-        vault,
-        "peridot",
-        VERSION,
+    return dict(
         total_supplied=supplied,
         total_borrowed=accrued.borrowed,
         total_collateral=0,  # receipt tokens are the collateral, and supplied
         last_accrual_time=vault["last_update_time"],
-        utilization_bps=utilization_bps(accrued.borrowed, supplied),
-        supply_apy_bps=simple_yield_bps(earned, SCALE),
-        borrow_apy_bps=simple_yield_bps(accrued.rate, SCALE),
+        utilization_bps=exact.utilization_bps(accrued.borrowed, supplied),
+        supply_apy_bps=earned // _BPS,
+        borrow_apy_bps=accrued.rate // _BPS,
         supply_index=exact.multiply(exchange_rate(supplied, vault), 10**12),
         borrow_index=accrued.borrow_index,
         index_decimals=18,
@@ -116,9 +112,9 @@ def _projected(vault: Vault) -> dict[str, Any]:
         share_token=vault["pool"],
         share_supply=vault["receipt_supply"],
         **_gates(vault),
-        available_to_withdraw=within(payable, free),
-        available_to_borrow=within(payable, free, None if borrow_cap is None else borrow_cap - principal),
-        available_to_supply=None if supply_cap is None else within(supply_cap - supplied),
+        available_to_withdraw=None if payable is None else exact.within(payable, free),
+        available_to_borrow=None if payable is None else exact.within(payable, free, lendable),
+        available_to_supply=None if supply_cap is None else max(supply_cap - supplied, 0),
         risk_scope="reserve",
         collateral_factor_bps=factor_bps,
         liquidation_threshold_bps=factor_bps,

@@ -23,7 +23,6 @@ from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Held, Market, Parameter, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
 from exporter.protocols.peridot import layout
-from exporter.protocols.shared_columns import TEXTS
 
 NAME = "peridot"
 VAULT = "vault"
@@ -31,14 +30,6 @@ VAULT = "vault"
 
 MARKET_NAME = "Peridot"
 """The contracts have no name of their own."""
-
-COLUMNS = (
-    *(*TEXTS, "decimals", "reward_token", "incentive", "listed", "governed", "rates_ready", "borrow_principal"),
-    *("net_cash", "live_cash", "managed_cash", "payable", "receipt_supply", "boost_rule", "boost_quoted"),
-    *(*layout.CURVE, *layout.NUMBERS),
-    *(f"{what}_paused_until" for what in layout.PAUSES),
-    *(f"{side}_speed" for side in layout.SPEEDS),
-)
 
 
 @dataclass(slots=True)
