@@ -2,111 +2,141 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporter import errors
-from tests.workflows.fake_gh import FakeGitHub
 from tests.workflows.scripts import SYSTEM_PATH, call
 
 CODES = sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
 QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE, errors.EXIT_UNPROVEN)
+GH = """#!{python} -IS
+import json, os, sys
+assert os.environ["GH_TOKEN"] and os.environ["GH_REPO"]
+with open({calls!r}, "a") as file:
+    print(json.dumps(sys.argv[1:]), file=file)
+print({answers!r}.get(" ".join(sys.argv[1:3]), ""))
+"""
+"""A GitHub CLI that notes how it is called, and knows of one open issue, or of none."""
+
+
+@dataclass
+class Alarm:
+    """Calls the script as the workflow does, next to a GitHub CLI."""
+
+    root: Path
+    folder: Path
+
+    def __call__(self, result: str, code: int | None, title: str | None = None, **others: str) -> list[list[str]]:
+        """The calls of the GitHub CLI; ``title`` is that of the open issue."""
+        calls, command = self.folder / "calls", self.folder / "gh"
+        answers = {} if title is None else {"issue list": "7", "issue view": title}
+        command.write_text(GH.format(python=sys.executable, calls=str(calls), answers=answers))
+        command.chmod(0o755)
+        environment = {
+            "PATH": f"{self.folder}:{SYSTEM_PATH}",
+            "GH_TOKEN": "a-token",
+            "GH_REPO": "operator/markets",
+            "ALARM_NAME": "export",
+            "ALARM_RUN_URL": "https://github.example/runs/1",
+            "RUN_RESULT": result,
+            "RUN_EXIT_CODE": "" if code is None else str(code),
+        }
+        ended, said = call(self.root, "alarm", **environment | others)
+        assert (0 if result else 2) == ended, said
+        return [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
 
 
 @pytest.fixture
-def github(tmp_path: Path) -> FakeGitHub:
-    return FakeGitHub(tmp_path / "bin")
+def alarm(project_root: Path, tmp_path: Path) -> Alarm:
+    return Alarm(project_root, tmp_path)
 
 
-def alarm(github: FakeGitHub, root: Path, result: str, code: int | None, **others: str) -> int:
-    """Call the script as the workflow does; gives its exit code."""
-    environment = {
-        "PATH": f"{github.folder}:{SYSTEM_PATH}",
-        "GH_TOKEN": "a-token",
-        "GH_REPO": "operator/markets",
-        "ALARM_NAME": "export",
-        "ALARM_RUN_URL": "https://github.example/runs/1",
-        "RUN_RESULT": result,
-        "RUN_EXIT_CODE": "" if code is None else str(code),
-    }
-    return call(root, "alarm", **environment | others)[0]
+def options(calls: list[list[str]], *command: str) -> Any:
+    """The options of the one call of a command; none where there is no such call."""
+    found = [words[len(command) :] for words in calls if words[: len(command)] == [*command]]
+    assert len(found) <= 1
+    return {name: words[index + 1] for words in found for index, name in enumerate(words) if name.startswith("--")}
+
+
+def commands(calls: list[list[str]]) -> list[str]:
+    return [" ".join(words[:2]) for words in calls]
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_exit_code_has_its_text(github: FakeGitHub, project_root: Path, code: int) -> None:
+def test_every_exit_code_has_its_text(alarm: Alarm, code: int) -> None:
     """An issue names its exit code; all is well, and a lost race, open none."""
-    result = "success" if code in (*QUIET, errors.EXIT_UNREAD) else "failure"
-    assert 0 == alarm(github, project_root, result, code)
+    calls = alarm("success" if code in (*QUIET, errors.EXIT_UNREAD) else "failure", code)
+    created = options(calls, "issue", "create")
 
-    titles = [issue["title"] for issue in github.open]
-    assert ([] if code in QUIET else [True]) == [f"(exit code {code})" in title for title in titles]
+    assert (code not in QUIET) == bool(created)
+    assert f"(exit code {code})" in created.get("--title", f"(exit code {code})")
+    assert ("gets older" in created.get("--body", "")) is (code not in (*QUIET, 6, 7, 8))
 
 
 @pytest.mark.parametrize(("result", "code"), [("failure", None), ("cancelled", None), ("failure", 0), ("failure", 7)])
-def test_a_run_that_did_not_end_well_is_reported(
-    github: FakeGitHub, project_root: Path, result: str, code: int | None
-) -> None:
+def test_a_run_that_did_not_end_well_is_reported(alarm: Alarm, result: str, code: int | None) -> None:
     """A run that died before it could say why, or whose result was not deployed, opens an issue too."""
-    assert 0 == alarm(github, project_root, result, code)
+    calls = alarm(result, code)
 
-    assert ["The scheduled export needs a look: it did not finish"] == [issue["title"] for issue in github.open]
+    assert ["issue list", "label create", "issue create"] == commands(calls)
+    created = options(calls, "issue", "create")
+    assert ("The scheduled export needs a look: it did not finish", "alarm-export") == (
+        created["--title"],
+        created["--label"],
+    )
+
+
+FAILED = "The scheduled export needs a look: the source fails or lags (exit code 3)"
 
 
 @pytest.mark.parametrize(
-    ("runs", "title", "is_open", "comments"),
+    ("result", "code", "title", "does"),
     [
-        pytest.param([("failure", 3)] * 3, "exit code 3", True, [], id="of failures of one kind there is one issue"),
-        pytest.param([("failure", 3)] + [("success", 0)] * 2, "exit code 3", False, ["works again"], id="recovery"),
-        pytest.param([("failure", 3), ("success", 7)], "exit code 7", True, ["exit code 7"], id="another kind"),
-        pytest.param([("failure", 4), ("success", 5)], "exit code 4", True, [], id="another run won"),
+        pytest.param("failure", 3, FAILED, ["issue list", "issue view", "issue edit"], id="the same failure"),
+        pytest.param("success", 7, FAILED, ["issue list", "issue view", "issue edit", "issue comment"], id="another"),
+        pytest.param("success", 0, FAILED, ["issue list", "issue close"], id="recovery"),
+        pytest.param("success", 0, None, ["issue list"], id="nothing to close"),
+        pytest.param("success", 5, FAILED, [], id="another run won"),
     ],
 )
-def test_one_issue_follows_the_runs(
-    github: FakeGitHub, project_root: Path, runs: list[tuple[str, int]], title: str, is_open: bool, comments: list[str]
-) -> None:
-    """Failures open one issue, which says of which kind the newest is, and the next success closes it, once."""
-    assert [0] * len(runs) == [alarm(github, project_root, *run) for run in runs]
+def test_one_issue_follows_the_runs(alarm: Alarm, result: str, code: int, title: str | None, does: list[str]) -> None:
+    """Failures open one issue of the workflow, which says of which kind the newest is, and a success closes it."""
+    calls = alarm(result, code, title)
 
-    (issue,) = github.issues
-    assert (title in issue["title"], issue["open"]) == (True, is_open)
-    assert len(comments) == len(issue["comments"])
-    assert all(text in comment for text, comment in zip(comments, issue["comments"], strict=True))
-    assert ("gets older" in issue["body"]) is ("7" not in title)
-
-
-def test_workflows_do_not_close_each_others_issues(github: FakeGitHub, project_root: Path) -> None:
-    """The issue of one workflow is not touched by the recovery of another."""
-    alarm(github, project_root, "failure", 3)
-    alarm(github, project_root, "success", 0, ALARM_NAME="pages")
-
-    assert [["alarm-export"]] == [issue["labels"] for issue in github.open]
+    assert does == commands(calls)
+    assert {word for words in calls[:1] for word in words if word.startswith("alarm-")} <= {"alarm-export"}
+    assert {"7"} >= {words[2] for words in calls[1:]}
+    assert ("(exit code 7)" in options(calls, "issue", "edit", "7").get("--title", "")) is (code == 7)
+    for command, said in (("comment", "--body"), ("close", "--comment")):
+        if f"issue {command}" in does:
+            assert "runs/1" in options(calls, "issue", command, "7")[said]
 
 
-def test_the_schedule_is_kept(github: FakeGitHub, project_root: Path) -> None:
+def test_the_schedule_is_kept(alarm: Alarm) -> None:
     """Where GitHub says which workflow it is, that one is enabled again."""
-    workflow = "operator/markets/.github/workflows/export.yml@refs/heads/main"
-    assert 0 == alarm(github, project_root, "success", 0, GITHUB_WORKFLOW_REF=workflow)
+    calls = alarm("success", 0, GITHUB_WORKFLOW_REF="operator/markets/.github/workflows/export.yml@refs/heads/main")
 
-    assert ["api", "--method", "PUT", "repos/operator/markets/actions/workflows/export.yml/enable"] == github.calls[0]
+    assert ["api", "--method", "PUT", "repos/operator/markets/actions/workflows/export.yml/enable"] == calls[0]
 
 
-def test_a_missing_setting_is_reported(github: FakeGitHub, project_root: Path) -> None:
+def test_a_missing_setting_is_reported(alarm: Alarm) -> None:
     """Without a result there is no guess: exit code 2, and no call."""
-    assert 2 == alarm(github, project_root, "", 0)
-    assert [] == github.calls
+    assert [] == alarm("", 0)
 
 
-def test_what_the_suites_found_is_in_the_issue(github: FakeGitHub, project_root: Path, tmp_path: Path) -> None:
-    """The file of findings opens an issue with its text; the next run without one closes it."""
+def test_what_the_suites_found_is_in_the_issue(alarm: Alarm, tmp_path: Path) -> None:
+    """The file of findings opens an issue with its text; without one nothing is opened after a success."""
     found = tmp_path / "found.md"
     found.write_text("test_a fails for `x=3`\n")
-    assert 0 == alarm(github, project_root, "failure", None, ALARM_NAME="slow", ALARM_FOUND=str(found))
+    created = options(alarm("failure", None, ALARM_FOUND=str(found)), "issue", "create")
 
-    (issue,) = github.open
-    assert "The scheduled slow needs a look: its tests found something" == issue["title"]
-    assert issue["body"].startswith("test_a fails for `x=3`\n\nSeen last in https://github.example/runs/1")
-
+    assert "The scheduled export needs a look: its tests found something" == created["--title"]
+    assert created["--body"].startswith("test_a fails for `x=3`\n\nSeen last in https://github.example/runs/1")
     found.unlink()
-    assert 0 == alarm(github, project_root, "success", 0, ALARM_NAME="slow", ALARM_FOUND=str(found))
-    assert [] == github.open
+    assert "issue create" not in commands(alarm("success", 0, ALARM_FOUND=str(found))[3:])
