@@ -16,9 +16,8 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.curves import RateModel
 from exporter.protocols.k2 import layout
-from exporter.protocols.k2.layout import BPS, MIN_FIRST_SUPPLY, MODEL_FIELDS, RAY_DECIMALS, VERSION
+from exporter.protocols.k2.layout import BPS, MIN_FIRST_SUPPLY, MODEL_FIELDS, RAY_DECIMALS
 from exporter.protocols.k2.rewards import of_reserve
-from exporter.protocols.shared_columns import TEXTS
 
 RAY: int = 10**RAY_DECIMALS
 SECONDS_PER_YEAR = 31_536_000
@@ -34,16 +33,13 @@ class Totals(NamedTuple):
 
 
 def project(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """A reserve's columns of `PROTOCOL_COLUMNS` and `TERMS` at its ``close_time``. Raises `ExactError`."""
+    """The published numbers of a reserve at its ``close_time``. Raises `ExactError`."""
     stored = totals(pool, pool["liquidity_index"], pool["variable_borrow_index"])
     indexes = accrued_indexes(pool)
     accrued = totals(pool, *indexes)
     supplied, borrowed, utilization = accrued
     supply_rate, borrow_rate = rates(pool, utilization)
     return {
-        **{name: pool[name] for name in (*TEXTS, "decimals")},
-        "protocol": "k2",
-        "version": VERSION,
         "total_supplied": supplied,
         "total_borrowed": borrowed,
         "total_collateral": 0,

@@ -17,7 +17,6 @@ from exporter.protocols.collector import Collector, UnreadError, config_keys, li
 from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY
 from exporter.protocols.k2.rewards import Emissions, read_emissions
-from exporter.protocols.shared_columns import TEXTS
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -28,22 +27,6 @@ ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin o
 
 PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "admin of upgrades"}
 """Who is to have these roles and has not accepted yet."""
-
-COLUMNS = (
-    *TEXTS,
-    "a_token",
-    "debt_token",
-    *layout.RESERVE,
-    *layout.BITS,
-    "total_supply_scaled",
-    "total_debt_scaled",
-    *layout.MODEL_FIELDS,
-    "router_paused",
-    "debt_ceiling",
-    "cash",
-    "supply_emissions",
-    "borrow_emissions",
-)
 
 
 class _Reader(Collector):

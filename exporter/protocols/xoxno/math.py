@@ -15,12 +15,11 @@ from typing import Any
 from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
+from exporter.protocols.base import NO_REWARDS
 from exporter.protocols.curves import RateModel
-from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.xoxno import layout
-from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS, VERSION
+from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS
 from exporter.protocols.xoxno.terms import terms_of
-from exporter.tree.values import RewardReason
 
 YEAR_MILLISECONDS = 31_556_926_000
 """The contract's year, 365.2422 days, and the longest chunk in which it accrues."""
@@ -37,16 +36,13 @@ State = Mapping[str, Any]
 
 
 def project(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """`SPOKES` and columns of `PROTOCOL_COLUMNS` and `TERMS` at a ``close_time``. Raises `ExactError`."""
+    """The published numbers of a hub market at its ``close_time``. Raises `ExactError`."""
     accrued = accrue(pool, pool["close_time"] * 1_000)
     stored_utilization, stored_borrow_apr, stored_supply_apr = rates(pool)
     utilization, borrow_apr, supply_apr = rates(accrued)
     supplied, borrowed = (base_units(value, pool["asset_decimals"]) for value in values(accrued))
     most = pool["max_utilization"]
     return {
-        **{name: pool[name] for name in (*TEXTS, "decimals")},
-        "protocol": "xoxno",
-        "version": VERSION,
         "total_supplied": supplied,
         "total_borrowed": borrowed,
         "total_collateral": 0,  # what is supplied is the collateral
@@ -69,8 +65,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "rate_modifier_decimals": 0,
         "backstop_credit": 0,
         **terms_of(accrued),
-        **dict.fromkeys(("supply_reward_per_second", "borrow_reward_per_second", "reward_decimals"), 0),
-        **dict.fromkeys(("supply_reward_reason", "borrow_reward_reason"), RewardReason.NONE),
+        **NO_REWARDS,
         "pool_label": f"Hub {pool['pool'].split('-')[0]}",
         "liability_factor_bps": 10_000,
         "reserve_factor_bps": pool["reserve_factor"],

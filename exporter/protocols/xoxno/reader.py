@@ -14,7 +14,6 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
-from exporter.protocols.shared_columns import TEXTS
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
 
@@ -27,17 +26,6 @@ PRICE_AGGREGATOR = "price_aggregator"
 
 MAX_SPOKE_ASSETS = 4_096
 """How many times a spoke may allow something with a pool; with more none of it is read."""
-
-COLUMNS = (
-    *TEXTS,
-    "pool_contract",
-    "decimals",
-    *layout.PARAMETERS,
-    *layout.STATE,
-    "paused",
-    "hub_active",
-    "spokes",
-)
 
 
 class _Reader(Collector):
