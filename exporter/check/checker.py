@@ -15,6 +15,7 @@ from exporter.check.history_files import ParquetFacts, check_history, read_parqu
 from exporter.check.public_urls import follow_links, links_of
 from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.errors import CheckError
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.history.manifest import decode_history_manifest
 from exporter.render.openapi import VERSION_FIELD
 from exporter.tree.decoding import decode_json
@@ -205,6 +206,8 @@ class TreeChecker:
         if wrong:
             self.fault(key, f"$.observed_ledger is {ledger}, but the run is of ledger {self.ledger}")
         match document:
+            case AssetDetail():
+                self.fault(key, *contradictions(document))
             case AssetsPage(next_cursor=str(cursor)):
                 if not self.there(target := PAGE.key(cursor=cursor)):
                     self.links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
@@ -222,6 +225,20 @@ class TreeChecker:
                     if kind_of(path) is not FileKind.HISTORY and not self.partial:
                         self.summary.links += 1
                         self.links.setdefault(path, (key, f"leads to {path}, which is not there"))
+
+
+def contradictions(row: AssetDetail) -> Iterator[str]:
+    """A pool's fields that do not follow from its others by the definitions of the API."""
+    supplied, borrowed = int(row.total_supplied), int(row.total_borrowed)
+    utilization = min(borrowed * 10_000 // supplied, JSON_INTEGER_MAX) if supplied else 0
+    if row.utilization_bps != utilization:
+        yield f"utilization_bps is {row.utilization_bps}, but its totals give {utilization}"
+    if row.oracle_price_usd is not None and row.tvl_usd_cents is not None:
+        whole, _, fraction = row.oracle_price_usd.partition(".")
+        exponent = min(row.decimals + len(fraction), 1_000)  # a lie about the decimals costs no time
+        least = supplied * int(whole + fraction) * 100 // 10**exponent
+        if int(row.tvl_usd_cents) < least:
+            yield f"tvl_usd_cents is {row.tvl_usd_cents}, but what is supplied alone is worth {least}"
 
 
 def schemas_of(components: Mapping[str, Any]) -> Schemas:

@@ -89,6 +89,8 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
             ours=item.ours,
             contract=item.contract,
         )
+    for text in check.other_clock[:SHOWN_DIFFERENCES]:
+        console.warning(text)
     for failed in check.failed[:SHOWN_DIFFERENCES]:
         pools = " ".join(failed.pools) if len(failed.pools) == 1 else pluralize(len(failed.pools), "pool")
         console.warning(f"{failed.market} {pools}: {failed.function} could not be compared: {failed.reason}")

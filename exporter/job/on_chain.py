@@ -37,6 +37,9 @@ MAX_ROUNDS: Final = 24
 
 _OWN_ERROR: Final = "Error(Contract, "
 
+MAX_OTHER_TIMES = 100
+"""How many clocks of an RPC are tried to explain differences."""
+
 
 @dataclass(slots=True)
 class StorageRuleComparison:
@@ -108,8 +111,9 @@ class Failed(NamedTuple):
 class ChainCheck:
     """The results of the contracts' views.
 
-    ``both`` are the readers' own calls, answered from entries, too; what differs is among ``differences``. ``notices``
-    are problems in finding markets that no list has: some may not have been compared.
+    ``both`` are the readers' own calls, answered from entries, too; what differs is among ``differences``.
+    ``other_clock`` names pools whose differences all vanish at the time at which the RPC ran the call. ``notices`` are
+    problems in finding markets that no list has: some may not have been compared.
     """
 
     ledger: int
@@ -119,6 +123,7 @@ class ChainCheck:
     differences: list[Compared]
     pools: int = 0
     failed: list[Failed] = field(default_factory=list)
+    other_clock: list[str] = field(default_factory=list)
     by_protocol: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -211,21 +216,36 @@ def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict
 
 def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: list[str]) -> ChainCheck:
     check = ChainCheck(ledger, read.without, read.both, notices, differences=list(read.both.differences))
-    numbers = {time: rows_at(read.readings, ledger, time) for time in set(times.values())}
+    numbers: dict[int, dict[str, dict[str, Row]]] = {}
+
+    def compared_at(outcome: _Outcome, time: int) -> list[Compared]:
+        if time not in numbers:
+            numbers[time] = rows_at(read.readings, ledger, time)
+        return list(compare(outcome, numbers[time].get(outcome.asked.market, {}), time))
+
     pools: set[tuple[str, str]] = set()
     for outcome in read.outcomes:
         protocol, asked, result = outcome
         time = times[result.ledger]
         reason = result.reason if result.value is None else "unread"
         try:
-            compared = list(compare(outcome, numbers[time].get(asked.market, {}), time))
+            compared = compared_at(outcome, time)
         except DecodeError as error:
             compared, reason = [], f"the result cannot be understood: {error}"
         if not compared:
             check.failed.append(Failed(asked.market, asked.pools, asked.call.function, reason))
         check.by_protocol[protocol] += len(compared)
         pools.update((item.market, item.pool) for item in compared if item.pool is not None)
-        check.differences += [item for item in compared if not item.agrees]
+        differences = [item for item in compared if not item.agrees]
+        check.differences += differences
+        clocks = [item.contract for item in differences if item.field == "accrued_to"]
+        for clock in clocks[:1] if len(numbers) < MAX_OTHER_TIMES else ():
+            if isinstance(clock, int) and all(item.agrees for item in compared_at(outcome, clock)):
+                check.other_clock.append(
+                    f"{asked.market} {' '.join(asked.pools)}: the RPC ran the call at time {clock}, but ledger "
+                    f"{result.ledger} closed at {time}; at that other time all fields agree. RPCs before 27.1 run "
+                    "calls at the wall clock: use a newer one to compare accrued values"
+                )
     check.pools = len(pools)
     return check
 

@@ -179,16 +179,29 @@ def put(**fields: Any) -> Change:
     return lambda document: document.update(fields)
 
 
+def priced_detail(number: int) -> Callable[[Files], str]:
+    """The key of the detail of a pool that has a price."""
+
+    def key_in(files: Files) -> str:
+        details = [key for key in keys(files, "v1/assets/C") if "/history/" not in key]
+        return [key for key in details if json.loads(files[key])["oracle_price_usd"]][number]
+
+    return key_in
+
+
 LIES: list[tuple[Callable[[Files], str], Change, str]] = [
     (market_with_pools, put(observed_ledger=65_000_001), "the run is of ledger"),
     (lambda _: "v1/markets.json", put(observed_ledger=1), "the run is of ledger"),
     (lambda files: first(files, "v1/assets/C", "/history/1d.json"), put(observed_ledger=65_000_999), "the run is of"),
     (lambda _: "v1/assets/index.json", put(next_cursor="A" * 22), "next_cursor leads to v1/pages/A{22}.json, which is"),
+    (priced_detail(0), put(utilization_bps=9_999), "utilization_bps is 9999, but its totals give"),
+    (priced_detail(1), put(tvl_usd_cents="0"), "tvl_usd_cents is 0, but what is supplied alone is worth [1-9]"),
+    (priced_detail(2), put(total_supplied="9" * 10_000), "cannot be read"),
 ]
 
 
 def test_documents(files: Files) -> None:
-    """Documents of another ledger, and those that lead nowhere, are named with their keys."""
+    """Documents of another ledger, those that contradict themselves or lead nowhere are named with their keys."""
     for place, edit, _ in LIES:
         change(files, place(files), edit)
     seal(files)

@@ -25,11 +25,12 @@ _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
 class ContractViews:
     """What the network's contracts answer, with these views.
 
-    ``refused`` are tokens whose price Alula's market takes for stale.
+    ``clock`` is how many seconds after its ledger's close a call runs; ``refused`` are tokens whose price Alula's
+    market takes for stale.
     """
 
-    def __init__(self, network: RecordedNetwork, *, refused: Collection[str] = ()) -> None:
-        self.refused = refused
+    def __init__(self, network: RecordedNetwork, *, clock: int = 0, refused: Collection[str] = ()) -> None:
+        self.clock, self.refused = clock, refused
         self._others = network.contracts
         self._mover = Mover(Random(1), network.prices)
         self._reserves = {pool.token: pool for pool in pools_of(network, BLEND_V2)}
@@ -49,7 +50,7 @@ class ContractViews:
         }
         draft = Draft(lambda key: None if (entry := chain.entry(key, ledger)) is None else entry.data)
         config, data = list(footprint)[:2]
-        reserve, time = self._reserves[token], chain.close_time(ledger)
+        reserve, time = self._reserves[token], chain.close_time(ledger) + self.clock
         self._mover.accrue([reserve], draft, time)
         draft.put(reserve.time, time)
         settings = decode_contract_data(draft.look(config) or b"").value

@@ -28,7 +28,7 @@ from exporter.protocols.base import Compared, Row, ViewCall
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.job.contract_views import ALULA, ContractViews
 from tests.jobs import direct, on_chain, read_tables, settings_for
-from tests.localnet.recorded import only, pools_of
+from tests.localnet.recorded import BLEND_V2, only, pools_of
 
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
@@ -122,6 +122,15 @@ def test_refused_prices() -> None:
         (item.pool, item.field, item.contract) for item in check.differences
     ]  # the exporter has a price
     assert 3 == check.pools
+
+
+def test_wall_clock() -> None:
+    """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Views")."""
+    check = compare(with_views(clock=1_000), "blend")
+
+    assert "accrued_to" in {item.field for item in check.differences}
+    assert {BLEND_V2} == {item.market for item in check.differences} == {text.split()[0] for text in check.other_clock}
+    assert all("27.1" in text for text in check.other_clock)
 
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
