@@ -7,11 +7,11 @@ at was watched; what was not is given back, so that it can be watched, and the b
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments import Deployment
@@ -39,12 +39,11 @@ from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """What was read at a boundary: no ``part`` where the ledger has no market; ``unread`` as MARKET or MARKET/POOL."""
 
     part: HistoryPart | None
-    unread: tuple[str, ...]
+    unread: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,7 @@ class Segment:
     wrong: Mapping[bytes, WronglyArchived] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentResult:
+class SegmentResult(NamedTuple):
     """What came of each boundary, what else ought to be watched, and what the transitions between them prove.
 
     Of a boundary that is a text why it failed, or None where its reading looked at what is not watched.
@@ -83,16 +81,6 @@ class SegmentResult:
 
 def replay_segment(work: Segment) -> SegmentResult:
     """Replay a segment. What goes wrong at a boundary is its outcome; nothing is raised on purpose."""
-    collects = gc.isenabled()
-    gc.disable()  # nothing here makes cycles worth looking for among all that is held
-    try:
-        return _replay(work)
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _replay(work: Segment) -> SegmentResult:
     state = ReplayedState(work.entries, work.ledger, wrong=work.wrong)
     state.protocol = work.protocol
     named = EventNames(work.deployments, work.found)
@@ -191,8 +179,7 @@ def _ids(addresses: set[str]) -> set[bytes]:
 
 def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, passphrase: str) -> Read:
     tables = compute(readings, PROTOCOLS, ledger, close_time)
-    unread = tuple(item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread)
-    if not tables.markets.height:
-        return Read(None, unread)
-    part = render_history(tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=passphrase)
-    return Read(part, unread)
+    part = None
+    if tables.markets.height:
+        part = render_history(tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=passphrase)
+    return Read(part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread])
