@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -119,40 +118,32 @@ class Mover:
 
     def moves(self, pools: Sequence[Pool], look: Look, time: int) -> dict[bytes, bytes]:
         draft = Draft(look)
-        batches: dict[tuple[str, int], list[Pool]] = {}
-        seen = Counter[bytes]()
         for pool in pools:
-            batches.setdefault((pool.protocol, seen[pool.key]), []).append(pool)
-            seen[pool.key] += 1
-        for batch in batches.values():
-            self._move(batch, draft, time)
+            self._move(pool, draft, time)
         return draft.written
 
-    def accrue(self, pools: Sequence[Pool], draft: Draft, time: int) -> Look:
-        """Write what interest up to ``time`` makes of pools of one protocol; gives the entries before."""
+    def accrue(self, pool: Pool, draft: Draft, time: int) -> Look:
+        """Write what interest up to ``time`` makes of a pool; gives the entries before."""
         before = Draft(draft.before, dict(draft.written)).look
-        for pool in pools:
-            draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
-        self._compute(pools, before, draft, time, settled=False)
-        for pool in pools:
-            if pool.fees is not None:
-                own, supply = pool.accrued(pool.fees), pool.supply[0]
-                draft.put(supply, supply.read(draft.look) + own.read(draft.look) - own.read(before))
+        draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
+        self._compute(pool, before, draft, time, settled=False)
+        if pool.fees is not None:
+            own, supply = pool.accrued(pool.fees), pool.supply[0]
+            draft.put(supply, supply.read(draft.look) + own.read(draft.look) - own.read(before))
         return before
 
-    def _move(self, pools: Sequence[Pool], draft: Draft, time: int) -> None:
-        before = self.accrue(pools, draft, time)
-        for pool in pools:
-            owed, free = pool.owed(draft.look), pool.free(draft.look)
-            supplied, borrowed = self._operation(pool, owed, free)
-            draft.add(pool.supply, supplied, owed + free)
-            draft.add(pool.debt, borrowed, owed)
-            for item in pool.cash:
-                draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
-            for name in pool.settled:  # another number, so that the rule looks for what it follows from
-                draft.put(pool.accrued(name), pool.accrued(name).read(draft.look) + 1)
-        if any(pool.settled for pool in pools):
-            self._compute(pools, before, draft, time, settled=True)
+    def _move(self, pool: Pool, draft: Draft, time: int) -> None:
+        before = self.accrue(pool, draft, time)
+        owed, free = pool.owed(draft.look), pool.free(draft.look)
+        supplied, borrowed = self._operation(pool, owed, free)
+        draft.add(pool.supply, supplied, owed + free)
+        draft.add(pool.debt, borrowed, owed)
+        for item in pool.cash:
+            draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
+        for name in pool.settled:  # another number, so that the rule looks for what it follows from
+            draft.put(pool.accrued(name), pool.accrued(name).read(draft.look) + 1)
+        if pool.settled:
+            self._compute(pool, before, draft, time, settled=True)
 
     def _operation(self, pool: Pool, owed: int, free: int) -> tuple[int, int]:
         """How much a user supplies (or takes back, below zero), or borrows (or repays)."""
@@ -166,14 +157,10 @@ class Mover:
             return wanted - supply, 0
         if abs(owed - lent) > wanted // 4:
             return 0, min(lent - owed, free * 9 // 10)
-        if supply > wanted * 2:
-            return -min(supply - wanted, free), 0
-        part = int(wanted * min(abs(self._random.gauss(0, 0.01)), 0.05)) + 1
+        by_chance = int(wanted * self._random.gauss(0, 0.01))
         if self._random.random() < 0.5:
-            sign = 1 if self._random.random() < 0.5 + 2 * (wanted - supply) / max(wanted, 1) else -1
-            return max(sign * part, -(free // 2)), 0
-        sign = 1 if self._random.random() < 0.5 + 2 * (lent - owed) / max(lent, 1) else -1
-        return 0, max(min(sign * part, free // 2), -(owed // 2))
+            return max(by_chance + (wanted - supply) // 50, -(free // 2)), 0
+        return 0, max(min(by_chance + (lent - owed) // 50, free // 2), -(owed // 2))
 
     def _aim(self, pool: Pool, owed: int, supply: int, price: int) -> _Aim:
         """The target of a pool: what it has, where that is of a market's size, or else a size by chance."""
@@ -189,14 +176,12 @@ class Mover:
         self._aims[pool.key, pool.token] = aim = _Aim(dollars, lent)
         return aim
 
-    def _compute(self, pools: Sequence[Pool], before: Look, draft: Draft, time: int, *, settled: bool) -> None:
+    def _compute(self, pool: Pool, before: Look, draft: Draft, time: int, *, settled: bool) -> None:
         def entries(look: Look) -> Callable[[bytes], Entry | None]:
             return lambda key: None if (data := look(key)) is None else Entry(key, RawEntry(data, 1, None))
 
-        rule = self._rules[pools[0].protocol]
-        step = Step(time, entries(before), entries(draft.look), entries(draft.look))
-        found = [(pool, transition) for pool in pools for transition in rule.read(pool.key, step)]
-        for pool, transition in found:
+        rule = self._rules[pool.protocol]
+        for transition in rule.read(pool.key, Step(time, entries(before), entries(draft.look), entries(draft.look))):
             for name, number in rule.compute(transition.before).items():
                 if (name in pool.settled) == settled:
                     draft.put(pool.accrued(name), number)

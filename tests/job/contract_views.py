@@ -51,7 +51,7 @@ class ContractViews:
         draft = Draft(lambda key: None if (entry := chain.entry(key, ledger)) is None else entry.data)
         config, data = list(footprint)[:2]
         reserve, time = self._reserves[token], chain.close_time(ledger) + self.clock
-        self._mover.accrue([reserve], draft, time)
+        self._mover.accrue(reserve, draft, time)
         draft.put(reserve.time, time)
         settings = decode_contract_data(draft.look(config) or b"").value
         answer = {

@@ -176,7 +176,7 @@ def test_an_operation_with_a_fee_does_not_refute_the_math() -> None:
     pool = next(pool for pool in network.pools if pool.protocol == "xoxno" and pool.owed(network.look))
     supplied, revenue, cash, index = map(pool.accrued, ("supplied", "revenue", "cash", "supply_index"))
     time, draft = network.chain.close_time(network.chain.latest) + 86_400, Draft(network.look)
-    Mover(Random(1), network.prices).accrue([pool], draft, time)
+    Mover(Random(1), network.prices).accrue(pool, draft, time)
     shares = 900 * 10 ** (27 - pool.decimals) * RAY // index.read(draft.look)  # of the fee of a flash loan
 
     def tally_of(more_shares: int, more_cash: int) -> Tally:
