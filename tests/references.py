@@ -122,7 +122,7 @@ def messages(_: str) -> str:
 def _message(node: ast.AST) -> tuple[str, ast.expr] | None:
     """The kind and the expression of what a node reports."""
     match node:
-        case ast.Call(func=ast.Attribute(attr="warning"), args=[words, *_]):
+        case ast.Call(func=ast.Attribute(attr="warning" | "optional"), args=[words, *_]):
             return "warning", words
         case (
             ast.Call(func=ast.Attribute(attr="notice") | ast.Name(id="notice"), args=[words, *_])

@@ -20,7 +20,7 @@ from msgspec import structs
 from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.discovery import Discovered
-from exporter.errors import CheckError, ConfigError, pluralize, without_keys
+from exporter.errors import CheckError, ConfigError, LostRaceError, StoreError, pluralize, without_keys
 from exporter.ledger.view import Certificate
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
@@ -78,6 +78,14 @@ class RunLog:
 
     def warning(self, message: str, **facts: Any) -> None:
         self.console.warning(message, **facts)
+
+    @contextmanager
+    def optional(self, lost: str) -> Iterator[None]:
+        """A part that a run can do without; where it fails, ``lost`` says what that costs."""
+        try:
+            yield
+        except (StoreError, CheckError, LostRaceError) as error:
+            self.warning(f"{lost}: {error}")
 
     @property
     def seconds(self) -> float:

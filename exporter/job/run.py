@@ -7,9 +7,7 @@ what was published before as it was, except where publishing itself says otherwi
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import chain
@@ -26,10 +24,8 @@ from exporter.errors import (
     EXIT_UNREAD,
     CheckError,
     ExporterError,
-    LostRaceError,
     PublishedCheckError,
     SourceError,
-    StoreError,
     pluralize,
 )
 from exporter.history.manifest import HistoryPart, find_damage, read_history_manifest
@@ -58,7 +54,6 @@ from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import RunSummary, begin_publication, verify
 from exporter.publishing.published_state import (
     LedgerNotNewerError,
-    Published,
     check_network,
     check_newer,
     check_replaced,
@@ -72,6 +67,7 @@ from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
+from exporter.tree.documents import Proof
 from exporter.tree.families import (
     CHANGES,
     HISTORY_MANIFEST_KEY,
@@ -86,6 +82,18 @@ from exporter.tree.read_back import file_of, read_back
 
 SHOWN_DAMAGE = 20
 """How many damaged files are named on the console; the report has all."""
+
+READ = (
+    POINTER_KEY,
+    INTENT_KEY,
+    HISTORY_MANIFEST_KEY,
+    SUPERSEDED_KEY,
+    CHANGES.template,
+    PROOFS.template,
+    STATE_KEY,
+    LOST_PRICES_KEY,
+)
+"""The documents that every run needs of its output; they are read together."""
 
 MAX_COMPACTED = 40
 """How many files a run compacts at the most; what is left over is for the next."""
@@ -188,8 +196,14 @@ def execute(
     try:
         job.check_newer(read)
         tables, surprises = job.compute(read, evidence)
-        with held(store, read_published(before, older=True)) as only:
-            job = replace(job, store=only)
+        records = list[str]()
+        if (published := read_published(before, older=True)) is not None:  # which most probably it still is
+            pointer = published.pointer
+            records = [pointer.manifest_key, RUN_FILES.key(run_id=pointer.run_id)]
+        with store.exclusive():
+            held = ReadOnce(store, held=True)
+            held.read((*READ, *records), HISTORY_PREFIX)
+            job = replace(job, store=held)
             job.check_newer(read)
             recorded = job.record(tables)
             summary = job.publish(tables, evidence, recorded)
@@ -212,28 +226,6 @@ def execute(
         return job.nothing_to_do(read.certificate.ledger)
     report_outcome(log, tables, summary.run_id, published=not dry_run)
     return RunResult(code, tables.ledger, summary.run_id, not dry_run, log.facts)
-
-
-@contextmanager
-def held(store: Store, before: Published | None) -> Iterator[ReadOnce]:
-    """Hold a store for a run, reading its documents together; ``before`` is most probably still published."""
-    with store.exclusive():
-        only = ReadOnce(store, held=True)
-        run = [] if before is None else [before.pointer.manifest_key, RUN_FILES.key(run_id=before.pointer.run_id)]
-        only.read([*_READ, *run], HISTORY_PREFIX)
-        yield only
-
-
-_READ = (
-    POINTER_KEY,
-    INTENT_KEY,
-    HISTORY_MANIFEST_KEY,
-    SUPERSEDED_KEY,
-    CHANGES.template,
-    PROOFS.template,
-    STATE_KEY,
-    LOST_PRICES_KEY,
-)
 
 
 class Recorded(NamedTuple):
@@ -302,10 +294,8 @@ class Job:
         # Where the network has not come to the replaced ledger yet.
         if self.replaced_ledger is not None and read.certificate.ledger < self.replaced_ledger:
             read.memory.rewind(read.certificate.ledger + 1)
-        try:
+        with self.log.optional("what this run discovered was not saved; the next run discovers it again"):
             save_memory(self.store, read.memory)
-        except (StoreError, LostRaceError) as error:
-            self.log.warning(f"what this run discovered was not saved; the next run discovers it again: {error}")
 
     def check_newer(self, read: MarketsRead) -> None:
         check_newer(self.store, read.certificate.ledger, read.close_time, replaced_ledger=self.replaced_ledger)
@@ -354,7 +344,6 @@ class Job:
         checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
         with (
             self.log.step("publish", "rendering and publishing") as facts,
-            without_collecting(),
             self.log.console.progress("files") as progress,
             begin_publication(store, tables.ledger, part, replaced_ledger=replaced, now=self.now) as publication,
         ):
@@ -398,11 +387,10 @@ class Job:
         return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.facts)
 
     def _missed(self) -> frozenset[tuple[str, str]]:
-        try:
-            return load_missed(self.store)
-        except StoreError as error:
-            self.log.warning(str(error))
-            return frozenset()
+        missed = frozenset[tuple[str, str]]()
+        with self.log.optional("the prices that earlier runs missed are not known"):
+            missed |= load_missed(self.store)
+        return missed
 
     def read_back(self, store: Store, summary: RunSummary) -> None:
         with self.log.step("verify", "reading back") as facts:
@@ -418,30 +406,23 @@ class Job:
 
     def proven(self) -> dict[str, dict[str, int]]:
         """The numbers that the newest proof in the tree confirms, for the report; nothing where there is none."""
-        try:
-            newest = max(published_proofs(self.store), key=lambda proof: proof.observed_ledger, default=None)
-        except StoreError as error:
-            self.log.warning(str(error))
+        proofs = list[Proof]()
+        with self.log.optional("which runs are proven is not known"):
+            proofs += published_proofs(self.store)
+        if not proofs:
             return {}
-        if newest is None:
-            return {}
+        newest = max(proofs, key=lambda proof: proof.observed_ledger)
         named = {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed}
         return {"proven": named}
 
     def remember(self, recorded: Recorded) -> None:
         """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
         with self.log.step("remember", "saving the history's state for the next run") as facts:
-            try:
+            with self.log.optional("the history's state was not saved; the next run reads the history again"):
                 series = recorded.series
                 facts.update(observations=series.row_count, bytes=save_series(self.store, series))
-            except StoreError as error:
-                self.log.warning(f"the history's state was not saved; the next run reads the history again: {error}")
-            try:
+            with self.log.optional("the list of missing prices was not saved; the next run compares with an older one"):
                 save_missed(self.store, recorded.lost)
-            except StoreError as error:
-                self.log.warning(
-                    f"the list of missing prices was not saved; the next run compares with an older one: {error}"
-                )
 
     def judge_history(self, damage: list[str]) -> None:
         """End the run here where earlier files of the history are damaged."""
@@ -454,17 +435,16 @@ class Job:
                 )
 
     def compact(self, tables: Tables) -> None:
-        with self.log.step("compact", "compacting the history") as facts:
+        with (
+            self.log.step("compact", "compacting the history") as facts,
+            self.log.optional("the history was not compacted; a later run tries again"),
+        ):
             if not self.settings.history.compact:
                 return
-            try:
-                if self.judges_clocks and (problem := clock_problem(self.now(), tables.close_time)) is not None:
-                    raise CheckError(problem)
-                months = self.settings.history.months
-                done = compact_history(self.store, months=months, most=MAX_COMPACTED, now=self.now)
-                facts.update(files_before=done.files_before, files_after=len(done.files))
-            except (StoreError, CheckError, LostRaceError) as error:
-                self.log.warning(f"the history was not compacted; a later run tries again: {error}")
+            if self.judges_clocks and (problem := clock_problem(self.now(), tables.close_time)) is not None:
+                raise CheckError(problem)
+            done = compact_history(self.store, months=self.settings.history.months, most=MAX_COMPACTED, now=self.now)
+            facts.update(files_before=done.files_before, files_after=len(done.files))
 
     def sweep(self, tables: Tables) -> None:
         with self.log.step("sweep", "removing what has expired") as facts:
@@ -475,18 +455,6 @@ class Job:
             if swept.ageless is not None and self.judges_clocks:
                 self.log.warning(f"old files were kept: {swept.ageless}")
             facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Leave cycles of objects alone: to look for them costs a tenth of rendering, which makes none worth it."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:

@@ -217,6 +217,10 @@ def test_what_an_event_says_is_queued(tmp_path: Path) -> None:
     detail, other = (read(f"v1/assets/{BLEND_V2}/{token}.json", AssetDetail) for token in (POOL, OTHER_POOL))
     changes = [item for item in read("v1/changes.json", ChangeList).data if item.market == BLEND_V2]
 
+    page = (tmp_path / f"pools/{BLEND_V2}/{POOL}.html").read_text()
+    assert "possible from 30 Nov 2026, 00:53 UTC" in page
+    assert "supply_cap no limit -&gt; 2.5" in page
+    assert "It can take effect from 2026-11-30T00:53:20Z." in (tmp_path / "feed.atom").read_text()
     assert (POOL, "terms", "2026-11-30T00:53:20Z") == (pending.pool, pending.kind, pending.takes_effect)
     assert ([new, pending], [new]) == (detail.pending, other.pending)
     assert (None, "terms", "2026-11-30T00:53:20Z") == (new.pool, new.kind, new.takes_effect)
