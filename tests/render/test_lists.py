@@ -1,4 +1,4 @@
-"""The listings of all pools, the tokens with their best rates, and the yields in another service's shape."""
+"""Listings, totals and tokens of a published tree, computed here from its pools; yields in another service's shape."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
+from exporter.tree.values import as_written
 from tests.render.rendering import contract, pool, pools_frame
 
 
@@ -55,11 +57,16 @@ def test_every_pool_is_in_it_once_as_its_own_document_has_it(tree: Path) -> None
 
 @pytest.mark.parametrize("column", ["market", "token_address", "protocol"])
 def test_each_market_token_and_protocol_has_its_rows(tree: Path, column: str) -> None:
-    """A listing has the rows of its pools; that of a protocol has the open ones apart, and may be empty."""
+    """A listing has the rows of its pools; that of a protocol may be empty. Open pools are listed apart, too.
+
+    Pools that are closed, or of which that is not known, are not among those.
+    """
     rows = rows_of(tree, "v1/pools/index.json")
     folder = f"v1/pools/{column.removesuffix('_address')}"
     names = {path.name for path in (tree / folder).iterdir()}
 
+    assert 0 < sum(row["can_supply"] is not True for row in rows) < len(rows)
+    assert [row for row in rows if row["can_supply"]] == rows_of(tree, "v1/pools/open/index.json")
     assert {*PROTOCOLS} if column == "protocol" else {row[column] for row in rows} == names
     for name in names:
         own = [row for row in rows if row[column] == name]
@@ -68,12 +75,44 @@ def test_each_market_token_and_protocol_has_its_rows(tree: Path, column: str) ->
             assert [row for row in own if row["can_supply"]] == rows_of(tree, f"{folder}/{name}/open/index.json")
 
 
-def test_open_pools_let_somebody_supply(tree: Path) -> None:
-    """Pools that are closed, or of which that is not known, are not among the open ones."""
-    rows = rows_of(tree, "v1/pools/index.json")
+def worth(rows: list[dict[str, Any]]) -> str | None:
+    """The value of pools as documents write it; None where none has a price."""
+    values = [int(row["tvl_usd_cents"]) for row in rows if row["tvl_usd_cents"] is not None]
+    return str(sum(values)) if values else None
 
-    assert 0 < sum(row["can_supply"] is not True for row in rows) < len(rows)
-    assert [row for row in rows if row["can_supply"]] == rows_of(tree, "v1/pools/open/index.json")
+
+def test_markets_and_totals_add_up(tree: Path) -> None:
+    """Markets, the summary and the status count pools, read or not, and sum up the values of those with a price."""
+    rows, status = rows_of(tree, "v1/pools/index.json"), read(tree, "v1/system/status.json")
+    unread = Counter(item["market"] for item in status["unread"])
+    entries, summary = read(tree, "v1/markets.json")["data"], read(tree, "v1/protocol/summary.json")
+    unpriced = [{"market": row["market"], "pool": row["pool"]} for row in rows if row["oracle_price_usd"] is None]
+
+    assert unread
+    for entry in entries:
+        own, document = [row for row in rows if row["market"] == entry["market"]], f"v1/markets/{entry['market']}.json"
+        assert worth(own) == entry["tvl_usd_cents"] == read(tree, document)["tvl_usd_cents"]
+        assert len(own) + unread[entry["market"]] == entry["pool_count"] == read(tree, document)["pool_count"]
+    for part, own in (
+        (summary, rows),
+        *((part, [row for row in rows if row["protocol"] == part["protocol"]]) for part in summary["protocols"]),
+    ):
+        markets = [entry for entry in entries if entry["protocol"] == part.get("protocol", entry["protocol"])]
+        assert worth(own) == part["tvl_usd_cents"]
+        assert (len(markets), sum(x["pool_count"] for x in markets)) == (part["market_count"], part["pool_count"])
+    assert len({row["token_address"] for row in rows}) == status["token_count"]
+    assert unpriced == [{name: item[name] for name in ("market", "pool")} for item in status["unpriced"]] != []
+    assert len(unpriced) * 10_000 // len(rows) == status["unpriced_bps"]
+
+
+def test_the_newest_parquet_file_has_the_rows(tree: Path) -> None:
+    """The file of the newest run has the rows of the listing, as documents write them; the site leads to it."""
+    rows = rows_of(tree, "v1/assets/index.json")
+    table = pl.read_parquet(tree / "v1/latest.parquet").select(rows[0].keys())
+    newest = max(read(tree, "v1/history.json")["files"], key=lambda file: file["last_ledger"])
+
+    assert rows == [{name: as_written(value) for name, value in row.items()} for row in table.iter_rows(named=True)]
+    assert f'href="{newest["key"]}" download' in (tree / "data.html").read_text()
 
 
 def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,33 +136,22 @@ def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch)
         assert [names[:2], names[2:4], names[4:]] == [[row["pool"] for row in page["data"]] for page in pages]
 
 
-def test_best_rates_are_of_open_pools(tree: Path) -> None:
-    """A token's best rate to supply is the highest that somebody can have now, to borrow the lowest with money left."""
+def test_tokens_have_their_best_pools(tree: Path) -> None:
+    """A token counts its pools, and its best rates are those of the pools that they name (`test_best` has the rule)."""
     rows = rows_of(tree, "v1/pools/index.json")
-    beaten = 0
-
-    def counts(row: dict[str, Any], side: str) -> bool:
-        room = row[f"available_to_{side}_usd_cents"]
-        large = int(row["tvl_usd_cents"] or 0) >= 100_000 and (room is None or int(room) >= 100_000)
-        return bool(row[f"can_{side}"]) and large
-
-    for token in read(tree, "v1/tokens.json")["data"]:
+    tokens, named = read(tree, "v1/tokens.json")["data"], 0
+    for token in tokens:
         own = [row for row in rows if row["token_address"] == token["address"]]
-        supply = [row["total_supply_apy_bps"] for row in own if counts(row, "supply")]
-        borrow = [
-            row["comparable_borrow_apy_bps"] - (row["borrow_reward_apr_bps"] or 0)
-            for row in own
-            if counts(row, "borrow")
-        ]
-        beaten += bool(supply) and max(row["total_supply_apy_bps"] for row in own) > max(supply)
-        nothing = {"total_apy_bps": None}
-        assert (token["best_supply"] or nothing)["total_apy_bps"] == max(supply, default=None)
-        assert (token["best_borrow"] or nothing)["total_apy_bps"] == min(borrow, default=None)
-        assert (token["pool_count"], token["open_pool_count"]) == (
-            len(own),
-            sum(bool(row["can_supply"]) for row in own),
-        )
-    assert beaten  # without the statuses a closed pool would have been the best
+        supplying = sum(bool(row["can_supply"]) for row in own)
+        assert (len(own), supplying) == (token["pool_count"], token["open_pool_count"])
+        for side in ("supply", "borrow"):
+            best = token[f"best_{side}"] or {"pool": None}
+            for row in (row for row in own if row["pool"] == best["pool"] and row["market"] == best["market"]):
+                reward = row[f"{side}_reward_apr_bps"]
+                total = row[f"comparable_{side}_apy_bps"] + (reward or 0) * (1 if side == "supply" else -1)
+                assert (reward, total, True) == (best["reward_apr_bps"], best["total_apy_bps"], row[f"can_{side}"])
+                named += 1
+    assert len(tokens) < named <= 2 * len(tokens)
 
 
 def test_yields_have_the_other_shape(tree: Path) -> None:
