@@ -59,6 +59,6 @@ def mcp(uri: str) -> None:
     Exit code 0: the client ended; 2: the URI is not of a tree, or the extra is missing; 3: nothing is published there.
     """
     with ending(Console("text")):
-        from exporter.serve.assistant_server import serve
+        from exporter.serve.assistant import serve
 
         serve(uri)
