@@ -15,13 +15,10 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from exporter.console import own_command
 from exporter.errors import ConfigError, FormatError
@@ -46,22 +43,21 @@ _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EINVAL}
 
 
-def create_app(root: Path) -> Starlette:
+def create_app(root: Path) -> ASGIApp:
     """An application that serves the tree in `root`, which may change, come and go while it runs."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        # Reading files blocks, so the answer is made on a worker thread.
-        response = await run_in_threadpool(_answer, root, Request(scope))
+        request = Request(scope)
+        try:
+            # Reading files blocks, so the answer is made on a worker thread.
+            response = await run_in_threadpool(_answer, root, request)
+        except Exception:
+            failed = problems.problem(500, "The request could not be answered.")
+            await _error(request.method, failed)(scope, receive, send)
+            raise  # for whoever runs the server
         await response(scope, receive, send)
 
-    async def on_http_exception(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        return _error(request.method, problems.problem(status, "The request could not be answered."))
-
-    return Starlette(
-        routes=[Mount("/", app=answer)],
-        exception_handlers={HTTPException: on_http_exception, Exception: on_http_exception},
-    )
+    return answer
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:

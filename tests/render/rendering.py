@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import polars as pl
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from exporter import FORMAT
 from exporter.protocols.compute import Tables
@@ -142,7 +142,7 @@ def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     write(root, [render_document(system_status())])
 
 
-def fetch(app: Starlette, url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> httpx.Response:
+def fetch(app: ASGIApp, url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> httpx.Response:
     """Ask an application for a URL (path and query); what fails inside it is an answer, too."""
 
     async def ask() -> httpx.Response:
