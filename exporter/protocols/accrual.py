@@ -36,7 +36,7 @@ class Step:
 class Transition:
     """An accrual: the numbers before, with the ``close_time`` of the ledger, and those after, by the field compared."""
 
-    before: dict[str, int | str]
+    before: Mapping[str, Any]
     after: dict[str, int]
 
 

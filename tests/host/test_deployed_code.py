@@ -13,10 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import polars as pl
 import pytest
 
-from exporter import exact_columns as exact
+from exporter import exact
 from exporter.errors import ExactError
 from exporter.ledger.codec.entries import code_key
 from exporter.ledger.codec.scval import decode_scval
@@ -29,7 +28,6 @@ from exporter.protocols.slender.layout import WASM_HASH, cash_key
 from tests.host.blend_world import NEVER
 from tests.host.machine import LedgerInfo, Machine
 from tests.ledger.storage_rules.test_reflector import REAL_ORACLE, RELEASE_4, written_state
-from tests.protocols.judged import one
 from tests.protocols.places import RESERVE, SLENDER, XLM, field
 from tests.protocols.world import World
 
@@ -147,19 +145,18 @@ def collateral_coefficient(reserve: Reserve, window: int) -> object:
     """By the exporter's math, in the contract's order: without shares nothing is computed."""
     if not reserve["s_supply"]:
         return math.ONE
-    lent = math.times(grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), one(reserve["debt_supply"]))
-    return math.collateral_coefficient(exact.add(one(reserve["cash"]), lent), one(reserve["s_supply"])).item()
+    lent = math.times(grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), reserve["debt_supply"])
+    return math.collateral_coefficient(exact.add(reserve["cash"], lent), reserve["s_supply"])
 
 
 def debt_coefficient(reserve: Reserve, window: int) -> object:
     """By the exporter's math."""
-    return grown(reserve, window, reserve["borrower_ar"], reserve["borrower_ir"]).item()
+    return grown(reserve, window, reserve["borrower_ar"], reserve["borrower_ir"])
 
 
-def grown(reserve: Reserve, window: int, accrued: int, rate: int) -> pl.Series:
+def grown(reserve: Reserve, window: int, accrued: int, rate: int) -> int:
     """An accrued rate at the time of the call."""
-    seconds = math.elapsed_seconds(one(reserve["last_update"]), one(window), NOW)
-    return math.accrued_rate(one(accrued), one(rate), seconds)
+    return math.accrued_rate(accrued, rate, math.elapsed_seconds(reserve["last_update"], window, NOW))
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
-from exporter.protocols.blend import math
 from exporter.protocols.blend.layout import (
     WASM_HASHES,
     decode_instance,
@@ -23,7 +22,7 @@ from exporter.protocols.blend.layout import (
     reserve_config_key,
     reserve_data_key,
 )
-from tests.host.blend_judge import frame_of
+from tests.host.blend_judge import accrued
 from tests.host.blend_world import MUCH, SUPPLY, USERS, WITHDRAW, balance_entry, requests
 from tests.host.host_network import load_snapshot
 from tests.host.machine import Machine
@@ -78,9 +77,7 @@ def test_a_v1_market_accrues_as_its_code_does(machine: Machine, snapshot: Ledger
         after = decode_reserve(*(Entry(key, entries[key]) for key in keys))
         stored.append({name: after[name] for name in MOVED})
         assert machine.info.close_time == after["last_time"]
-    ours = [
-        {name: row[f"accrued_{name}"] for name in MOVED} for row in math.project(frame_of(rows)).iter_rows(named=True)
-    ]
+    ours = [{name: accrued(row)[name] for name in MOVED} for row in rows]
 
     assert stored == ours
     assert len(rows) > STEPS / 2

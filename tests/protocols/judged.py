@@ -63,9 +63,18 @@ def projected(
 
 @cache
 def names_of(protocol: str) -> Mapping[str, Any]:
-    """All that is read of a pool of a protocol: numbers are 0, texts empty."""
+    """All that is read of a pool of a protocol, empty: numbers are 0."""
     pools = World(protocol).read().result.pools
-    return {name: "" if isinstance(value, str) else 0 for name, value in pools[0].items()}
+    return {name: _empty(value) for name, value in pools[0].items()}
+
+
+def _empty(value: object) -> object:
+    match value:
+        case str():
+            return ""
+        case tuple():
+            return type(value)()
+    return 0
 
 
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:

@@ -7,44 +7,19 @@ from typing import Any
 
 import pytest
 
-from exporter.protocols.blend.emissions import Emission
-from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES, WASM_HASHES
-from exporter.protocols.blend.math import project_pools
-from exporter.protocols.shared_columns import TEXTS
+from exporter.protocols.blend.layout import NO_CAP, STATUS_NAMES
+from exporter.protocols.blend.math import project
+from exporter.tables import TERMS
 from exporter.tree.pools import AssetRisk
-from tests.protocols.judged import at
 from tests.protocols.test_blend_math import reserve_of
 
-CODE = {generation: code.hex() for code, generation in WASM_HASHES.items()}
-UNPAID = {"supply_emission": Emission(), "borrow_emission": Emission()}
-V1, V2 = (
-    {
-        **dict.fromkeys(TEXTS, ""),
-        **UNPAID,
-        **reserve_of(generation, last_time=617_280),
-        "decimals": 7,
-        "enabled": True,
-        "market_status": "active",
-        "max_util": 9_500_000,
-        "c_factor": 9_500_000,
-        "l_factor": 9_000_000,
-        "supply_cap": NO_CAP,
-        "reward_token": "BLND",
-        "wasm_hash": CODE[generation],
-    }
-    for generation in ("v1", "v2")
-)
-
-
-def rows_of(*reserves: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the columns give of reserves."""
-    columns = {name: [reserve[name] for reserve in reserves] for name in reserves[0]}
-    return project_pools(at(columns, 617_280)).rows(named=True)
+NOW = 617_280
+V1, V2 = (reserve_of(generation, last_time=NOW) for generation in ("v1", "v2"))
 
 
 def row_of(reserve: Mapping[str, Any]) -> dict[str, Any]:
-    (row,) = rows_of(reserve)
-    return row
+    """What is given of a reserve; the terms that are not are null."""
+    return dict.fromkeys(TERMS) | project({**reserve, "close_time": NOW})
 
 
 @pytest.mark.parametrize(
@@ -100,7 +75,7 @@ def test_gates_of_the_market(status: str) -> None:
 
 def test_a_reserve_that_is_disabled() -> None:
     """v2 can close one reserve for supplying and borrowing; v1 has no status of a reserve."""
-    disabled, enabled, first = rows_of(V2 | {"enabled": False}, V2, V1)
+    disabled, enabled, first = map(row_of, (V2 | {"enabled": False}, V2, V1))
 
     assert ("disabled", False, True, False) == tuple(
         disabled[name] for name in ("pool_status", "can_supply", "can_withdraw", "can_borrow")
@@ -142,7 +117,7 @@ def test_risk() -> None:
         "reserve_factor_bps": 1_999,
         "can_be_collateral": True,
         "can_be_borrowed": True,
-    } == {name: row[name] for name in AssetRisk.__struct_fields__ if name in row}
+    } == {name: row[name] for name in AssetRisk.__struct_fields__ if row.get(name) is not None}
     assert not row_of(V2 | {"c_factor": 0})["can_be_collateral"]
 
 

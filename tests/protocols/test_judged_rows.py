@@ -15,9 +15,8 @@ import pytest
 
 from exporter.errors import ExactError
 from exporter.protocols.alula import math as alula
-from exporter.protocols.blend import math as blend
 from exporter.protocols.xoxno import math as xoxno
-from tests.protocols.judged import at, frame_of, published
+from tests.protocols.judged import published
 from tests.protocols.test_xoxno_math import SPOKE
 
 Row = dict[str, Any]
@@ -33,7 +32,7 @@ PROJECTS: dict[str, Callable[[Row], Mapping[str, Any]]] = {
     "alula": lambda row: published("alula", row, NOW),
     "peridot": lambda row: published("peridot", row, NOW),
     "slender": lambda row: published("slender", row, NOW),
-    "blend": lambda row: blend.project(at(frame_of([row], list(row)), 1_790_000_000)).row(0, named=True),
+    "blend": lambda row: published("blend", row, 1_790_000_000),
     "xoxno": lambda row: published("xoxno", row | {"spokes": None}, NOW) | accrued_of_xoxno(row),
 }
 """By protocol: what computes a pool, at the close time of the rows."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import aggregator_rule, reader, records
 from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.liquidations import liquidations_in
-from exporter.protocols.blend.math import RATE_MODEL, project_pools
-from exporter.protocols.blend.terms import POOL_STATUSES
+from exporter.protocols.blend.math import RATE_MODEL, project
 from exporter.protocols.blend.views import BlendViews
 
 
@@ -42,7 +40,10 @@ class Blend(ProtocolModule):
         "frozen": "no borrowing or supplying: the backstop is too small, or too much of it is queued for withdrawal",
         SETUP: "just deployed; nothing is open, and reserves are added without the week's delay",
     }
-    pool_statuses: ClassVar = POOL_STATUSES
+    pool_statuses: ClassVar = {
+        "enabled": "the reserve is open, as far as its market is",
+        "disabled": "no borrowing or supplying of this reserve, by the admin",
+    }
     max_price_age = 86_400
     """A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
     takes_future_prices = True
@@ -53,7 +54,7 @@ class Blend(ProtocolModule):
     needs_record = True
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
     read = staticmethod(reader.read_pools)
-    project = staticmethod(by_pool(project_pools))
+    project = staticmethod(project)
     rate_model = RATE_MODEL
     complete = staticmethod(records.with_factories)
     publishes_liquidations = True

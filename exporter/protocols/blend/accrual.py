@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import polars as pl
-
-from exporter.exact_columns import by_step
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields
@@ -27,15 +24,8 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     old, new = (layout.decode_reserve(config, entry) for entry in changed(key, step))
     if not old["last_time"] < new["last_time"] == step.time or not old["b_supply"] or not old["d_supply"]:
         return
-    row: dict[str, int | str] = {name: old[name] for name in math.RESERVE_COLUMNS if name != "bstop_rate"}
-    row |= {"bstop_rate": instance.backstop_rate, "generation": instance.generation, "close_time": step.time}
-    yield Transition(row, {name: new[name] for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit")})
+    own = {"bstop_rate": instance.backstop_rate, "generation": instance.generation, "close_time": step.time}
+    yield Transition(old | own, {name: new[name] for name in math.ACCRUING})
 
 
-def _after(frame: pl.DataFrame) -> pl.DataFrame:
-    return math.project(frame).select(
-        pl.col(f"accrued_{name}").alias(name) for name in ("b_rate", "d_rate", "ir_mod", "backstop_credit")
-    )
-
-
-RULE = AccrualRule(is_variant("ResData"), _read, by_step(_after))
+RULE = AccrualRule(is_variant("ResData"), _read, lambda before: math.accrue(before, math.rates_of(before)))

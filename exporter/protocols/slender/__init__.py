@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from exporter.exact_columns import by_pool
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.accrual import RULE
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
-from exporter.protocols.slender.math import project_pools
+from exporter.protocols.slender.math import project
 from exporter.protocols.slender.views import SlenderViews
 
 
@@ -54,7 +53,7 @@ class Slender(ProtocolModule):
     accrual = RULE
     market_names = frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"})
     read = staticmethod(reader.read_markets)
-    project = staticmethod(by_pool(project_pools))
+    project = staticmethod(project)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
         return {WASM_HASH: VERSION}

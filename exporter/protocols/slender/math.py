@@ -1,4 +1,4 @@
-"""Slender's math over columns of reserves (docs/protocols/slender.md, "Formulas").
+"""Slender's math of one reserve (docs/protocols/slender.md, "Formulas").
 
 Coefficients and rates a year have 9 decimals. The contract's views bring its two accrued rates from the last update
 to now with the interest rates that are stored, in whole windows of time, and so does this. Its products have to fit
@@ -8,21 +8,10 @@ into 128 bits before they are divided, as here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-import polars as pl
-
-from exporter import exact_columns as exact
-from exporter.protocols.shared_columns import (
-    NO_REWARDS,
-    Given,
-    numbers_of,
-    raw_rows,
-    shared_columns,
-    simple_yield_bps,
-    utilization_bps,
-    within,
-)
-from exporter.protocols.slender.layout import POOL_NUMBERS, RESERVE_TERMS, VERSION
+from exporter import exact
+from exporter.protocols.base import NO_REWARDS
 
 ONE, DECIMALS = 10**9, 9
 """Of rates, coefficients and utilization."""
@@ -30,152 +19,126 @@ ONE, DECIMALS = 10**9, 9
 SECONDS_PER_YEAR = 31_557_600
 """The contract's year, 365.25 days."""
 
-RESERVE_COLUMNS = (
-    "lender_ar",
-    "lender_ir",
-    "borrower_ar",
-    "borrower_ir",
-    "last_update_timestamp",
-    "window",
-    "s_supply",
-    "debt_supply",
-    "cash",
-    "fees",
-)
-"""The raw columns that the numbers follow from; none is negative."""
 
-TERM_COLUMNS = (*POOL_NUMBERS[1:], *RESERVE_TERMS)
+def project(pool: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a reserve at its close time, as `ProtocolModule.project` gives them. Raises `ExactError`."""
+    cash, s_supply, debt_supply = (pool[name] for name in ("cash", "s_supply", "debt_supply"))
+    accrued = accrue(pool)
+    debt_coeff = accrued["borrower_ar"]
 
-
-def project_pools(columns: Mapping[str, list[object]]) -> pl.DataFrame:
-    """The columns of `exporter.tables.PROTOCOL_COLUMNS`, a row a reserve, in the order given, at the close time."""
-    raw = raw_rows(columns, (*RESERVE_COLUMNS, *TERM_COLUMNS), "s_token")
-    state = numbers_of(raw, (*RESERVE_COLUMNS, "util_cap", "liquidity_cap", "close_time"))
-    cash, s_supply, debt_supply = (state[name] for name in ("cash", "s_supply", "debt_supply"))
-    elapsed = elapsed_seconds(state["last_update_timestamp"], state["window"], state["close_time"])
-    lender = accrued_rate(state["lender_ar"], state["lender_ir"], elapsed)
-    debt_coeff = accrued_rate(state["borrower_ar"], state["borrower_ir"], elapsed)
-
-    def of_lenders(accrued: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
-        lent = exact.naming("lent")(times)(accrued, debt_supply)
+    def of_lenders(lender_ar: int) -> tuple[int, int, int]:
+        """What the lenders own, the lent share of it, and their rate."""
+        with exact.naming("lent"):
+            lent = times(lender_ar, debt_supply)
         owned = exact.add(cash, lent)
-        return owned, share(lent, owned, ONE), share(lent, owned, state["lender_ir"])
+        return owned, share(lent, owned, ONE), share(lent, owned, pool["lender_ir"])
 
-    stored_owned, stored_used, stored_apr = of_lenders(state["lender_ar"])
-    owned, accrued_used, accrued_apr = of_lenders(lender)
-    supplied = exact.select(s_supply != 0, owned, 0)  # without shares nobody owns what lies there
+    stored_owned, stored_used, stored_apr = of_lenders(pool["lender_ar"])
+    owned, accrued_used, accrued_apr = of_lenders(accrued["lender_ar"])
+    supplied = owned if s_supply else 0  # without shares nobody owns what lies there
     borrowed = times(debt_coeff, debt_supply)
-    by_shares = borrowable(s_supply, debt_supply, debt_coeff, state["util_cap"])
-    return shared_columns(
-        raw,
-        "slender",
-        VERSION,
-        total_supplied=supplied,
-        total_borrowed=borrowed,
-        total_collateral=0,  # collateral is supplied, and is in that total
-        last_accrual_time="last_update_timestamp",
-        utilization_bps=utilization_bps(borrowed, supplied),
-        supply_apy_bps=simple_yield_bps(stored_apr, ONE),
-        borrow_apy_bps=simple_yield_bps(state["borrower_ir"], ONE),
-        supply_index=collateral_coefficient(owned, s_supply),
-        borrow_index=debt_coeff,
-        index_decimals=DECIMALS,
-        stored_supply_apr=stored_apr,
-        stored_borrow_apr="borrower_ir",
-        accrued_supply_apr=accrued_apr,
-        accrued_borrow_apr="borrower_ir",
-        apr_decimals=DECIMALS,
-        stored_utilization=stored_used,
-        accrued_utilization=accrued_used,
-        utilization_decimals=DECIMALS,
-        rate_modifier=1,
-        rate_modifier_decimals=0,
-        backstop_credit="fees",
-        share_token="s_token",
-        share_supply="s_supply",
-        available_to_withdraw=within(cash, supplied),
-        available_to_borrow=within(cash, by_shares),
-        available_to_supply=within(exact.subtract(state["liquidity_cap"], stored_owned)),
-        **_TERMS,
+    by_shares = borrowable(s_supply, debt_supply, debt_coeff, pool["util_cap"])
+    return {
+        "total_supplied": supplied,
+        "total_borrowed": borrowed,
+        "total_collateral": 0,  # collateral is supplied, and is in that total
+        "last_accrual_time": pool["last_update_timestamp"],
+        "utilization_bps": exact.utilization_bps(borrowed, supplied),
+        "supply_apy_bps": stored_apr * 10_000 // ONE,
+        "borrow_apy_bps": pool["borrower_ir"] * 10_000 // ONE,
+        "supply_index": collateral_coefficient(owned, s_supply),
+        "borrow_index": debt_coeff,
+        "index_decimals": DECIMALS,
+        "stored_supply_apr": stored_apr,
+        "stored_borrow_apr": pool["borrower_ir"],
+        "accrued_supply_apr": accrued_apr,
+        "accrued_borrow_apr": pool["borrower_ir"],
+        "apr_decimals": DECIMALS,
+        "stored_utilization": stored_used,
+        "accrued_utilization": accrued_used,
+        "utilization_decimals": DECIMALS,
+        "rate_modifier": 1,
+        "rate_modifier_decimals": 0,
+        "backstop_credit": pool["fees"],
+        "share_token": pool["s_token"],
+        "share_supply": s_supply,
+        "available_to_withdraw": min(cash, supplied),
+        "available_to_borrow": min(cash, by_shares),
+        "available_to_supply": max(pool["liquidity_cap"] - stored_owned, 0),
+        **_terms(pool),
         **NO_REWARDS,
-    )
+    }
 
 
-_active, _paused, _lends = (pl.col(name) != 0 for name in ("is_active", "paused", "borrowing_enabled"))
-_in_grace = pl.col("close_time") < pl.col("grace_ends_at")
-_open = _active & ~_paused
-_TERMS: dict[str, Given] = {
-    "can_supply": _open,
-    "can_withdraw": _open & ~_in_grace,
-    "can_borrow": _open & ~_in_grace & _lends,
-    "can_repay": _open,
-    "can_liquidate": _open & ~_in_grace,
-    "pool_status": pl.when(~_active)
-    .then(pl.lit("inactive"))
-    .when(_in_grace)
-    .then(pl.lit("grace"))
-    .when(~_lends)
-    .then(pl.lit("borrowing_disabled"))
-    .otherwise(pl.lit("active")),
-    "risk_scope": pl.lit("reserve"),
-    "collateral_factor_bps": pl.col("discount") * (10_000 - pl.col("initial_health")).clip(0) // 10_000,
-    "liquidation_threshold_bps": "discount",
-    "liability_factor_bps": 10_000,
-    "liquidation_kind": pl.lit("dynamic"),
-    "supply_cap": "liquidity_cap",
-    "max_utilization_bps": "util_cap",
-    "reserve_factor_bps": (10_000 - pl.col("ir_scaling_coeff")).clip(0),
-    "can_be_collateral": pl.col("discount") > 0,
-    "can_be_borrowed": _lends,
-}
+def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
+    active, lends = bool(pool["is_active"]), bool(pool["borrowing_enabled"])
+    in_grace = pool["close_time"] < pool["grace_ends_at"]
+    is_open = active and not pool["paused"]
+    status = "grace" if in_grace else "active" if lends else "borrowing_disabled"
+    return {
+        "can_supply": is_open,
+        "can_withdraw": is_open and not in_grace,
+        "can_borrow": is_open and not in_grace and lends,
+        "can_repay": is_open,
+        "can_liquidate": is_open and not in_grace,
+        "pool_status": status if active else "inactive",
+        "risk_scope": "reserve",
+        "collateral_factor_bps": pool["discount"] * max(10_000 - pool["initial_health"], 0) // 10_000,
+        "liquidation_threshold_bps": pool["discount"],
+        "liability_factor_bps": 10_000,
+        "liquidation_kind": "dynamic",
+        "supply_cap": pool["liquidity_cap"],
+        "max_utilization_bps": pool["util_cap"],
+        "reserve_factor_bps": max(10_000 - pool["ir_scaling_coeff"], 0),
+        "can_be_collateral": pool["discount"] > 0,
+        "can_be_borrowed": lends,
+    }
 
 
-@exact.at_most(exact.INT128_MAX)
-def borrowable(s_supply: pl.Series, debt_supply: pl.Series, coefficient: pl.Series, util_cap: pl.Series) -> pl.Series:
-    """The most that the utilization cap lets be borrowed.
+def borrowable(s_supply: int, debt_supply: int, coefficient: int, util_cap: int) -> int:
+    """The most that the utilization cap lets be borrowed, of any size.
 
     With n shares of debt in all the utilization is floor(10^9 × n / supply). An amount takes floor(10^9 × amount /
     coefficient) shares, and one more unless it is a multiple of the coefficient.
     """
-    cap = exact.multiply(util_cap, ONE // 10_000)
-    most = exact.subtract(exact.multiply_divide_ceil(exact.add(cap, 1), s_supply, ONE), 1)
-    free = exact.clamp(exact.subtract(most, debt_supply), 0, exact.INT128_MAX)
-    amount = exact.multiply_divide_ceil(free, coefficient, ONE)
-    multiple = exact.multiply(exact.floor_divide(free, ONE), ONE) == free
-    return exact.select(multiple, amount, exact.subtract(amount, 1))
+    most = -(-(util_cap * (ONE // 10_000) + 1) * s_supply // ONE) - 1
+    free = max(most - debt_supply, 0)
+    amount = -(-free * coefficient // ONE)
+    return amount if free % ONE == 0 else amount - 1
 
 
-@exact.naming("elapsed time")
-def elapsed_seconds(last_update: pl.Series, window: pl.Series, close_time: exact.Operand) -> pl.Series:
+def accrue(pool: Mapping[str, Any]) -> dict[str, int]:
+    """Both accrued rates at the close time, by the interest rates of the state."""
+    seconds = elapsed_seconds(pool["last_update_timestamp"], pool["window"], pool["close_time"])
+    return {f"{of}_ar": accrued_rate(pool[f"{of}_ar"], pool[f"{of}_ir"], seconds) for of in ("lender", "borrower")}
+
+
+def elapsed_seconds(last_update: int, window: int, close_time: int) -> int:
     """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
-    since = exact.clamp(exact.subtract(close_time, last_update), 0, exact.INT128_MAX)
-    counted = window != 0
-    windows = exact.floor_divide(since, exact.select(counted, window, 1))
-    return exact.multiply(windows, exact.select(counted, window, 0))
+    return max(close_time - last_update, 0) // window * window if window else 0
 
 
 @exact.naming("accrued rate")
-def accrued_rate(accrued: pl.Series, rate: pl.Series, seconds: pl.Series) -> pl.Series:
+def accrued_rate(accrued: int, rate: int, seconds: int) -> int:
     """The rate accrued × (1 + rate × seconds / year), 9 decimals, each step rounded down; unchanged in no time."""
-    moved = seconds != 0
-    years = exact.floor_divide(exact.multiply(seconds, ONE), SECONDS_PER_YEAR)
-    growth = exact.add(times(exact.select(moved, rate, 0), years), ONE)
-    return exact.select(moved, times(exact.select(moved, accrued, 0), growth), accrued)
+    if seconds == 0:
+        return accrued
+    years = exact.multiply(seconds, ONE) // SECONDS_PER_YEAR
+    return times(accrued, exact.add(times(rate, years), ONE))
 
 
-def times(left: pl.Series, right: pl.Series) -> pl.Series:
+def times(left: int, right: int) -> int:
     """floor(left × right / 10^9), where the product has to fit."""
-    return exact.floor_divide(exact.multiply(left, right), ONE)
+    return exact.multiply(left, right) // ONE
 
 
 @exact.naming("collateral coefficient")
-def collateral_coefficient(owned: pl.Series, s_supply: pl.Series) -> pl.Series:
+def collateral_coefficient(owned: int, s_supply: int) -> int:
     """The value of a share of the supply, 1 without shares."""
-    divided = s_supply != 0
-    return exact.floor_divide(exact.multiply(exact.select(divided, owned, 1), ONE), exact.select(divided, s_supply, 1))
+    return exact.multiply(owned, ONE) // s_supply if s_supply else ONE
 
 
 @exact.naming("share")
-def share(lent: pl.Series, owned: pl.Series, of: exact.Operand) -> pl.Series:
+def share(lent: int, owned: int, of: int) -> int:
     """The part of a number that the lent share of what is owned makes; 0 where nothing is owned."""
-    return exact.or_zero(exact.multiply_divide_floor, lent, of, owned)
+    return exact.multiply_divide_floor(lent, of, owned) if owned else 0
