@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from functools import cache
 from typing import Final, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, xdr_walk
 from exporter.ledger.codec.scval import ContractInstance, ScVal, read_address, read_value
-from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol
+from exporter.ledger.codec.scval_encode import INSTANCE_KEY, encode_address, encode_scval, symbol, vec
 from exporter.ledger.source import RawEntry
 
 ACCOUNT: Final = 0
@@ -60,13 +59,7 @@ def names_no_contract(key: bytes) -> bool:
 
 def variant_key(contract: str, variant: str, *values: ScVal, durability: int = PERSISTENT) -> bytes:
     """The LedgerKey XDR for a Rust enum variant as key: a vector of the variant's symbol and its values."""
-    parts = (b"\0\0\0\x06", encode_address(contract), _variant(variant, len(values)), *map(encode_scval, values))
-    return b"".join(parts) + struct.pack(">I", durability)
-
-
-@cache
-def _variant(variant: str, values: int) -> bytes:
-    return struct.pack(">III", scval.VEC, 1, 1 + values) + encode_scval(symbol(variant))
+    return data_key(contract, vec(symbol(variant), *values), durability)
 
 
 def code_key(wasm_hash: bytes) -> bytes:

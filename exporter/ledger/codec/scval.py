@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from exporter.errors import DecodeError
@@ -33,56 +34,17 @@ from exporter.ledger.codec import strkey
 
 ScVal: TypeAlias = tuple[int, Any]
 
-(
-    BOOL,
-    VOID,
-    ERROR,
-    U32,
-    I32,
-    U64,
-    I64,
-    TIMEPOINT,
-    DURATION,
-    U128,
-    I128,
-    U256,
-    I256,
-    BYTES,
-    STRING,
-    SYMBOL,
-    VEC,
-    MAP,
-    ADDRESS,
-    CONTRACT_INSTANCE,
-    LEDGER_KEY_CONTRACT_INSTANCE,
-    LEDGER_KEY_NONCE,
-    EXECUTABLE_TAG,
-) = range(23)
+BOOL, VOID, ERROR = range(3)
+U32, I32, U64, I64, TIMEPOINT, DURATION = range(3, 9)
+U128, I128, U256, I256 = range(9, 13)
+BYTES, STRING, SYMBOL = range(13, 16)
+VEC, MAP = range(16, 18)
+ADDRESS, CONTRACT_INSTANCE, LEDGER_KEY_CONTRACT_INSTANCE, LEDGER_KEY_NONCE, EXECUTABLE_TAG = range(18, 23)
 
 KIND_NAMES: Final = (
-    "bool",
-    "void",
-    "error",
-    "u32",
-    "i32",
-    "u64",
-    "i64",
-    "timepoint",
-    "duration",
-    "u128",
-    "i128",
-    "u256",
-    "i256",
-    "bytes",
-    "string",
-    "symbol",
-    "vec",
-    "map",
-    "address",
-    "contract instance",
-    "ledger key contract instance",
-    "ledger key nonce",
-    "executable tag",
+    *("bool", "void", "error", "u32", "i32", "u64", "i64", "timepoint", "duration", "u128", "i128", "u256", "i256"),
+    *("bytes", "string", "symbol", "vec", "map", "address", "contract instance"),
+    *("ledger key contract instance", "ledger key nonce", "executable tag"),
 )
 
 MAX_DEPTH = 100
@@ -111,26 +73,17 @@ class ContractInstance(NamedTuple):
     storage: tuple[tuple[ScVal, ScVal], ...] | None
 
 
+_UNSIGNED: Final = {U32: 4, U64: 8, TIMEPOINT: 8, DURATION: 8, U128: 16, U256: 32}
+_SIGNED: Final = {I32: 4, I64: 8, LEDGER_KEY_NONCE: 8, I128: 16, I256: 32}
 NUMBERS: Final = {
-    kind: struct.Struct(layout)
-    for layout, kinds in {
-        ">I": (U32,),
-        ">i": (I32,),
-        ">Q": (U64, TIMEPOINT, DURATION),
-        ">q": (I64, LEDGER_KEY_NONCE),
-    }.items()
-    for kind in kinds
+    **{kind: (size, False) for kind, size in _UNSIGNED.items()},
+    **{kind: (size, True) for kind, size in _SIGNED.items()},
 }
-"""How numbers of up to 64 bits are written."""
-WIDE_NUMBERS: Final = {U128: (16, False), I128: (16, True), U256: (32, False), I256: (32, True)}
-"""The bytes of larger ones, and whether they have a sign."""
+"""The bytes of a number, and whether it has a sign."""
 OPAQUES: Final = (BYTES, STRING, EXECUTABLE_TAG)
 
 _u32 = struct.Struct(">I").unpack_from
 _Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
-
-_symbols: dict[bytes, ScVal] = {}  # by their XDR: contracts use few symbols, and each is checked and kept once
-_MAX_CACHED_SYMBOLS = 1 << 14
 
 _MUXED: Final = 40
 _ADDRESSES: Final = {
@@ -189,16 +142,7 @@ def _read_error(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
     return (ERROR, (error_type, code)), position + 8
 
 
-def _number(kind: int, layout: struct.Struct) -> _Read:
-    unpack, size = layout.unpack_from, layout.size
-
-    def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-        return (kind, unpack(data, position)[0]), position + size
-
-    return read
-
-
-def _wide_number(kind: int, size: int, signed: bool) -> _Read:
+def _number(kind: int, size: int, signed: bool) -> _Read:
     def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
         return (kind, int.from_bytes(_fixed(data, position, size), "big", signed=signed)), position + size
 
@@ -233,19 +177,18 @@ def _opaque(kind: int) -> _Read:
     return read
 
 
-def _read_symbol(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    (length,) = _u32(data, position)
-    end = position + 4 + (length + 3 & ~3)
-    known = _symbols.get(data[position:end])
-    if known is not None:
-        return known, end
-    content, end = read_opaque(data, position)
+@lru_cache(maxsize=1 << 14)
+def _symbol(content: bytes) -> ScVal:
+    """A symbol; contracts use few, and each is checked and kept once."""
     text = content.decode("ascii", "replace")
     if not is_symbol(text):
         raise DecodeError(f"{content[:40]!r} is not a symbol")
-    if len(_symbols) < _MAX_CACHED_SYMBOLS:
-        _symbols[data[position:end]] = (SYMBOL, text)
-    return (SYMBOL, text), end
+    return SYMBOL, text
+
+
+def _read_symbol(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
+    content, position = read_opaque(data, position)
+    return _symbol(content), position
 
 
 def _read_count(data: bytes, position: int, smallest: int, depth: int) -> int:
@@ -344,7 +287,6 @@ _READERS: Final[dict[int, _Read]] = {
     ADDRESS: _read_address_value,
     CONTRACT_INSTANCE: _read_instance,
     LEDGER_KEY_CONTRACT_INSTANCE: _nothing(LEDGER_KEY_CONTRACT_INSTANCE),
-    **{kind: _number(kind, layout) for kind, layout in NUMBERS.items()},
-    **{kind: _wide_number(kind, *layout) for kind, layout in WIDE_NUMBERS.items()},
+    **{kind: _number(kind, *layout) for kind, layout in NUMBERS.items()},
     **{kind: _opaque(kind) for kind in OPAQUES},
 }

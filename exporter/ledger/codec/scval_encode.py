@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.scval import ScVal
+
+T = TypeVar("T")
 
 _ADDRESS_ARMS = {
     strkey.ACCOUNT: b"\0\0\0\0\0\0\0\0",
@@ -18,39 +21,22 @@ _ADDRESS_ARMS = {
 _MUXED_ARMS = {strkey.MUXED_ACCOUNT: b"\0\0\0\2", strkey.MUXED_CONTRACT: b"\0\0\0\5"}
 
 
-def u32(value: int) -> ScVal:
-    """An unsigned 32-bit value."""
-    return (scval.U32, value)
+def _of(kind: int) -> Callable[[T], ScVal]:
+    return lambda payload: (kind, payload)
 
 
-def u64(value: int) -> ScVal:
-    """An unsigned 64-bit value."""
-    return (scval.U64, value)
-
-
-def u128(value: int) -> ScVal:
-    """An unsigned 128-bit value."""
-    return (scval.U128, value)
-
-
-def i128(value: int) -> ScVal:
-    """A signed 128-bit value."""
-    return (scval.I128, value)
-
-
-def symbol(text: str) -> ScVal:
-    """A symbol."""
-    return (scval.SYMBOL, text)
+u32: Final[Callable[[int], ScVal]] = _of(scval.U32)
+u64: Final[Callable[[int], ScVal]] = _of(scval.U64)
+u128: Final[Callable[[int], ScVal]] = _of(scval.U128)
+i128: Final[Callable[[int], ScVal]] = _of(scval.I128)
+symbol: Final[Callable[[str], ScVal]] = _of(scval.SYMBOL)
+address: Final[Callable[[str], ScVal]] = _of(scval.ADDRESS)
+"""Of its strkey."""
 
 
 def string(text: str) -> ScVal:
     """A string, in UTF-8."""
     return (scval.STRING, text.encode())
-
-
-def address(text: str) -> ScVal:
-    """An address, from its strkey."""
-    return (scval.ADDRESS, text)
 
 
 def vec(*items: ScVal) -> ScVal:
@@ -96,9 +82,7 @@ def _write(value: ScVal, parts: list[bytes]) -> None:
     kind, payload = value
     parts.append(struct.pack(">I", kind))
     if kind in scval.NUMBERS:
-        parts.append(scval.NUMBERS[kind].pack(payload))
-    elif kind in scval.WIDE_NUMBERS:
-        size, signed = scval.WIDE_NUMBERS[kind]
+        size, signed = scval.NUMBERS[kind]
         parts.append(int(payload).to_bytes(size, "big", signed=signed))
     elif kind == scval.SYMBOL:
         if not scval.is_symbol(payload):
