@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -83,7 +82,6 @@ NUMBERS: Final = {
 OPAQUES: Final = (BYTES, STRING, EXECUTABLE_TAG)
 
 _u32 = struct.Struct(">I").unpack_from
-_Read: TypeAlias = Callable[[bytes, int, int], tuple[ScVal, int]]
 
 _MUXED: Final = 40
 _ADDRESSES: Final = {
@@ -115,38 +113,44 @@ def decode_scval(data: bytes) -> ScVal:
 
 def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
     """The ScVal at ``position``, and the position after it. Raises `struct.error` where the bytes end too early."""
+    kind: int
     (kind,) = _u32(data, position)
-    read = _READERS.get(kind)
-    if read is None:
+    position += 4
+    payload: Any = None
+    if kind in NUMBERS:
+        size, signed = NUMBERS[kind]
+        payload = int.from_bytes(_fixed(data, position, size), "big", signed=signed)
+        position += size
+    elif kind == SYMBOL:
+        content, position = read_opaque(data, position)
+        payload = _symbol(content)
+    elif kind in OPAQUES:
+        payload, position = read_opaque(data, position)
+    elif kind == ADDRESS:
+        payload, position = read_address(data, position)
+    elif kind == VEC:
+        payload, position = _read_items(data, position, depth)
+    elif kind == MAP:
+        payload, position = _read_pairs(data, position, depth)
+    elif kind == CONTRACT_INSTANCE:
+        payload, position = _read_instance(data, position, depth)
+    elif kind == BOOL:
+        (flag,) = _u32(data, position)
+        if flag > 1:
+            raise DecodeError(f"{flag} is not a bool")
+        payload = bool(flag)
+        position += 4
+    elif kind == ERROR:
+        error_type, code = struct.unpack_from(">II", data, position)
+        if error_type >= _ERROR_TYPES:
+            raise DecodeError(f"unknown type of error: {error_type}")
+        if error_type != 0 and code >= _ERROR_CODES:  # a contract's own errors (type 0) may have any code
+            raise DecodeError(f"unknown code of error: {code}")
+        payload = (error_type, code)
+        position += 8
+    elif kind not in (VOID, LEDGER_KEY_CONTRACT_INSTANCE):
         raise DecodeError(f"unknown kind of value: {kind}")
-    return read(data, position + 4, depth)
-
-
-def _nothing(kind: int) -> _Read:
-    return lambda _data, position, _depth: ((kind, None), position)
-
-
-def _read_bool(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    (flag,) = _u32(data, position)
-    if flag > 1:
-        raise DecodeError(f"{flag} is not a bool")
-    return (BOOL, bool(flag)), position + 4
-
-
-def _read_error(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    error_type, code = struct.unpack_from(">II", data, position)
-    if error_type >= _ERROR_TYPES:
-        raise DecodeError(f"unknown type of error: {error_type}")
-    if error_type != 0 and code >= _ERROR_CODES:  # a contract's own errors (type 0) may have any code
-        raise DecodeError(f"unknown code of error: {code}")
-    return (ERROR, (error_type, code)), position + 8
-
-
-def _number(kind: int, size: int, signed: bool) -> _Read:
-    def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-        return (kind, int.from_bytes(_fixed(data, position, size), "big", signed=signed)), position + size
-
-    return read
+    return (kind, payload), position
 
 
 def _fixed(data: bytes, position: int, size: int) -> bytes:
@@ -169,72 +173,39 @@ def read_opaque(data: bytes, position: int) -> tuple[bytes, int]:
     return data[start:end], padded
 
 
-def _opaque(kind: int) -> _Read:
-    def read(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-        content, position = read_opaque(data, position)
-        return (kind, content), position
-
-    return read
-
-
 @lru_cache(maxsize=1 << 14)
-def _symbol(content: bytes) -> ScVal:
+def _symbol(content: bytes) -> str:
     """A symbol; contracts use few, and each is checked and kept once."""
     text = content.decode("ascii", "replace")
     if not is_symbol(text):
         raise DecodeError(f"{content[:40]!r} is not a symbol")
-    return SYMBOL, text
+    return text
 
 
-def _read_symbol(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    content, position = read_opaque(data, position)
-    return _symbol(content), position
-
-
-def _read_count(data: bytes, position: int, smallest: int, depth: int) -> int:
-    """How many values an optional vector or map has; -1 when it is absent."""
+def _read_items(data: bytes, position: int, depth: int, size: int = 1) -> tuple[tuple[ScVal, ...] | None, int]:
+    """The values of an optional vector, or of a map with a ``size`` of 2: keys and values in turn."""
     (present,) = _u32(data, position)
-    if present != 1:
-        if present:
-            raise DecodeError(f"{present} is not the flag of an optional value")
-        return -1
+    if present > 1:
+        raise DecodeError(f"{present} is not the flag of an optional value")
+    if not present:
+        return None, position + 4
     count: int
     (count,) = _u32(data, position + 4)
-    if count * smallest > len(data) - position - 8:
+    position += 8
+    if count * size * 4 > len(data) - position:
         raise DecodeError(f"the bytes cannot hold the {count} values they announce")
     if depth >= MAX_DEPTH:
         raise DecodeError(f"values nest deeper than {MAX_DEPTH}")
-    return count
-
-
-def _read_vec(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
-    count = _read_count(data, position, 4, depth)
-    if count < 0:
-        return (VEC, None), position + 4
-    position += 8
     items = []
-    for _ in range(count):
+    for _ in range(count * size):
         item, position = read_value(data, position, depth + 1)
         items.append(item)
-    return (VEC, tuple(items)), position
+    return tuple(items), position
 
 
 def _read_pairs(data: bytes, position: int, depth: int) -> tuple[tuple[tuple[ScVal, ScVal], ...] | None, int]:
-    count = _read_count(data, position, 8, depth)
-    if count < 0:
-        return None, position + 4
-    position += 8
-    pairs: list[tuple[ScVal, ScVal]] = []
-    for _ in range(count):
-        key, position = read_value(data, position, depth + 1)
-        value, position = read_value(data, position, depth + 1)
-        pairs.append((key, value))
-    return tuple(pairs), position
-
-
-def _read_map(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
-    pairs, position = _read_pairs(data, position, depth)
-    return (MAP, pairs), position
+    items, position = _read_items(data, position, depth, 2)
+    return None if items is None else tuple(zip(items[::2], items[1::2], strict=True)), position
 
 
 def read_address(data: bytes, position: int) -> tuple[str, int]:
@@ -254,12 +225,7 @@ def read_address(data: bytes, position: int) -> tuple[str, int]:
     return strkey.encode(version, body), start + size
 
 
-def _read_address_value(data: bytes, position: int, _depth: int) -> tuple[ScVal, int]:
-    address, position = read_address(data, position)
-    return (ADDRESS, address), position
-
-
-def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
+def _read_instance(data: bytes, position: int, depth: int) -> tuple[ContractInstance, int]:
     (executable,) = _u32(data, position)
     position += 4
     wasm_hash: bytes | None = None
@@ -274,19 +240,4 @@ def _read_instance(data: bytes, position: int, depth: int) -> tuple[ScVal, int]:
     elif executable != STELLAR_ASSET:
         raise DecodeError(f"unknown kind of executable: {executable}")
     storage, position = _read_pairs(data, position, depth)
-    return (CONTRACT_INSTANCE, ContractInstance(executable, wasm_hash, external, storage)), position
-
-
-_READERS: Final[dict[int, _Read]] = {
-    BOOL: _read_bool,
-    VOID: _nothing(VOID),
-    ERROR: _read_error,
-    SYMBOL: _read_symbol,
-    VEC: _read_vec,
-    MAP: _read_map,
-    ADDRESS: _read_address_value,
-    CONTRACT_INSTANCE: _read_instance,
-    LEDGER_KEY_CONTRACT_INSTANCE: _nothing(LEDGER_KEY_CONTRACT_INSTANCE),
-    **{kind: _number(kind, *layout) for kind, layout in NUMBERS.items()},
-    **{kind: _opaque(kind) for kind in OPAQUES},
-}
+    return ContractInstance(executable, wasm_hash, external, storage), position
