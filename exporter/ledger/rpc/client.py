@@ -22,16 +22,27 @@ import httpx
 import msgspec
 
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.events import EventFilter, EventsPage, OutOfRange
 from exporter.ledger.rpc import wire
-from exporter.ledger.rpc.endpoints import Endpoint, RpcLimits, Timing, parse_endpoints
-from exporter.ledger.rpc.http import AttemptError, Failure, HttpPoster
+from exporter.ledger.rpc.endpoints import (
+    AttemptError,
+    Endpoint,
+    Failure,
+    RpcLimits,
+    Timing,
+    http_client,
+    parse_endpoints,
+    post,
+)
 from exporter.ledger.rpc.redaction import Redactor, quiet_http_loggers
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, SimulationAnswer
 
 R = TypeVar("R")
 T = TypeVar("T")
 
+_ANY_KEY: Final = instance_key(strkey.encode_contract(bytes(32)))
 _ADVICE: Final = (
     "Check rpc_urls and the network; if the endpoints are overloaded, lower max_in_flight or requests_per_second, "
     "or add another URL to rpc_urls"
@@ -101,7 +112,7 @@ class RpcSource:
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
         self._redactor = Redactor(rpc_urls)
-        self._poster = HttpPoster(self._endpoints, self._limits, transport)
+        self._http = http_client(self._endpoints, self._limits, transport)
         self._on_request = on_request
         self._ids = count(1)
         # A call keeps its place while it waits and retries: it need not queue again behind a thousand others, and
@@ -114,12 +125,10 @@ class RpcSource:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._poster.aclose()
+        await self._http.aclose()
 
     async def tip(self) -> int:
-        return await self._ask(
-            Question("getHealth", None, wire.HEALTH, lambda result, _: wire.tip_of(result), "getHealth")
-        )
+        return (await self._read_batch((_ANY_KEY,))).ledger
 
     async def close_time(self, ledger: int) -> int:
         """The close time of this very ledger in unix seconds; a ledger that is not there yet is asked for again."""
@@ -147,18 +156,10 @@ class RpcSource:
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         """Read all of the keys, each once, in their order: an answer for each request of up to 200."""
         distinct = tuple(dict.fromkeys(keys))
-        size = MAX_KEYS_PER_REQUEST
-        try:
-            async with asyncio.TaskGroup() as group:  # the first that fails ends the others
-                batches = [
-                    group.create_task(self._read_batch(distinct[start : start + size]))
-                    for start in range(0, len(distinct), size)
-                ]
-        except BaseExceptionGroup as several:
-            problem = several.exceptions[0]
-        else:
-            return [batch.result() for batch in batches]
-        raise problem
+        starts = range(0, len(distinct), MAX_KEYS_PER_REQUEST)
+        return await asyncio.gather(
+            *(self._read_batch(distinct[start : start + MAX_KEYS_PER_REQUEST]) for start in starts)
+        )
 
     async def _read_batch(self, keys: tuple[bytes, ...]) -> EntriesAnswer:
         asked = frozenset(keys)
@@ -286,7 +287,8 @@ class RpcSource:
         counters.bytes_sent += len(body)
         outcome: T | Failure
         try:
-            answer = await self._poster.post(endpoint, body, min(remaining, self._limits.request_timeout_s))
+            timeout_s = min(remaining, self._limits.request_timeout_s)
+            answer = await post(self._http, endpoint, body, timeout_s, self._limits)
             counters.bytes_received += len(answer)
             outcome = question.read(wire.decode_reply(answer, question.decoder, request_id), endpoint)
             counters.answers[endpoint.label] += 1

@@ -19,7 +19,7 @@ REPLACEMENT: Final = "[endpoint]"
 MESSAGE_LENGTH: Final = 300
 """Characters of somebody else's message that an error of ours may quote."""
 
-# Longer texts are cut to this before they are searched, so that a hostile answer costs no time.
+# What of a text is searched, so that a hostile answer costs no time.
 _SEARCHED_LENGTH: Final = 16_384
 # A shorter piece of a path ("v1", "rpc") is not a secret, and replacing it would garble innocent texts.
 _SHORTEST_PIECE: Final = 4
@@ -52,42 +52,29 @@ class Redactor:
 
     def __init__(self, urls: Iterable[str]) -> None:
         pieces = {piece for url in urls for piece in _secret_pieces(url)}
-        self._longest = max(map(len, pieces), default=0)
         longest_first = sorted(pieces, key=lambda piece: (-len(piece), piece))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE) if pieces else None
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)", re.IGNORECASE)
 
     def __repr__(self) -> str:
         return "Redactor()"
 
     def clean(self, text: str) -> str:
         """The text fit for an error or a report: one line, at most `MESSAGE_LENGTH` characters, nothing secret."""
-        cut = len(text) > _SEARCHED_LENGTH
-        text = printable(text[:_SEARCHED_LENGTH])
-        if self._pattern is not None:
-            text = self._pattern.sub(REPLACEMENT, text)
-            if cut:  # the cut may have left the first half of a secret at the end, which no longer matches
-                text = text[: max(0, len(text) - self._longest)]
+        text = self._pattern.sub(REPLACEMENT, printable(text[:_SEARCHED_LENGTH]))
         return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1].rstrip() + "…"
 
 
 def _secret_pieces(url: str) -> set[str]:
     try:
         parts = urlsplit(url)
-        user, password = parts.username or "", parts.password or ""
     except ValueError:  # not a URL at all; it is refused elsewhere, and even then must not be shown
-        return {url} if url else set()
+        return {url}
     user_information = parts.netloc.rpartition("@")[0]
-    whole = {url, url.rstrip("/"), parts.path, parts.path.rstrip("/"), parts.query, user_information}
-    if parts.query:
-        whole.add(f"{parts.path}?{parts.query}")
-    if user_information:  # as the Authorization header has it
-        whole.add(base64.b64encode(unquote(user_information).encode()).decode())
-    small = {user, password, *filter(_looks_like_a_key, parts.path.split("/"))}
-    for field in parts.query.split("&"):
-        name, _, value = field.partition("=")
-        small |= {field, value or name}
-    pieces = {piece for piece in whole if len(piece) > 1}
-    pieces |= {piece for piece in small if len(piece) >= _SHORTEST_PIECE}
+    fields = [field.partition("=") for field in parts.query.split("&")]
+    pieces = {url, parts.path.rstrip("/"), parts.query, *(value or name for name, _, value in fields)}
+    pieces |= {user_information, *user_information.split(":"), *filter(_looks_like_a_key, parts.path.split("/"))}
+    pieces.add(base64.b64encode(unquote(user_information).encode()).decode())  # as the Authorization header has it
+    pieces = {piece for piece in pieces if len(piece) >= _SHORTEST_PIECE}
     # Servers echo a URL decoded, or encoded once more.
     return pieces | {unquote(piece) for piece in pieces} | {quote(piece, safe="") for piece in pieces}
 

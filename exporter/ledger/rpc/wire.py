@@ -20,7 +20,7 @@ from exporter.ledger.codec import strkey, xdr_walk
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, ContractEvent, EventFilter, EventsPage
-from exporter.ledger.rpc.http import TOO_MANY_REQUESTS, UNSTATED_WAIT_S, UNUSABLE, AttemptError, Failure
+from exporter.ledger.rpc.endpoints import TOO_MANY_REQUESTS, UNSTATED_WAIT_S, UNUSABLE, AttemptError, Failure
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
@@ -56,13 +56,6 @@ class Reply(Struct, Generic[T]):
     id: int | str | None = None
     result: T | None = None
     error: RpcError | None = None
-
-
-class HealthResult(Struct, rename="camel"):
-    """Result of getHealth."""
-
-    status: str
-    latest_ledger: Ledger
 
 
 class NetworkResult(Struct):
@@ -133,7 +126,6 @@ class EventsResult(Struct, rename="camel"):
     events: list[EventInfo] | None
 
 
-HEALTH: Final = msgspec.json.Decoder(Reply[HealthResult])
 NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
 LEDGERS: Final = msgspec.json.Decoder(Reply[LedgersResult])
 ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
@@ -175,13 +167,6 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
 def unusable(problem: str) -> NoReturn:
     """Refuse an answer."""
     raise AttemptError(Failure(UNUSABLE, problem))
-
-
-def tip_of(result: HealthResult) -> int:
-    """The newest ledger of a healthy endpoint; raises `AttemptError` for one that is not healthy."""
-    if result.status != "healthy":
-        unusable(f"its health is {result.status[:40]!r}")
-    return result.latest_ledger
 
 
 def close_time_of(result: LedgersResult, ledger: int) -> int:

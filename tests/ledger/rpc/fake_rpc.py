@@ -114,8 +114,6 @@ class FakeRpc(httpx.AsyncBaseTransport):
         ledger = self.ledgers.get(call.host, LEDGER)
         if call.method == "getNetwork":
             return result(passphrase=self.passphrases.get(call.host, PASSPHRASE), protocolVersion=28)
-        if call.method == "getHealth":
-            return result(status="healthy", latestLedger=ledger, oldestLedger=1, ledgerRetentionWindow=100)
         if call.method == "getEvents":
             return result(events=[], cursor=f"{ledger << 32}-0", latestLedger=ledger)
         if call.method == "getLedgers":

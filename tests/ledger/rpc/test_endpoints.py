@@ -1,11 +1,40 @@
-"""RPC URLs are checked and named without showing what is secret in them; rates and bounds."""
+"""RPC endpoints: their URLs, and one HTTP exchange, bounded in time and size, whatever the server does."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import json
+import logging
+import time
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+
+import httpx
 import pytest
 
 from exporter.errors import ConfigError
-from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
+from exporter.ledger.rpc.client import RpcSource
+from exporter.ledger.rpc.endpoints import (
+    HTTPX_ERRORS,
+    AttemptError,
+    Failure,
+    RpcLimits,
+    failure_of,
+    http_client,
+    parse_endpoints,
+    parse_retry_after,
+    post,
+)
+from tests.ledger.rpc import fake_rpc as fake
+from tests.ledger.rpc.fake_rpc import PASSPHRASE
+
+LIMITS = RpcLimits(max_response_bytes=100_000, request_timeout_s=5)
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+# URLs ----------------------------------------------------------------------------------------------------------
 
 
 def labels(*urls: str) -> list[str]:
@@ -81,3 +110,218 @@ def test_a_rate_too_slow_for_the_deadline_is_refused() -> None:
     """A rate at which a call could not even begin within its deadline is a fault of the configuration."""
     with pytest.raises(ConfigError, match=r"requests_per_second = 0\.02 is too slow for max_in_flight = 4"):
         RpcLimits(requests_per_second=0.02, max_in_flight=4, total_deadline_s=100)
+
+
+# One exchange --------------------------------------------------------------------------------------------------
+
+
+async def posted(response: httpx.Response) -> bytes:
+    """Post something to a transport that gives ``response``."""
+    (endpoint,) = parse_endpoints(["https://a.example/secret"])
+    async with http_client([endpoint], LIMITS, httpx.MockTransport(lambda _: response)) as client:
+        return await post(client, endpoint, b"{}", 5, LIMITS)
+
+
+def failed(response: httpx.Response) -> Failure:
+    with pytest.raises(AttemptError) as caught:
+        asyncio.run(posted(response))
+    assert [None, None] == [caught.value.__cause__, caught.value.__context__]
+    return caught.value.failure
+
+
+def pieces(data: bytes, size: int = 10_000, encoding: str = "gzip") -> httpx.Response:
+    chunks = [data[start : start + size] for start in range(0, len(data), size)]
+    return httpx.Response(200, stream=fake.Chunks(chunks), headers={"Content-Encoding": encoding})
+
+
+def test_gzip_is_undone() -> None:
+    """A compressed answer is the same answer, however it is cut into pieces."""
+    data = json.dumps(list(range(9_000))).encode()
+
+    assert data == asyncio.run(posted(pieces(gzip.compress(data), 7, "GZip")))
+
+
+def test_a_compression_bomb_costs_bounded_memory() -> None:
+    """An answer that unpacks to 64 MiB is dropped at the limit; a piece of the connection unpacks to 17 MB at most."""
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(packer.compress(bytes(1 << 24)) for _ in range(4)), packer.flush()])
+    response = pieces(bomb, 1 << 14)
+    tracemalloc.start()
+    try:
+        failure = failed(response)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert "the answer is larger than 100,000 bytes (max_response_bytes)" == failure.text
+    assert 50_000_000 > peak
+
+
+def test_broken_gzip_is_unusable() -> None:
+    """Damaged data is not an answer; what a cut one lacks is missed by who decodes it."""
+    failure = failed(pieces(b"not gzip at all"))
+
+    assert ("unusable answer", "the answer's compression is broken (DecodingError)") == (failure.name, failure.text)
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip, gzip"])
+def test_a_compression_not_asked_for_is_unusable(encoding: str) -> None:
+    """Only gzip is asked for, and once, so nothing else is undone."""
+    failure = failed(pieces(gzip.compress(b"{}"), encoding=encoding))
+
+    assert "the answer has a compression that was not asked for" == failure.text
+
+
+LASTING = (301, 308, 400, 401, 404, 413)
+
+
+@pytest.mark.parametrize("status", [201, *LASTING, 408, 429, 500, 503])
+def test_any_status_but_200_is_a_failure(status: int) -> None:
+    """Only HTTP 200 has an answer; the body of any other is not read, and where a redirect leads is not shown."""
+    body = fake.Chunks([b"secret"], RuntimeError("was read"))
+    failure = failed(httpx.Response(status, stream=body, headers={"Location": "https://b.example/secret"}))
+
+    assert (f"http {status}", status, status in LASTING) == (failure.name, failure.code, failure.lasting)
+    assert failure.text.startswith(f"HTTP {status}")
+    assert "secret" not in failure.text
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("0", 0),
+        ("7", 7),
+        (" 120 ", 120),
+        ("9" * 5_000, None),
+        ("1.5", None),
+        ("Mon, 01 Jan 2035 00:00:00 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds(value: str | None, seconds: float | None) -> None:
+    """Retry-After is read in seconds, and anything else is as if it were not there."""
+    assert seconds == parse_retry_after(value)
+
+
+# Real sockets --------------------------------------------------------------------------------------------------
+
+
+async def serving(serve: Serve, ask: Callable[[str], Awaitable[None]]) -> None:
+    """Run ``ask`` with the URL of a server on this machine that treats each connection by ``serve``."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            await serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client has left, or the test is over
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        await ask(f"http://127.0.0.1:{port}/secret-path?key=secret-query")
+    finally:
+        server.close()
+        for task in handlers:
+            task.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+
+
+async def read_request(reader: asyncio.StreamReader) -> dict[str, object]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.decode().split("\r\n") if line.lower().startswith("content-length"))
+    request: dict[str, object] = json.loads(await reader.readexactly(length))
+    return request
+
+
+def answer_to(request: dict[str, object]) -> bytes:
+    result = {"passphrase": PASSPHRASE, "entries": [], "latestLedger": 1_000}
+    return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+async def well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        body = answer_to(await read_request(reader))
+        writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+
+async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n")
+    while True:  # each byte comes well within any time-out of a single read
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+def test_a_good_server_answers_next_to_a_dripping_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client speaks HTTP to real servers, without a proxy of the environment; a slow one is left in time.
+
+    The HTTP libraries' own loggers, at DEBUG, say nothing of a request that goes through them.
+    """
+    for name in ("httpx", "httpcore", "httpcore.http11", "httpcore.connection"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    async def with_both(bad_url: str) -> None:
+        async def ask(good_url: str) -> None:
+            limits = RpcLimits(request_timeout_s=0.3)
+            started = time.perf_counter()
+            async with RpcSource([bad_url, good_url], PASSPHRASE, limits=limits) as source:
+                assert [1_000, 1_000] == [await source.tip(), await source.tip()]
+                assert {"getLedgerEntries": 2, "getNetwork": 2} == dict(source.counters.requests)
+                assert [{"timeout": 1}] == list(source.counters.errors.values())
+            assert 20 > time.perf_counter() - started
+
+        await serving(well, ask)
+
+    asyncio.run(serving(dripping, with_both))
+
+    assert [] == [record for record in caplog.records if record.name.startswith(("httpx", "httpcore"))]
+
+
+# Exceptions ----------------------------------------------------------------------------------------------------
+
+
+def exported_exceptions() -> list[type[Exception]]:
+    exported = (getattr(httpx, name) for name in httpx.__all__)
+    return [each for each in exported if isinstance(each, type) and issubclass(each, Exception)]
+
+
+@pytest.mark.parametrize("kind", [*exported_exceptions(), OSError, TimeoutError], ids=lambda kind: kind.__name__)
+def test_texts_of_httpx_never_get_through(kind: type[Exception]) -> None:
+    """Every exception class of httpx is caught, and has words of our own, since the original's may quote the URL."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, "https://rpc.example.org/secret")
+    failure = failure_of(error)
+
+    assert issubclass(kind, (*HTTPX_ERRORS, OSError))
+    assert failure.text.endswith(f"({kind.__name__})")
+    assert "secret" not in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (ConnectionResetError("x"), "connection cut"),
+        (httpx.RemoteProtocolError("x"), "connection cut"),
+        (httpx.ProxyError("x"), "connect"),
+        (httpx.UnsupportedProtocol("x"), "request not sendable"),
+        (type("NewError", (httpx.ReadTimeout,), {})("x"), "timeout"),
+    ],
+)
+def test_exceptions_are_named_by_their_family(error: Exception, name: str) -> None:
+    """Errors of httpx, of the operating system, and classes derived from these have the name of their family."""
+    assert name == failure_of(error).name

@@ -11,7 +11,6 @@ from exporter.errors import AllEndpointsFailedError
 from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u32
 from exporter.ledger.events import ContractEvent, EventFilter, EventSource, EventsPage, OutOfRange
 from exporter.ledger.rpc.client import RpcSource
-from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
 from tests.ledger.rpc.fake_rpc import PASSPHRASE, Call, FakeRpc, VirtualClock, b64, result, rpc_error
 from tests.protocols.made_ledger import contract
 
@@ -117,18 +116,6 @@ def test_an_event_that_is_left_out(changes: dict[str, Any], undecodable: int) ->
     assert (1, undecodable) == (len(page.events), page.undecodable)
 
 
-def test_event_of_protocol_30() -> None:
-    """Newer RPCs do not say whether the call succeeded; an address in the event may be that of a muxed contract."""
-    muxed = MUXED_CONTRACTS[1][0]
-    event = info(value=b64(encode_scval(address(muxed))))
-    assert "inSuccessfulContractCall" not in event
-
-    page = read(EventRpc([event, info(value=b64(bytes((0, 0, 0, 23))))]))
-
-    assert [address(muxed)] == [each.value for each in page.events]
-    assert 1 == page.undecodable  # a kind of value that a later protocol may have
-
-
 @pytest.mark.parametrize(
     "page",
     [
@@ -151,16 +138,12 @@ def test_unusable_page(page: dict[str, Any]) -> None:
 
 
 def test_out_of_range() -> None:
-    """Where no endpoint keeps the ledger the widest range is given, asked of each endpoint once."""
-    rpc = EventRpc(short=700, long=300)
+    """Where no endpoint keeps the ledger the widest range is given, asked of each endpoint once; else one answers."""
+    rpc = EventRpc([info()], short=700, long=300)
 
     assert OutOfRange(300, LATEST, certain=True) == read(rpc, 100, "short", "long")
     assert ["short.example", "long.example"] == rpc.asked("getEvents")
-
-
-def test_longer_retention_elsewhere() -> None:
-    """An endpoint that keeps the ledger answers where the preferred one does not."""
-    assert LATEST == read(EventRpc([info()], short=700), 300, "short", "long").through
+    assert LATEST == read(rpc, 300, "short", "long").through
 
 
 def test_another_endpoint_is_down() -> None:

@@ -218,30 +218,3 @@ def test_no_secret_of_a_url_gets_out(echoed: int, during: str, caplog: pytest.Lo
     assert {None} >= set(causes)
     assert [] == leaks(repr(said))
     assert [] == [record for record in caplog.records if leaks(record.getMessage() + repr(vars(record)))]
-
-
-def test_a_real_connection_logs_no_secret(caplog: pytest.LogCaptureFixture) -> None:
-    """The HTTP libraries' own loggers, at DEBUG, say nothing of a request that goes through them."""
-    for name in ("httpx", "httpcore", "httpcore.http11", "httpcore.connection"):
-        caplog.set_level(logging.DEBUG, logger=name)
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert f"/{PATH}?apikey={QUERY}".encode() in head
-        writer.write(b"HTTP/1.1 404 Not Found\r\nX-Echo: " + PATH.encode() + b"\r\nContent-Length: 0\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    async def main() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        url = f"http://{USER}:{PASSWORD}@127.0.0.1:{port}/{PATH}?apikey={QUERY}"
-        async with RpcSource([url], PASSPHRASE) as source:
-            with pytest.raises(AllEndpointsFailedError, match="HTTP 404: there is nothing at this path"):
-                await source.tip()
-        server.close()
-
-    asyncio.run(main())
-
-    assert [] == [record for record in caplog.records if leaks(record.getMessage())]
-    assert [] == [record for record in caplog.records if record.name.startswith(("httpx", "httpcore"))]
