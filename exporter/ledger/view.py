@@ -105,9 +105,9 @@ class LedgerView:
         # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
         # sent: an endpoint that does not know its kind refuses all the keys next to it.
         wanted = {key: None for key in asked if not names_no_contract(key)}
-        _bound(known.used_keys, wanted, self._limits.max_keys, "ledger keys")
         missing = [key for key in wanted if key not in known.keys]
         if missing:
+            _bound(len(known.keys) + len(missing), self._limits.max_keys, "ledger keys")
             await self._keys.ask(missing)
         known.used_keys.update(wanted)
         for key in wanted.keys() & never_removed.keys():
@@ -118,9 +118,9 @@ class LedgerView:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
         asked = list(calls)
         wanted = {call: None for call in asked if not call.contract.startswith(_CANNOT_BE_CALLED)}
-        _bound(self._known.used_calls, wanted, self._limits.max_calls, "contract calls")
         missing = [call for call in wanted if call not in self._known.calls]
         if missing:
+            _bound(len(self._known.calls) + len(missing), self._limits.max_calls, "contract calls")
             await self._calls.ask(missing)
         self._known.used_calls.update(wanted)
         return [self._result(call) if call in wanted else CallResult(None, NO_CONTRACT, 0) for call in asked]
@@ -229,8 +229,8 @@ class LedgerView:
         )
 
 
-def _bound(used: Mapping[T, None], wanted: Mapping[T, None], most: int, what: str) -> None:
-    if len(used) + sum(each not in used for each in wanted) > most:
+def _bound(count: int, most: int, what: str) -> None:
+    if count > most:
         raise NoCommonLedgerError(f"a run may use {most} {what} at most; what the ledger lists asks for more")
 
 

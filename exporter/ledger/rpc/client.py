@@ -304,5 +304,5 @@ class RpcSource:
     def _put_aside(self, endpoint: Endpoint, failure: Failure) -> None:
         """Note what a failure shows about its endpoint: it is asked last until it answers again."""
         endpoint.failing |= failure.blame
-        if failure.retry_after_s is not None and not failure.lasting:
+        if failure.retry_after_s is not None:
             endpoint.held_until = max(endpoint.held_until, self._timing.clock() + failure.retry_after_s)

@@ -267,7 +267,7 @@ def _refusal(response: httpx.Response, limits: RpcLimits) -> Failure | None:
         wait = UNSTATED_WAIT_S
     if wait is not None and wait > (most := limits.max_retry_after_s):
         text += f"; it demands a wait of {wait:.0f} s (Retry-After), more than the {most:g} s that are waited"
-        lasting = True
+        lasting, wait = True, None
     return Failure(f"http {status}", text, status, lasting, retry_after_s=wait)
 
 

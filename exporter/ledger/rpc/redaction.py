@@ -72,7 +72,7 @@ def _secret_pieces(url: str) -> set[str]:
     user_information = parts.netloc.rpartition("@")[0]
     fields = [field.partition("=") for field in parts.query.split("&")]
     pieces = {url, parts.path.rstrip("/"), parts.query, *(value or name for name, _, value in fields)}
-    pieces |= {user_information, *user_information.split(":"), *filter(_looks_like_a_key, parts.path.split("/"))}
+    pieces |= {*user_information.split(":"), *filter(_looks_like_a_key, parts.path.split("/"))}
     pieces.add(base64.b64encode(unquote(user_information).encode()).decode())  # as the Authorization header has it
     pieces = {piece for piece in pieces if len(piece) >= _SHORTEST_PIECE}
     # Servers echo a URL decoded, or encoded once more.

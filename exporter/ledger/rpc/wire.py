@@ -35,7 +35,7 @@ MAX_FOOTPRINT = 1000
 
 _MAX_TOPICS: Final = 4
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
-_RANGE: Final = re.compile(r"error -32600: .*ledger range: (\d{1,10}) - (\d{1,10})\b")
+_RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
 OUT_OF_RANGE: Final = -32600
 """Of getEvents and getLedgers: the ledger is not among those kept. Of other methods: the request is not one."""
 _REFUSALS: Final = frozenset({OUT_OF_RANGE, -32601, -32602})

@@ -163,6 +163,20 @@ def test_a_refusal_is_not_repeated(fault: fake.Fault) -> None:
     assert [A, B, B] == bench.rpc.asked("getLedgerEntries")
 
 
+def test_a_refusal_is_not_held_against_the_endpoint() -> None:
+    """The next question goes to the preferred one again."""
+    bench = Bench(A, B)
+    bench.fault(A, fake.rpc_error(-32602, "no"))
+
+    async def ask(source: RpcSource) -> None:
+        await source.tip()
+        await source.tip()
+
+    bench.run(ask)
+
+    assert [A, B, A] == bench.rpc.asked("getLedgerEntries")
+
+
 def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
     """With all endpoints failing, each is tried as often as allowed; the error lists each and says what to do."""
     bench = Bench(A, B, C, attempts=3)
@@ -262,16 +276,19 @@ def test_another_endpoint_is_asked_meanwhile() -> None:
 
 
 def test_a_demand_that_is_too_long_is_not_waited_for() -> None:
-    """A Retry-After above the maximum rules the endpoint out, and the error says so."""
-    bench = Bench(A, B, attempts=2)
+    """A Retry-After above the maximum rules the endpoint out, and the error says so; the next call asks it again."""
+    bench = Bench(A)
     bench.fault(A, fake.status(429, retry_after="3600"))
-    bench.fault(B, *9 * [fake.status(500)])
+    words = r"a.example: HTTP 429: .*it demands a wait of 3600 s \(Retry-After\), more than"
 
-    with pytest.raises(
-        AllEndpointsFailedError, match=r"a.example: HTTP 429: .*it demands a wait of 3600 s \(Retry-After\), more than"
-    ):
-        bench.tip()
-    assert [A, B, B] == bench.rpc.asked("getLedgerEntries")
+    async def ask(source: RpcSource) -> None:
+        with pytest.raises(AllEndpointsFailedError, match=words):
+            await source.tip()
+        await source.tip()
+
+    bench.run(ask)
+
+    assert [A, A] == bench.rpc.asked("getLedgerEntries")
 
 
 @pytest.mark.parametrize("fault", [fake.status(429, retry_after="soon"), fake.rpc_error(429, "slow down")])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from exporter.errors import without_keys
 from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor
 
-URL = "https://us%40er:pass-w0rd@rpc.example.org:8443/v1/KEYinPATH0123/soroban?apikey=KEYinQUERY%2F42&plan"
-SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", "KEYinQUERY/42")
+URL = "https://us%40er:pass-w0rd@rpc.example.org:8443/v1/KEYinPATH0123/soroban?apikey=KEYinQUERY%2F42&KEYalone"
+SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", "KEYinQUERY/42", "KEYalone")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ SECRETS = ("us%40er", "us@er", "pass-w0rd", "KEYinPATH0123", "KEYinQUERY%2F42", 
     [
         f"cannot POST {URL} today",
         "no route /v1/KEYinPATH0123/soroban",
-        "query apikey=KEYinQUERY%2F42&plan refused",
+        "query apikey=KEYinQUERY%2F42&KEYalone refused",
         "query KEYinQUERY/42 refused",
         "user us@er:pass-w0rd unknown",
         "Authorization: Basic dXNAZXI6cGFzcy13MHJk is wrong",
@@ -47,6 +47,11 @@ def test_every_part_of_a_url_is_replaced(text: str) -> None:
 def test_words_of_a_path_stay_readable(segment: str, cleaned: str) -> None:
     """A part of a path is a secret by itself if it may be a key: it is long, or has a digit or a capital letter."""
     assert cleaned == Redactor([f"https://a.example/v1/{segment}"]).clean("HostError: Error(Contract, #3)")
+
+
+def test_a_path_is_replaced_as_a_whole() -> None:
+    """Its words are not replaced by themselves."""
+    assert "no [endpoint], soroban" == Redactor(["https://a.example/soroban/rpc/"]).clean("no /soroban/rpc, soroban")
 
 
 def test_text_becomes_one_printable_line() -> None:
