@@ -124,7 +124,7 @@ def test_cash_that_a_vault_implies() -> None:
     numbers = {"total_deposited": 100, "total_reserves": 7, "total_admin_fees": 3, "boost_cached": 20}
 
     def implied(borrowed: int) -> int:
-        counted = numbers | {"total_borrowed": borrowed}
-        return StoredVault("T", None, None, None, None, True, 0, None, counted).implied_cash
+        counted = numbers | {"managed_cash": None, "total_borrowed": borrowed}
+        return StoredVault("T", None, None, None, True, counted).implied_cash
 
     assert (50, 0) == (implied(40), implied(91))

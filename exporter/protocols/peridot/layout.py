@@ -56,16 +56,21 @@ CURVE: dict[str, str] = {
 }
 
 _AMOUNT, _FACTOR = Number(scval.U128), Number(scval.U128, most=SCALE)
-NUMBERS: dict[str, tuple[str, Number, int | None]] = {
+_Numbers = dict[str, tuple[str, Number, int | None]]
+_STATE: _Numbers = {
     "last_update_time": ("LastUpdateTime", TIME, None),
     "boost_cached_at": ("BoostedUnderlyingUpdatedAt", TIME, 0),
     "total_borrowed": ("TotalBorrowed", _AMOUNT, None),
+    "borrow_principal": ("TotalBorrowPrincipal", _AMOUNT, None),
     "total_reserves": ("TotalReserves", _AMOUNT, 0),
     "total_admin_fees": ("TotalAdminFees", _AMOUNT, 0),
     "total_deposited": ("TotalDeposited", _AMOUNT, 0),
+    "managed_cash": ("ManagedCash", _AMOUNT, None),
     "boost_cached": ("BoostedUnderlyingCached", _AMOUNT, 0),
     "borrow_index": ("BorrowIndex", _AMOUNT, None),
     "initial_exchange_rate": ("InitialExchangeRate", _AMOUNT, SCALE),
+}
+_SETTINGS: _Numbers = {
     "reserve_factor": ("ReserveFactorScaled", _FACTOR, 0),
     "admin_fee": ("AdminFeeScaled", _FACTOR, 0),
     "supply_cap": ("SupplyCap", _AMOUNT, 0),
@@ -73,7 +78,9 @@ NUMBERS: dict[str, tuple[str, Number, int | None]] = {
     "collateral_factor": ("CollateralFactorScaled", _AMOUNT, 500_000),
     "fixed_rate": ("BorrowYearlyRateScaled", _AMOUNT, -1),
 }
-"""The numbers of a vault, with their entries, bounds, and what they are without one (None: it has to be there)."""
+"""The numbers of a vault, with their entries, bounds, and what they are without one."""
+
+_REQUIRED = ("last_update_time", "total_borrowed", "borrow_index")
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 _SAY_THE_SAME_ARCHIVED = (
@@ -85,29 +92,14 @@ _SAY_THE_SAME_ARCHIVED = (
     _REWARD_TOKEN,
 )
 """Entries that no totals or rates follow from."""
-_VAULT_ENTRIES = (
-    "UnderlyingToken",
-    "Peridottroller",
-    "InterestModel",
-    "BoostedVault",
-    "ManagedCash",
-    "RatesReady",
-    "TotalBorrowPrincipal",
-    *_OF_CACHING_CODE,
-    *(name for name, *_ in NUMBERS.values()),
-)
 _CONFIGURATION = (
     "UnderlyingToken",
     "Peridottroller",
     "InterestModel",
-    "ReserveFactorScaled",
-    "AdminFeeScaled",
-    "SupplyCap",
-    "BorrowCap",
-    "CollateralFactorScaled",
-    "BorrowYearlyRateScaled",
     "BoostedVault",
+    *(name for name, *_ in _SETTINGS.values()),
 )
+_VAULT_ENTRIES = (*_CONFIGURATION, "RatesReady", *_OF_CACHING_CODE, *(name for name, *_ in _STATE.values()))
 
 
 class BoostRule(IntEnum):
@@ -154,38 +146,35 @@ class Controller:
 class Vault:
     """A vault's stored state.
 
-    ``numbers`` are `NUMBERS`, and ``boost_rule``, ``governed`` and ``rates_ready``.
-    ``managed_cash`` is None before the first operation of code that counts it, as only if ``counts_cash``.
-    ``borrow_principal`` is what the borrow cap is held against, None where that is the debt.
+    ``numbers`` also has ``receipt_supply``, None where the instance does not have it, ``boost_rule`` and
+    ``rates_ready``. ``managed_cash`` is None before the first operation of code that counts it, as only if
+    ``counts_cash``; ``borrow_principal`` is what the borrow cap is held against, None where that is the debt.
     """
 
     token: str
     controller: str | None
     model: str | None
     boosted: str | None
-    managed_cash: int | None
     counts_cash: bool
-    receipt_supply: int | None
-    borrow_principal: int | None
-    numbers: dict[str, int]
+    numbers: dict[str, Any]
 
     @property
     def cash_is_stored(self) -> bool:
         """Whether the entries alone show what cash the vault counts."""
-        return self.boosted is None and self.managed_cash is not None
+        return self.boosted is None and self.numbers["managed_cash"] is not None
 
     @property
     def set_aside(self) -> int:
         """Reserves and admin fees."""
-        return self.numbers["total_reserves"] + self.numbers["total_admin_fees"]
+        return int(self.numbers["total_reserves"] + self.numbers["total_admin_fees"])
 
     @property
     def implied_cash(self) -> int:
         """The cash of its own that a vault counts: what it keeps, or, before its first operation, what it implies."""
-        if self.managed_cash is not None:
-            return self.managed_cash
+        managed: int | None = self.numbers["managed_cash"]
         lent = self.numbers["total_borrowed"] + self.numbers["boost_cached"]
-        return max(self.numbers["total_deposited"] + self.set_aside - lent, 0)  # as the contract derives it
+        derived = max(self.numbers["total_deposited"] + self.set_aside - lent, 0)  # as the contract does it
+        return derived if managed is None else managed
 
 
 def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
@@ -279,37 +268,28 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
         stored.contract(name) if name in stored else None
         for name in ("Peridottroller", "InterestModel", "BoostedVault")
     )
-    managed_cash, principal = (
-        stored.number(name, *_AMOUNT) if name in stored else None for name in ("ManagedCash", "TotalBorrowPrincipal")
-    )
     caching = any(name in stored for name in _OF_CACHING_CODE)
-    numbers = {
-        column: stored.number(name, *bounds) if usual is None or name in stored else usual
-        for column, (name, bounds, usual) in NUMBERS.items()
-    }
-    numbers |= {
-        "boost_rule": BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
-        "governed": controller is not None,
-        "rates_ready": stored.boolean("RatesReady") if "RatesReady" in stored else model is not None,
+    numbers: dict[str, Any] = {
+        column: stored.number(name, *bounds) if column in _REQUIRED or name in stored else usual
+        for column, (name, bounds, usual) in (_STATE | _SETTINGS).items()
     }
     return Vault(
         token=stored.contract("UnderlyingToken"),
         controller=controller,
         model=model,
         boosted=boosted,
-        managed_cash=managed_cash,
-        counts_cash=managed_cash is not None or "RatesReady" in stored,
-        receipt_supply=receipt_supply,
-        borrow_principal=principal,
-        numbers=numbers,
+        counts_cash=numbers["managed_cash"] is not None or "RatesReady" in stored,
+        numbers=numbers
+        | {
+            "receipt_supply": receipt_supply,
+            "boost_rule": BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
+            "rates_ready": stored.boolean("RatesReady") if "RatesReady" in stored else model is not None,
+        },
     )
 
 
 def decode_curve(vault: Vault, entries: Entries) -> dict[str, int]:
-    """The parameters of a vault's rate model, 6 decimals; without one the same rate at every utilization.
-
-    Raises `DecodeError` for a vault without either, and for a parameter that is missing or not an amount.
-    """
+    """The parameters of a vault's rate model, 6 decimals; without one the same rate at every utilization."""
     if vault.model is not None:
         stored = _stored(vault.model, f"rate model {vault.model}", CURVE.values(), entries)
         return {column: stored.number(name, *_AMOUNT) for column, name in CURVE.items()}
@@ -334,14 +314,14 @@ def decode_amount(value: ScVal, what: str) -> int:
     return amount
 
 
-def shown_parameters(vault: Vault, shown: Mapping[str, int], incentive: int) -> tuple[Parameter, ...]:
-    """The rate model, the factors and the limits (base units of the token); ``shown`` are curve, numbers and terms."""
+def shown_parameters(row: Mapping[str, int], boosted: str | None) -> tuple[Parameter, ...]:
+    """The rate model, the factors and the limits (base units of the token) of a vault's raw state."""
     factors = (*CURVE, "reserve_factor", "admin_fee", "collateral_factor")
     return (
-        *(Parameter(name, shown[name], 6) for name in factors),
-        Parameter("liquidation_incentive", incentive, 6),
-        *(Parameter(name, shown[name], 0, no_limit=not shown[name]) for name in ("supply_cap", "borrow_cap")),
-        Parameter("boosted", int(vault.boosted is not None), 0),
+        *(Parameter(name, row[name], 6) for name in factors),
+        Parameter("liquidation_incentive", row["incentive"], 6),
+        *(Parameter(name, row[name], 0, no_limit=not row[name]) for name in ("supply_cap", "borrow_cap")),
+        Parameter("boosted", int(boosted is not None), 0),
     )
 
 

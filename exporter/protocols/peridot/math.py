@@ -290,7 +290,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     names = ["borrow_index"]
     if found["total_admin_fees"] >= numbers["total_admin_fees"]:  # or they were paid out
         names.append("total_admin_fees")
-    if old.receipt_supply != new.receipt_supply:  # a deposit or a redemption, which changes neither
+    if numbers["receipt_supply"] != found["receipt_supply"]:  # a deposit or a redemption, which changes neither
         names += ["total_borrowed", "total_reserves"]
     yield Transition(before, {name: found[name] for name in names})
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
@@ -14,7 +15,7 @@ from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
-from exporter.ledger.observation import CallResult
+from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
@@ -62,6 +63,7 @@ class _Reader(Collector):
         self.deployments = deployments
         self.members: dict[str, list[str]] = {}
         self.vaults: dict[tuple[str, str], layout.Vault] = {}
+        self.entries: dict[bytes, Entry | None] = {}
         self.answers: dict[ContractCall, CallResult] = {}
         self.listed: dict[str, set[str]] = {}
         self.named = {(item.address, item.pool) for item in candidates if item.demanded and item.pool is not None}
@@ -71,11 +73,11 @@ class _Reader(Collector):
         for candidate in candidates:
             self.listed.setdefault(candidate.address, set()).update({candidate.pool or ""} - {""})
 
-    def take_market(self, market: str, entries: layout.Entries) -> None:
-        if not self.market_is_usable(market, entries[instance_key(market)], None, ""):
+    def take_market(self, market: str) -> None:
+        if not self.market_is_usable(market, self.entries[instance_key(market)], None, ""):
             return
         with self.noting(market):
-            controller = layout.decode_controller(market, entries)
+            controller = layout.decode_controller(market, self.entries)
             listed = self.listed.get(market, set())
             if controller.supported is None and not listed:
                 raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
@@ -87,14 +89,14 @@ class _Reader(Collector):
                     f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution; "
                     f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
                 )
-            self.take_admin(market, "admin", market, entries)
-            self.take_queued(market, None, market, layout.OF_CONTROLLER, entries)
+            self.take_admin(market, "admin", market)
+            self.take_queued(market, None, market, layout.OF_CONTROLLER)
             self.reading.controllers[market] = controller
             self.members[market] = sorted({*listed, *(controller.supported or ())})
 
-    def take_admin(self, market: str, role: str, contract: str, entries: layout.Entries) -> None:
+    def take_admin(self, market: str, role: str, contract: str) -> None:
         with suppress(DecodeError):
-            entry = entries.get(variant_key(contract, layout.ADMIN))
+            entry = self.entries.get(variant_key(contract, layout.ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, entry.value[1]))
 
@@ -104,19 +106,18 @@ class _Reader(Collector):
         pool: str | None,
         contract: str,
         changes: Iterable[layout.Change],
-        entries: layout.Entries,
         *values: ScVal,
     ) -> None:
         for change in changes:
-            value, *time = (entries.get(key) for key in layout.queued_keys(contract, (change,), *values))
+            value, *time = (self.entries.get(key) for key in layout.queued_keys(contract, (change,), *values))
             if value is not None:
                 self.take_pending(market, pool, change.kind, partial(layout.decode_queued, change, value, *time))
 
-    def take_vaults(self, market: str, entries: layout.Entries) -> None:
+    def take_vaults(self, market: str) -> None:
         listed = self.reading.controllers[market].supported
         for vault in list(self.members[market]):
             supported = listed is None or vault in listed
-            if entries[instance_key(vault)] is None:
+            if self.entries[instance_key(vault)] is None:
                 if supported or (market, vault) in self.named:
                     self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
                 else:
@@ -125,17 +126,17 @@ class _Reader(Collector):
                 continue
             if not supported:
                 self.notice(f"market {market} does not list the known vault {vault} (any more); it was read anyway")
-            self.take_code(market, f"vault {vault}", entries[instance_key(vault)])
-            self.take_admin(market, f"admin of vault {vault}", vault, entries)
-            self.take_queued(market, vault, vault, layout.OF_VAULT, entries)
-            self.take_queued(market, vault, market, layout.OF_VAULT_AT_CONTROLLER, entries, address(vault))
+            self.take_code(market, f"vault {vault}", self.entries[instance_key(vault)])
+            self.take_admin(market, f"admin of vault {vault}", vault)
+            self.take_queued(market, vault, vault, layout.OF_VAULT)
+            self.take_queued(market, vault, market, layout.OF_VAULT_AT_CONTROLLER, address(vault))
             with self.noting(market, vault):
-                decoded = layout.decode_vault(vault, entries)
+                decoded = layout.decode_vault(vault, self.entries)
                 if decoded.controller not in (None, market):
                     raise UnreadError("inconsistent", f"the vault says that its controller is {decoded.controller}")
                 self.vaults[market, vault] = decoded
 
-    def append_market(self, market: str, entries: layout.Entries) -> Market:
+    def append_market(self, market: str) -> Market:
         models = {item.model for (owner, _), item in self.vaults.items() if owner == market and item.model is not None}
         controller, members = self.reading.controllers[market], tuple(self.members[market])
         found = Market(
@@ -145,68 +146,52 @@ class _Reader(Collector):
             name=MARKET_NAME,
             status="",
             oracle=controller.oracle,
-            config_hash=layout.config_hash(market, members, models, entries),
+            config_hash=layout.config_hash(market, members, models, self.entries),
             wasm_hash=controller.wasm_hash,
             members=members,
         )
         self.reading.markets.append(found)
         return found
 
-    def append_vault(self, market: Market, vault: str, entries: layout.Entries, balance: Balance) -> None:
+    def append_vault(self, market: Market, vault: str, balance: Balance) -> None:
         decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
+        governed, token = decoded.controller is not None, self.reading.tokens[decoded.token]
         if decoded.model is not None:
             upgrade = layout.UPGRADE._replace(subject=f"rate model {decoded.model}")
-            self.take_queued(market.address, vault, decoded.model, (upgrade,), entries)
-        factor = entries[layout.collateral_factor_key(market.address, vault)]
+            self.take_queued(market.address, vault, decoded.model, (upgrade,))
+        row: dict[str, Any] = {**layout.decode_curve(decoded, self.entries), **decoded.numbers, "governed": governed}
+        factor = self.entries[layout.collateral_factor_key(market.address, vault)]
         if factor is not None:
             live(factor, "the controller's entry MarketCF of it")
-        if decoded.implied_cash and not balance.stored:
-            failure = f"it has no balance of its token, although it counts {decoded.implied_cash} as its own"
-            balance = Balance(None, failure, stored=False)
-        if balance.amount is None:
-            if decoded.numbers["total_borrowed"]:
-                raise UnreadError("archived" if balance.archived else "undecodable", balance.failure)
-            self.notice(
-                f"market {market.address}: what vault {vault} can pay out cannot be determined; {balance.failure}"
-            )
-        numbers = {**layout.decode_curve(decoded, entries), **decoded.numbers}
-        if decoded.controller is not None:
-            numbers["collateral_factor"] = 0 if factor is None else layout.decode_amount(factor.value, "MarketCF")
-        speeds = (layout.decode_speed(entries[key]) for key in layout.speed_keys(market.address, vault))
-        paid = {f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)}
-        supply = decoded.receipt_supply
-        pauses = controller.pauses if decoded.controller is not None else {}
-        terms = {f"{what}_paused_until": pauses.get(what, {}).get(vault, layout.NOT_PAUSED) for what in layout.PAUSES}
-        self.append_pool(
-            market,
-            vault,
-            decoded.token,
-            numbers
-            | self.cash_of(vault, decoded, balance)
-            | terms
-            | paid
-            | {
-                "decimals": self.decimals_of(decoded),
-                "receipt_supply": self.answer(vault, "get_total_ptokens") if supply is None else supply,
-                "listed": None if controller.supported is None else vault in controller.supported,
-                "borrow_principal": decoded.borrow_principal,
-                "incentive": controller.incentive,
-                "reward_token": controller.reward_token if any(paid.values()) else None,
-            },
-        )
-        shown = layout.shown_parameters(decoded, numbers, controller.incentive)
-        self.reading.parameters[market.address, vault] = shown
-
-    def decimals_of(self, decoded: layout.Vault) -> int:
-        token = self.reading.tokens[decoded.token]
+        if governed:
+            row["collateral_factor"] = 0 if factor is None else layout.decode_amount(factor.value, "MarketCF")
+        row |= self.cash_of(market.address, vault, decoded, balance)
+        for what in layout.PAUSES:
+            ends = controller.pauses[what] if governed else {}
+            row[f"{what}_paused_until"] = ends.get(vault, layout.NOT_PAUSED)
+        paid = self.paid(market.address, vault)
         if token.decimals is None:
             raise DecodeError(f"its token gives no decimals: {token.failure}")
         if token.decimals > MAX_TOKEN_DECIMALS:
             raise DecodeError(f"its token has {token.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
-        return token.decimals
+        if row["receipt_supply"] is None:
+            row["receipt_supply"] = self.answer(vault, "get_total_ptokens")
+        row |= paid | {
+            "decimals": token.decimals,
+            "listed": None if controller.supported is None else vault in controller.supported,
+            "incentive": controller.incentive,
+            "reward_token": controller.reward_token if any(paid.values()) else None,
+        }
+        self.append_pool(market, vault, decoded.token, row)
+        self.reading.parameters[market.address, vault] = layout.shown_parameters(row, boosted=decoded.boosted)
 
-    def cash_of(self, vault: str, decoded: layout.Vault, balance: Balance) -> dict[str, int | None]:
-        """What a vault counts as its own, what it gives its rate model, what it can pay out. Raises `DecodeError`."""
+    def paid(self, market: str, vault: str) -> dict[str, int | None]:
+        """The rewards a second of the two sides of a vault."""
+        speeds = map(layout.decode_speed, map(self.entries.get, layout.speed_keys(market, vault)))
+        return {f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)}
+
+    def cash_of(self, market: str, vault: str, decoded: layout.Vault, balance: Balance) -> dict[str, int | None]:
+        """What a vault counts as its own, what it gives its rate model, what it can pay out."""
         if not decoded.counts_cash:
             raise DecodeError(
                 "vault: entries ManagedCash and RatesReady are missing: it has the form of before 2026, in which "
@@ -216,6 +201,13 @@ class _Reader(Collector):
         borrowed, factors = numbers["total_borrowed"], numbers["reserve_factor"] + numbers["admin_fee"]
         if borrowed and factors > layout.SCALE and numbers["boost_rule"] != layout.BoostRule.QUOTED:
             raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
+        held, failure = balance.amount, balance.failure
+        if managed and not balance.stored:
+            held, failure = None, f"it has no balance of its token, although it counts {managed} as its own"
+        if held is None and borrowed:
+            raise UnreadError("archived" if balance.archived else "undecodable", failure)
+        if held is None:
+            self.notice(f"market {market}: what vault {vault} can pay out cannot be determined; {failure}")
         net_cash = managed - decoded.set_aside
         if not decoded.cash_is_stored:
             owned = self.answer(vault, "get_total_underlying")
@@ -228,9 +220,9 @@ class _Reader(Collector):
         return {
             "net_cash": net_cash,
             "managed_cash": managed,
-            "live_cash": balance.amount or 0,
+            "live_cash": held or 0,
             "boost_quoted": quoted,
-            "payable": None if balance.amount is None else balance.amount + quoted,
+            "payable": None if held is None else held + quoted,
         }
 
     def answer(self, vault: str, function: str) -> int:
@@ -239,21 +231,12 @@ class _Reader(Collector):
             raise DecodeError(f"{function}() failed: {result.reason}")
         return layout.decode_amount(result.value, f"{function}()")
 
-    def reward_tokens(self, entries: layout.Entries) -> set[str]:
-        return {
-            token
-            for market, vaults in self.members.items()
-            for vault in vaults
-            for key in layout.speed_keys(market, vault)
-            if (token := self.reading.controllers[market].reward_token) and layout.decode_speed(entries[key])
-        }
-
-    async def read_prices(self, view: LedgerView, entries: layout.Entries) -> None:
+    async def read_prices(self, view: LedgerView) -> None:
         assets: dict[tuple[str, str], ScVal] = {}
         for pool in self.reading.pools:
             market, oracle, token = (str(pool[name]) for name in ("market", "oracle", "token_address"))
             assets[oracle, token] = by_address(token)
-            kept = entries[variant_key(market, "OracleAssetSymbol", address(token))]
+            kept = self.entries[variant_key(market, "OracleAssetSymbol", address(token))]
             try:
                 if kept is not None:
                     assets[oracle, token] = by_symbol(expect(kept.value, scval.SYMBOL, "OracleAssetSymbol"))
@@ -283,37 +266,41 @@ async def read_markets(
     """Read all Peridot markets. Raises `SourceError` alone: what is wrong with a market or vault is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
-    keys: list[bytes] = []
+    keys = _keys_of((market, vault) for market in markets for vault in reader.listed[market])
     for market in markets:
         keys += [*layout.controller_keys(market), variant_key(market, layout.ADMIN)]
         keys += layout.queued_keys(market, layout.OF_CONTROLLER)
-    guessed = ((market, vault) for market in markets for vault in reader.listed[market])
-    entries = dict(await view.read([*keys, *_keys_of(guessed)]))
+    reader.entries |= await view.read(keys)
     for market in markets:
-        reader.take_market(market, entries)
-    entries |= await view.read(_keys_of((market, vault) for market, own in reader.members.items() for vault in own))
+        reader.take_market(market)
+    members = ((market, vault) for market, own in reader.members.items() for vault in own)
+    reader.entries |= await view.read(_keys_of(members))
     for market in reader.members:
-        reader.take_vaults(market, entries)
+        reader.take_vaults(market)
 
-    pools = reader.vaults.items()
+    controllers, pools = reader.reading.controllers, reader.vaults.items()
     held = [(decoded.token, vault) for (_, vault), decoded in pools]
-    tokens = dict.fromkeys([*(token for token, _ in held), *sorted(reader.reward_tokens(entries))])
-    models = dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None)
-    keys = [key for model in models for key in layout.entry_keys(model, layout.CURVE.values())]
-    keys += [key for model in models for key in layout.queued_keys(model, (layout.UPGRADE,))]
-    keys += oracle_keys(controller.oracle for controller in reader.reading.controllers.values())
+    rewarded = [market for market, vault in reader.vaults if any(reader.paid(market, vault).values())]
+    rewards = (controllers[market].reward_token for market in rewarded)
+    tokens = dict.fromkeys([*(token for token, _ in held), *(token for token in rewards if token is not None)])
+    keys = oracle_keys(controller.oracle for controller in controllers.values())
+    for model in dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None):
+        keys += layout.entry_keys(model, layout.CURVE.values())
+        keys += layout.queued_keys(model, (layout.UPGRADE,))
     keys += [variant_key(market, "OracleAssetSymbol", address(decoded.token)) for (market, _), decoded in pools]
     keys += [balance_key(*pair) for pair in held]
-    entries |= await view.read([*keys, *map(instance_key, tokens)])
+    reader.entries |= await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
     balances = await read_balances(view, held)
 
     calls = [ContractCall(vault, "get_total_underlying") for (_, vault), item in pools if not item.cash_is_stored]
-    calls += [ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.receipt_supply is None]
+    calls += [
+        ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.numbers["receipt_supply"] is None
+    ]
     reader.answers = dict(zip(calls, await view.call(calls), strict=True))
-    found = {market: reader.append_market(market, entries) for market in reader.members}
+    found = {market: reader.append_market(market) for market in reader.members}
     for (market, vault), decoded in pools:
         with reader.noting(market, vault):
-            reader.append_vault(found[market], vault, entries, balances[decoded.token, vault])
-    await reader.read_prices(view, entries)
+            reader.append_vault(found[market], vault, balances[decoded.token, vault])
+    await reader.read_prices(view)
     return reader.reading

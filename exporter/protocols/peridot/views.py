@@ -58,8 +58,8 @@ class VaultRule:
         vault = decode_vault(contract.address, entries)
         borrowed = vault.numbers["total_borrowed"]
         match call:
-            case ["get_total_ptokens"] if vault.receipt_supply is not None:
-                return (scval.U128, vault.receipt_supply)
+            case ["get_total_ptokens"] if vault.numbers["receipt_supply"] is not None:
+                return (scval.U128, vault.numbers["receipt_supply"])
             case ["get_total_borrowed"]:
                 return (scval.U128, borrowed)
             case ["get_total_underlying" | "get_available_liquidity"]:
