@@ -124,7 +124,7 @@ def prove(
                 refuted = refuted or RefutedError(f"run {run_id}: {error}")
                 console.warning(f"run {run_id}: {error}")
             else:
-                added.append((_proof(run_id, evidence.key, content, outcome, trusted, now), content))
+                added.append((proof_of(run_id, evidence.key, content, outcome, trusted, now), content))
                 unproven.update(outcome.unproven)
     proofs = _add_when_free(store, network, trust, added) if added else []
     if problem := refuted or failed:
@@ -161,10 +161,11 @@ def add_proof(
     """Add the proof file of the checkpoint that a run was read from: all its entries came out of proven buckets."""
     trusted = trust_of(network, trust)
     outcome = Outcome(check_proof(content, trusted), entries, entries, Unproven())
-    _add_when_free(store, network, trust, [(_proof(run_id, evidence_key, content, outcome, trusted, now), content)])
+    _add_when_free(store, network, trust, [(proof_of(run_id, evidence_key, content, outcome, trusted, now), content)])
 
 
-def _proof(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, trust: Trust, now: Clock) -> Proof:
+def proof_of(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, trust: Trust, now: Clock) -> Proof:
+    """The entry of a run in the list of proofs; ``content`` is the proof file's."""
     digest, counts = hashlib.sha256(content).hexdigest(), outcome.unproven.counts
     return Proof(
         run_id,

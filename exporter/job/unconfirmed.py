@@ -14,12 +14,10 @@ from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX
-from exporter.job.prove import Outcome
 from exporter.job.reading import read_again
 from exporter.job.rerender import FetchedTree
 from exporter.job.unproven import Reason
-from exporter.past.archive.stellar_proof import Trust
-from exporter.past.archive.trusted_organisations import signed_by, trust_file, verifier_file
+from exporter.past.archive.trusted_organisations import trust_file, verifier_file
 from exporter.publishing.retention import SUPERSEDED_KEY
 from exporter.stores.store import Store
 from exporter.tree.documents import HistoryManifest, Proof, SystemStatus
@@ -45,6 +43,14 @@ _RECORDS = {
     *(INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, JOURNAL_KEY),
 }
 """Documents that are judged by themselves, and the publisher's own records, which no reader is given."""
+
+_CLAIMED = (
+    "entries",
+    "calls",
+    "checkpoint",
+    *("organisations_signed", "organisations_trusted", "organisations_needed"),
+)
+"""The fields of a proof in the list that any proof of the run must have alike."""
 
 _NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
 
@@ -85,30 +91,23 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
                 yield f"candidate: {address} of {deployment.protocol}, a known market, was not looked for"
 
 
-def check_proof_claims(proof: Proof, outcome: Outcome, trust: Trust) -> Iterator[str]:
-    """Compare the list of proofs with what was found; gives claims that were not looked up. Raises `RefutedError`."""
-    counts = outcome.unproven.counts
-    signed = signed_by(outcome.proven, trust), len(trust.organisations), trust.needed
-    claimed_signed = proof.organisations_signed, proof.organisations_trusted, proof.organisations_needed
-    for name, claimed, found in (
-        ("entries", proof.entries, outcome.entries),
-        ("calls", proof.calls, counts.get(Reason.CALLS, 0)),
-        ("checkpoint", proof.checkpoint, outcome.proven.ledger),
-        ("organisations", claimed_signed, signed),
+def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:
+    """Compare a published proof with what was found; gives what was not looked up. Raises `RefutedError`."""
+    where = f"{PROOFS.template}: run {claimed.run_id}"
+    for name in (
+        "entries",
+        "calls",
+        "checkpoint",
+        *(f"organisations_{kind}" for kind in ("signed", "trusted", "needed")),
     ):
-        if claimed != found:
-            raise RefutedError(f"{PROOFS.template}: run {proof.run_id}: expected {name} {found} but found {claimed}")
-    deeper = counts.get(Reason.NOT_LOOKED_UP, 0)
-    if proof.confirmed > outcome.confirmed + deeper:
-        raise RefutedError(
-            f"{PROOFS.template}: run {proof.run_id}: {proof.confirmed} of {proof.entries} entries are claimed to be "
-            f"confirmed, and at most {outcome.confirmed + deeper} can be"
-        )
-    if proof.confirmed > outcome.confirmed:
-        yield (
-            f"{PROOFS.template}: run {proof.run_id}: {proof.confirmed} confirmed entries, of which {outcome.confirmed} "
-            "were looked up here; --full looks up all"
-        )
+        if (claim := getattr(claimed, name)) != (expected := getattr(found, name)):
+            raise RefutedError(f"{where}: expected {name} {expected} but found {claim}")
+    most = found.confirmed + found.not_looked_up
+    confirmed = f"{where}: {claimed.confirmed} confirmed entries"
+    if claimed.confirmed > most:
+        raise RefutedError(f"{confirmed} are claimed of {claimed.entries}, and at most {most} can be")
+    if claimed.confirmed > found.confirmed:
+        yield f"{confirmed}, of which {found.confirmed} were looked up here; --full looks up all"
 
 
 def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:

@@ -29,7 +29,7 @@ from exporter.history.export import rows_of
 from exporter.history.parquet import render_history
 from exporter.job.census import Complete, check_complete, run_read
 from exporter.job.evidence import Evidence
-from exporter.job.prove import Outcome, claims_of, hold_against
+from exporter.job.prove import Outcome, claims_of, hold_against, proof_of
 from exporter.job.reading import read_again
 from exporter.job.rerender import EarlierRun, FetchedTree, fetch, rerender, settings_of
 from exporter.job.unconfirmed import check_proof_claims, checker_words, evidence_words, plain_words, unlisted_files
@@ -55,62 +55,49 @@ EARLIER_RUNS = 5
 class Verified:
     """The state of a tree that is verified; times in unix seconds.
 
-    ``signed`` counts organisations. ``earlier`` runs follow from their evidence: ``covered_rows`` of the ``rows`` that
-    the history has before the run. ``complete`` is None where that was not asked for.
+    ``signed`` counts organisations. ``earlier_runs`` follow from their evidence: ``covered_history_rows`` of the
+    ``history_rows`` that there are before the run. ``complete`` is None where that was not asked for.
     """
 
     run_id: str
     ledger: int
     close_time: int
-    verified_at: int
+    age_seconds: int
+    checkpoint: int
+    signed_ledger: int
+    signed: int
+    entries: int
+    confirmed: int
     files: int
     repeated: int
-    outcome: Outcome
-    signed: int
+    earlier_runs: list[str]
+    history_rows: int
+    covered_history_rows: int
     trust: Trust
-    earlier: list[str]
-    rows: int
-    covered_rows: int
     unproven: Unproven
     complete: Complete | None = None
 
-    @property
-    def age(self) -> int:
-        return max(self.verified_at - self.close_time, 0)
-
     def lines(self) -> list[str]:
-        found, trust = self.outcome, self.trust
-        names, days = ", ".join(trust.organisations), (datetime.now(UTC).date() - trust.date).days
+        trust, days = self.trust, (datetime.now(UTC).date() - self.trust.date).days
+        closed = f"closed at {timestamp(self.close_time)}, {lasting(self.age_seconds)} ago"
         return [
-            f"run {self.run_id}: ledger {self.ledger} closed at {timestamp(self.close_time)}, {lasting(self.age)} ago",
-            f"{self.signed} of {len(trust.organisations)} organisations signed ledger "
-            f"{found.proven.signed_ledger}, where {trust.needed} must; it proves checkpoint {found.proven.ledger}",
-            f"{found.confirmed} of {found.entries} entries of ledger {self.ledger} are proven",
+            f"run {self.run_id}: ledger {self.ledger} {closed}",
+            f"{self.signed} of {len(trust.organisations)} organisations signed ledger {self.signed_ledger}, where "
+            f"{trust.needed} must; it proves checkpoint {self.checkpoint}",
+            f"{self.confirmed} of {self.entries} entries of ledger {self.ledger} are proven",
             f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
-            f"{self.covered_rows} of {self.rows} earlier rows of the history follow from the evidence of "
-            f"{pluralize(len(self.earlier), 'run')}",
+            f"{self.covered_history_rows} of {self.history_rows} earlier rows of the history follow from the evidence "
+            f"of {pluralize(len(self.earlier_runs), 'run')}",
             *([] if self.complete is None else [self.complete.line()]),
-            f"trusted: {names} (a list of {trust.date}, {days} days old: {trust.source})",
+            f"trusted: {', '.join(trust.organisations)} (a list of {trust.date}, {days} days old: {trust.source})",
         ]
 
     def as_dict(self) -> dict[str, object]:
-        found = self.outcome
-        return {
-            "run_id": self.run_id,
-            "ledger": self.ledger,
+        apart = ("close_time", "signed_ledger", "trust", "unproven", "complete")
+        return {name: getattr(self, name) for name in self.__slots__ if name not in apart} | {
             "ledger_close_time": timestamp(self.close_time),
-            "age_seconds": self.age,
-            "checkpoint": found.proven.ledger,
-            "signed": self.signed,
             "trusted": len(self.trust.organisations),
             "needed": self.trust.needed,
-            "entries": found.entries,
-            "confirmed": found.confirmed,
-            "files": self.files,
-            "repeated": self.repeated,
-            "earlier_runs": self.earlier,
-            "history_rows": self.rows,
-            "covered_history_rows": self.covered_rows,
             "markets": None if self.complete is None else self.complete.markets,
         }
 
@@ -182,20 +169,24 @@ def verify_tree(
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
         for reason, key in unlisted_files(tree, open_store(str(tree.folder))):
             unproven.add(reason, [key])
-    rows = sum(file.rows for file in tree.before)
+    rows, proven = sum(file.rows for file in tree.before), outcome.proven
+    close_time = proven.closed[status.observed_ledger]
     return Verified(
         run_id=status.run_id,
         ledger=status.observed_ledger,
-        close_time=outcome.proven.closed[status.observed_ledger],
-        verified_at=int(now().timestamp()),
+        close_time=close_time,
+        age_seconds=max(int(now().timestamp()) - close_time, 0),
+        checkpoint=proven.ledger,
+        signed_ledger=proven.signed_ledger,
+        signed=signed_by(proven, trusted),
+        entries=outcome.entries,
+        confirmed=outcome.confirmed,
         files=len(tree.files),
         repeated=repeated,
-        outcome=outcome,
-        signed=signed_by(outcome.proven, trusted),
+        earlier_runs=list(covered.values()),
+        history_rows=rows,
+        covered_history_rows=rows - sum(left.values()),
         trust=trusted,
-        earlier=list(covered.values()),
-        rows=rows,
-        covered_rows=rows - sum(left.values()),
         unproven=unproven,
         complete=found,
     )
@@ -212,10 +203,10 @@ def refuting() -> Iterator[None]:
 
 def refuse_old(verified: Verified, max_age: int | None) -> None:
     """Raise `SourceError` where the ledger of what was verified closed more than this many seconds ago."""
-    if max_age is not None and verified.age > max_age:
+    if max_age is not None and verified.age_seconds > max_age:
         raise SourceError(
-            f"ledger {verified.ledger} closed {lasting(verified.age)} ago, and --max-age is {lasting(max_age)}; "
-            "verify a newer run"
+            f"ledger {verified.ledger} closed {lasting(verified.age_seconds)} ago, and --max-age is "
+            f"{lasting(max_age)}; verify a newer run"
         )
 
 
@@ -248,7 +239,8 @@ def _hold(
     unproven.update(outcome.unproven)
     for claim in tree.proofs:
         if claim.run_id == run_id:
-            unproven.add(Reason.STATEMENTS, check_proof_claims(claim, outcome, trust))
+            found = proof_of(run_id, claim.evidence_key, proof, outcome, trust, utc_now)
+            unproven.add(Reason.STATEMENTS, check_proof_claims(claim, found))
     return outcome
 
 

@@ -261,7 +261,7 @@ def test_a_run_between_checkpoints(trees: Trees, tmp_path: Path) -> None:
     assert f"{proof['changed_since']} entries" in names(result, "changed")
     proof |= {"confirmed": proof["entries"], "changed_since": 0, "not_looked_up": 0}
     (out / "v1/proofs.json").write_bytes(msgspec.json.encode(listed))
-    expect(trees.verify(out), EXIT_REFUTED, "entries are claimed to be confirmed")
+    expect(trees.verify(out), EXIT_REFUTED, "confirmed entries are claimed of")
 
 
 def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
@@ -557,4 +557,4 @@ def test_the_real_testnet_pool(testnet_archive: Path, tmp_path: Path, ledger: in
 
     (proof,) = result.added
     assert (proof.entries, 0, ledger) == (proof.confirmed, proof.calls, proof.checkpoint)
-    assert (verified.outcome.confirmed, verified.repeated) == (proof.entries, verified.files)
+    assert (verified.confirmed, verified.repeated) == (proof.entries, verified.files)
