@@ -134,15 +134,11 @@ class ImmutableKeyError(StoreError):
 
 
 class ExactError(ExporterError):
-    """Exact arithmetic has no representable result for some ``rows`` (positions in the column as it was given)."""
-
-    def __init__(self, message: str, rows: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.rows: tuple[int, ...] = tuple(rows)
+    """Exact arithmetic has no representable result."""
 
 
 class ExactOverflowError(ExactError):
-    """A result does not fit into the signed 128 bits of its column."""
+    """A result does not fit into signed 128 bits."""
 
 
 class ExactDivisionError(ExactError):

@@ -3,17 +3,16 @@
 Operands are Python integers, so that an intermediate may be as wide as the 256 bits of a contract; a result must fit
 into signed 128 bits, or it is an `ExactOverflowError`. A division by zero is an `ExactDivisionError`. Floor is toward
 minus infinity, ceiling toward plus infinity, truncation toward zero, half up to the nearest integer or the larger of
-two, for all signs. `at_most` and `basis_points` give a bound where a number that is only published leaves it.
+two, for all signs. Numbers that are only published have no bound of their own: `exporter.protocols.compute` has one for
+each column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec
-
-import polars as pl
+from typing import ParamSpec
 
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
 
@@ -29,7 +28,7 @@ def naming(quantity: str) -> Iterator[None]:
     try:
         yield
     except ExactError as error:
-        raise type(error)(f"{quantity}: {error}", error.rows) from error
+        raise type(error)(f"{quantity}: {error}") from error
 
 
 def fit(value: int, operation: str) -> int:
@@ -96,30 +95,23 @@ def clamp(value: int, low: int, high: int) -> int:
 
 def within(amount: int, *bounds: int | None) -> int:
     """An amount that can be had: at most each of the bounds that is known, and not below 0."""
-    return max(min(amount, *(bound for bound in bounds if bound is not None)), 0)
+    return max(min([amount, *(bound for bound in bounds if bound is not None)]), 0)
 
 
 Given = ParamSpec("Given")
 
 
-def at_most(bound: int) -> Callable[[Callable[Given, int]], Callable[Given, int]]:
-    """A decorator: a result beyond the bound, or a step beyond 128 bits, gives the bound."""
+def basis_points(function: Callable[Given, int]) -> Callable[Given, int]:
+    """A decorator: where a step has no result in 128 bits, the most that basis points are published as."""
 
-    def bounding(function: Callable[Given, int]) -> Callable[Given, int]:
-        @wraps(function)
-        def bounded(*args: Given.args, **kwargs: Given.kwargs) -> int:
-            try:
-                return clamp(function(*args, **kwargs), -bound, bound)
-            except ExactOverflowError:
-                return bound
+    @wraps(function)
+    def bounded(*args: Given.args, **kwargs: Given.kwargs) -> int:
+        try:
+            return function(*args, **kwargs)
+        except ExactOverflowError:
+            return JSON_INTEGER_MAX
 
-        return bounded
-
-    return bounding
-
-
-basis_points = at_most(JSON_INTEGER_MAX)
-"""A decorator: the result in basis points that JSON carries as integers."""
+    return bounded
 
 
 def power_floor(base: int, exponent: int, scale: int) -> int:
@@ -173,26 +165,3 @@ def printed_price(price: int, decimals: int) -> str:
     """A price above zero with all of its oracle's decimals: 1 at 14 decimals is ``0.00000000000001``."""
     digits = str(price).zfill(decimals + 1)
     return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
-
-
-def column(values: Iterable[int | None], name: str = "") -> pl.Series:
-    """An Int128 column. Raises `ExactOverflowError`, and `TypeError` for a value that is neither an int nor None."""
-    items = list(values)
-    try:
-        return pl.Series(name, items, dtype=pl.Int128)
-    except (OverflowError, TypeError):
-        for item in items:
-            if not isinstance(item, int | None):
-                raise TypeError(f"column {name!r} takes ints and None, not {type(item).__name__}") from None
-        rows = [row for row, item in enumerate(items) if item is not None and not INT128_MIN <= item <= INT128_MAX]
-        raise ExactOverflowError(f"column {name!r}: the result does not fit", rows) from None
-
-
-def frame(columns: Mapping[str, Iterable[Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The columns that `schema` names, in its order, from Python values. Raises as `column`."""
-    return pl.DataFrame(
-        [
-            column(columns[name], name) if dtype == pl.Int128 else pl.Series(name, list(columns[name]), dtype=dtype)
-            for name, dtype in schema.items()
-        ]
-    )

@@ -198,7 +198,7 @@ def _pools_of(
             tables.spokes[row["market"], row["pool"]] = row[SPOKES]
         kept.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths)])
-    return exact.frame({name: [row[name] for row in kept] for name in POOLS}, POOLS)
+    return pl.DataFrame({name: [row[name] for row in kept] for name in POOLS}, schema=POOLS)
 
 
 _MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}
@@ -226,4 +226,4 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
             weighted = sum(pool[f"{rate}_apy_bps"] * pool[weight] for pool in own)
             row[f"mean_{rate}_apy_bps"] = weighted // whole if whole else None
         rows.append(row)
-    return exact.frame({name: [row[name] for row in rows] for name in MARKETS}, MARKETS)
+    return pl.DataFrame({name: [row[name] for row in rows] for name in MARKETS}, schema=MARKETS)

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from exporter import exact_columns as exact
-from exporter.exact import JSON_INTEGER_MAX
+from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
 from exporter.protocols.prices import Row
 from exporter.tables import BACKSTOPS, MAX_DECIMAL, YEAR
@@ -90,5 +89,5 @@ def backstop_frame(reading: ProtocolReading, prices: Worths) -> pl.DataFrame:
         if isinstance(tokens, int) and isinstance(each, int) and usdc is not None:
             value = tokens * each * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
         numbers = row | {"value_usd_cents": value}
-        rows.append({k: None if isinstance(v, int) and v > exact.INT128_MAX else v for k, v in numbers.items()})
-    return exact.frame({name: [row.get(name) for row in rows] for name in BACKSTOPS}, BACKSTOPS)
+        rows.append({k: None if isinstance(v, int) and v > INT128_MAX else v for k, v in numbers.items()})
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in BACKSTOPS}, schema=BACKSTOPS)

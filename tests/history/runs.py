@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.exact_columns import printed_price
+from exporter.exact import printed_price
 from exporter.history.buckets import observations_of
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.history.parquet import render_history

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.exact_columns import printed_price
+from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import WithoutPrice
 from exporter.protocols.prices import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.exact_columns import JSON_INTEGER_MAX
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Market, ProtocolReading, RewardPrice
 from exporter.protocols.rewards import Worths, backstop_frame, set_rewards

@@ -7,7 +7,7 @@ fit into signed 128 bits, as it must there; products before a division may be wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from exporter import exact
@@ -59,8 +59,8 @@ def project(pool: Pool) -> dict[str, Any]:
         supply_apy_bps=apy_bps(earned),
         borrow_apy_bps=apy_bps(rate),
         last_accrual_time=pool["last_accrual_timestamp"],
-        supply_index=_share_rate(exact.multiply_divide_floor, supplied, pool["total_j_tokens"]),
-        borrow_index=_share_rate(exact.multiply_divide_ceil, borrowed, pool["total_d_tokens"]),
+        supply_index=supplied * BPS // pool["total_j_tokens"] if pool["total_j_tokens"] else 0,
+        borrow_index=-(-borrowed * BPS // pool["total_d_tokens"]) if pool["total_d_tokens"] else 0,
         index_decimals=4,
         stored_supply_apr=earned,
         stored_borrow_apr=rate,
@@ -195,11 +195,6 @@ def multiplier(apr: int, seconds: int) -> int:
 def apy_bps(apr: int) -> int:
     """The yield of a rate that is compounded every second for a year. The contract's own view fails beyond 32 bits."""
     return multiplier(apr, SECONDS_PER_YEAR) // (SCALED_ONE // BPS) - BPS
-
-
-@exact.at_most(exact.INT128_MAX)
-def _share_rate(divide: Callable[[int, int, int], int], total: int, shares: int) -> int:
-    return divide(total, BPS, shares) if shares else 0
 
 
 class Accrued(NamedTuple):
