@@ -21,8 +21,7 @@ from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from exporter.stores.folder import write_file
 from tests.jobs import NOW, run, settings_for
-from tests.s3.faults import Answer
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import Answer, WireBucket
 
 PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text()
 DRILL = {

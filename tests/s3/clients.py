@@ -13,9 +13,8 @@ from boto3.session import Session
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_lease import monotonic
 from exporter.stores.s3_store import S3Store
-from tests.s3.bucket_objects import BUCKET
 from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import BUCKET, WireBucket
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client as BotoClient

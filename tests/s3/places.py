@@ -21,12 +21,10 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish_run
-from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import real_client, store_at
-from tests.s3.faults import Stall
 from tests.s3.radosgw import given_gateway
 from tests.s3.reader import Reader, run_at
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import BUCKET, Stall, WireBucket
 
 FAST = S3Options(
     connect_seconds=0.5, read_seconds=0.5, tries=4, pause_seconds=0.01, longest_pause_seconds=0.02, deadline_seconds=20

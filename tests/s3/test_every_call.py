@@ -14,8 +14,6 @@ import pytest
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Options
 from exporter.stores.s3_store import S3Store
-from tests.s3.bucket_objects import Stored
-from tests.s3.faults import PASSING, Answer
 from tests.s3.places import (
     AFTER_ITS_LEASE,
     FAST,
@@ -31,7 +29,7 @@ from tests.s3.places import (
     open_place,
     publish_ledger,
 )
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import PASSING, Answer, Stored, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
 HASTY = replace(FAST, concurrency=1)

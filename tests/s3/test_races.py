@@ -13,7 +13,6 @@ import pytest
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
 from exporter.publishing.retention import sweep
-from tests.s3.faults import PASSING
 from tests.s3.places import (
     AFTER_ITS_LEASE,
     FAST,
@@ -33,7 +32,7 @@ from tests.s3.places import (
     readers,
     sweep_in,
 )
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import PASSING, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
 

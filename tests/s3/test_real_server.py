@@ -13,7 +13,6 @@ from random import Random
 import pytest
 
 from exporter.errors import EXIT_LOST_RACE
-from tests.s3.bucket_objects import BUCKET
 from tests.s3.places import (
     RealPlace,
     assert_one_wins,
@@ -26,6 +25,7 @@ from tests.s3.places import (
     sweep_in,
 )
 from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
+from tests.s3.wire_bucket import BUCKET
 
 pytestmark = pytest.mark.skipif(
     given_gateway() is None, reason=f"{ENDPOINT_VARIABLE} names no S3 server; run scripts/test-s3"

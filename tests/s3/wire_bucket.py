@@ -1,8 +1,8 @@
 """A bucket that speaks S3 over HTTP, logs every call, and can fail or hang at any one of them, or lose its client.
 
 Strongly consistent, like the real ones: a write that was answered is seen by every later read. It speaks what a store
-uses: PUT, GET, HEAD, POST ?delete, LIST version 2, ``If-Match``, ``If-None-Match``, and single-level bucket requests.
-It checks no signature; the access key says which client a call comes from::
+uses: PUT, GET, HEAD, POST ?delete, LIST version 2, ``If-Match`` and ``If-None-Match``. It checks no signature; the
+access key says which client a call comes from::
 
     with WireBucket() as bucket:
         bucket.disturb("alice", 7, Reset(after=True), more=2) # her calls 7 to 9 (from 0) take effect without an answer
@@ -13,58 +13,131 @@ A test that holds ``bucket.lock`` stops the bucket from serving anything.
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import struct
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NoReturn
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+from xml.etree import ElementTree
 
 from exporter.stores.store import Clock, utc_now
-from tests.s3.bucket_objects import CODES, Objects, Reply, Stored, error, operation_of
-from tests.s3.faults import Answer, Cut, Fault, Hang, Reset, Stall
 
-READS = frozenset({"GET", "HEAD", "LIST", "BUCKET"})
+BUCKET = "bucket"
+READS = frozenset({"GET", "HEAD", "LIST"})
 LONGEST_HANG = 30.0
 """Seconds after which even a call that is never answered ends, so that no test hangs."""
+
+_XML = {"Content-Type": "application/xml"}
+_CODES = {404: "NoSuchKey", 412: "PreconditionFailed", 429: "TooManyRequests", 503: "SlowDown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The call has no effect and is answered with this status; with ``writes``, only if it would change something."""
+
+    status: int
+    code: str = ""
+    writes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The connection is reset, before or after the call took effect; with ``hangs`` not before the client gives up."""
+
+    after: bool = False
+    hangs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The call takes effect, and its answer breaks off in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The call waits for an event (or the longest hang), then goes on as if nothing had been; ``reached`` is set."""
+
+    until: threading.Event
+    reached: threading.Event = field(default_factory=threading.Event)
+
+
+Fault = Answer | Reset | Cut | Stall
+
+PASSING: dict[str, Fault] = {
+    "refused with 503": Answer(503),
+    "refused with 500": Answer(500),
+    "refused with 409": Answer(409, "ConditionalRequestConflict", writes=True),
+    "reset": Reset(),
+    "answer lost": Reset(after=True),
+    "answer cut off": Cut(),
+    "no answer": Reset(hangs=True),
+    "no answer, done": Reset(after=True, hangs=True),
+}
+"""What a publisher does not notice where it happens once."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One call: who made it, what on which key (or prefix), and how it was answered."""
+    """One call: who made it, what on which key (or prefix), how it was answered, and when it came."""
 
     client: str
     operation: str
     key: str
     status: int = 0
     at: float = 0.0
-    """When it came, by a clock that only moves forward."""
 
 
-class _DropError(Exception):
-    """The connection ends without an answer."""
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object: its bytes, when it was written, and the headers it was written with, in small letters."""
+
+    data: bytes
+    modified: datetime
+    headers: Mapping[str, str]
+
+    @property
+    def etag(self) -> str:
+        """MD5, as for every object that was put in one part."""
+        return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+def error(status: int, code: str = "") -> Reply:
+    code = code or _CODES.get(status, "InternalError")
+    return Reply(status, _XML, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode())
+
+
+def names(tag: str, etag: str) -> bool:
+    """Whether the condition of a write is met."""
+    return tag.strip('"') == etag
 
 
 class WireBucket:
     """See the module's docstring. A context manager; the server lives while it is entered.
 
-    Args:
-        clock: gives the modification times and the ``Date`` of the answers.
-        latency: how many seconds each call takes at least.
+    ``clock`` gives the modification times and the ``Date`` of the answers; a call takes ``latency`` seconds at least.
     """
 
     def __init__(self, clock: Clock = utc_now, latency: float = 0.0) -> None:
-        self._latency = latency
-        self._objects = Objects(clock)
+        self.objects: dict[str, Stored] = {}
         self.calls: list[Call] = []
         self.lock = threading.RLock()
-        self._clock = clock
+        self._clock, self._latency = clock, latency
         self._counts: dict[str, int] = {}
         self._faults: dict[tuple[str, int], Fault] = {}
         self._closing = threading.Event()
@@ -78,18 +151,14 @@ class WireBucket:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._server.shutdown()
-        self._server.close_connections()
+        for connection in list(self._server.connections):  # wakes up every thread that waits for a client
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join(10)
 
     @property
-    def objects(self) -> dict[str, Stored]:
-        """What is in the bucket, by key."""
-        return self._objects.by_key
-
-    @property
     def endpoint(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def environment(self, client: str) -> dict[str, str]:
@@ -108,11 +177,9 @@ class WireBucket:
     def disturb(self, client: str, position: int, fault: Fault, *, more: int = 0) -> None:
         """Let a call of a client, and this many after it, meet a fault."""
         with self.lock:
-            for number in range(position, position + more + 1):
-                self._faults[client, number] = fault
+            self._faults |= {(client, number): fault for number in range(position, position + more + 1)}
 
     def disturb_next(self, client: str, fault: Fault, *, more: int = 0) -> None:
-        """Let the next call of a client, and this many after it, meet a fault."""
         with self.lock:
             self.disturb(client, self._counts.get(client, 0), fault, more=more)
 
@@ -134,75 +201,115 @@ class WireBucket:
             self._faults.clear()
 
     def calls_of(self, client: str) -> list[Call]:
-        """What one client asked, in order."""
         with self.lock:
             return [call for call in self.calls if call.client == client]
 
     def sent(self, operation: str = "PUT") -> list[str]:
         """The keys below ``p/`` that calls of a kind named, lease aside."""
-        return [
-            call.key.removeprefix("p/")
-            for call in self.calls
-            if call.operation == operation and ".exporter" not in call.key
-        ]
+        named = [call.key for call in self.calls if call.operation == operation]
+        return [key.removeprefix("p/") for key in named if ".exporter" not in key]
 
     def data(self) -> dict[str, bytes]:
         """What is below ``p/``, but for the lease."""
         return {key.removeprefix("p/"): stored.data for key, stored in self.objects.items() if ".exporter" not in key}
 
-    # -- serving --------------------------------------------------------------------------------------------------
-
-    def serve(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[Reply, bool]:
-        """Answer a call; the second value says to break the answer off in the middle.
-
-        Raises:
-            _DropError: there is no answer.
-        """
+    def serve(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[Reply | None, bool]:
+        """Answer a call, None without an answer; the second value says to break the answer off in the middle."""
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         bucket, _, key = unquote(parts.path).removeprefix("/").partition("/")
-        operation = operation_of(method, key, query)
-        call = Call(_client_of(headers), operation, key or query.get("prefix", ""), at=time.monotonic())
+        operation = {"GET": "LIST", "POST": "DELETE MANY"}.get(method, method) if not key else method
+        client = headers.get("authorization", "").partition("Credential=")[2].partition("/")[0]
+        call = Call(client, operation, key or query.get("prefix", ""), at=time.monotonic())
         with self.lock:
-            position = self._counts.get(call.client, 0)
-            self._counts[call.client] = position + 1
+            position = self._counts.get(client, 0)
+            self._counts[client] = position + 1
             self.calls.append(call)
-            fault = self._faults.pop((call.client, position), None)
+            fault = self._faults.pop((client, position), None)
         time.sleep(self._latency)
         if isinstance(fault, Answer) and not (fault.writes and operation in READS):
             call.status = fault.status
-            return error(fault.status, fault.code or CODES.get(fault.status, "InternalError"), key), False
+            return error(fault.status, fault.code), False
         if isinstance(fault, Stall):
-            self._wait_for(fault)
-        if isinstance(fault, Reset | Hang) and not fault.after:
-            self._drop(fault)
-        with self.lock:
-            reply = self._objects.answer(operation, bucket, key, query, headers, body)
-        call.status = reply.status
-        if isinstance(fault, Reset | Hang) and fault.after:
-            self._drop(fault)
-        return reply, isinstance(fault, Cut)
-
-    def _wait_for(self, stall: Stall) -> None:
-        stall.reached.set()
-        deadline = time.monotonic() + LONGEST_HANG
-        while not stall.until.wait(0.02) and time.monotonic() < deadline and not self._closing.is_set():
-            pass
-
-    def _drop(self, fault: Reset | Hang) -> NoReturn:
-        if isinstance(fault, Hang):
+            fault.reached.set()
+            deadline = time.monotonic() + LONGEST_HANG
+            while not fault.until.wait(0.02) and time.monotonic() < deadline and not self._closing.is_set():
+                pass
+        if not isinstance(fault, Reset) or fault.after:
+            with self.lock:
+                known = bucket == BUCKET
+                reply = self._answer(operation, key, query, headers, body) if known else error(404, "NoSuchBucket")
+            call.status = reply.status
+            if not isinstance(fault, Reset):
+                return reply, isinstance(fault, Cut)
+        if fault.hangs:
             self._closing.wait(LONGEST_HANG)
-        raise _DropError
+        return None, False
 
     def date(self) -> str:
         """The ``Date`` of an answer."""
         return format_datetime(self._clock().astimezone(UTC), usegmt=True)
 
+    def _answer(
+        self, operation: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Reply:
+        present = self.objects.get(key)
+        match operation:
+            case "GET" | "HEAD":
+                if present is None:
+                    return error(404)
+                modified = format_datetime(present.modified, usegmt=True)
+                more = {
+                    "ETag": f'"{present.etag}"',
+                    "Last-Modified": modified,
+                    "Content-Length": str(len(present.data)),
+                }
+                return Reply(200, {**present.headers, **more}, present.data)
+            case "PUT":
+                digest = headers.get("x-amz-content-sha256", "")
+                if len(digest) == 64 and digest != hashlib.sha256(body).hexdigest():
+                    return error(400, "XAmzContentSHA256Mismatch")
+                if headers.get("if-none-match") == "*" and present is not None:
+                    return error(412)
+                if "if-match" in headers and (present is None or not names(headers["if-match"], present.etag)):
+                    return error(404 if present is None else 412)
+                kept = {
+                    name: value
+                    for name, value in headers.items()
+                    if name in ("content-type", "cache-control", "content-encoding") or name.startswith("x-amz-meta-")
+                }
+                stored = self.objects[key] = Stored(body, self._clock(), kept)
+                return Reply(200, {"ETag": f'"{stored.etag}"'})
+            case "DELETE MANY":
+                root = ElementTree.fromstring(body)
+                gone = [element.text or "" for element in root.iter() if element.tag.rpartition("}")[2] == "Key"]
+                if len(gone) > 1000:
+                    return error(400, "MalformedXML")
+                for each in gone:
+                    self.objects.pop(each, None)
+                return Reply(200, _XML, b"<DeleteResult></DeleteResult>")
+            case "LIST":
+                return self._list(query)
+        return error(501, "NotImplemented")
 
-def _client_of(headers: Mapping[str, str]) -> str:
-    """Whose access key a call is signed with; readers do not sign."""
-    _, _, credential = headers.get("authorization", "").partition("Credential=")
-    return credential.partition("/")[0] or "reader"
+    def _list(self, query: Mapping[str, str]) -> Reply:
+        """Folders of a listing with a delimiter are left out: no store looks at them."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        start = unquote(query.get("continuation-token", ""))
+        found = [
+            key
+            for key in sorted(self.objects)
+            if key > start and key.startswith(prefix) and not (delimiter and delimiter in key[len(prefix) :])
+        ]
+        entries = [
+            f"<Contents><Key>{quote(key)}</Key><LastModified>{stored.modified.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+            f"</LastModified><ETag>&quot;{stored.etag}&quot;</ETag><Size>{len(stored.data)}</Size></Contents>"
+            for key, stored in ((key, self.objects[key]) for key in found[:1000])
+        ]
+        token = f"<NextContinuationToken>{quote(found[999])}</NextContinuationToken>" if len(found) > 1000 else ""
+        truncated = f"<IsTruncated>{str(bool(token)).lower()}</IsTruncated>{token}"
+        body = f"<ListBucketResult><EncodingType>url</EncodingType>{truncated}{''.join(entries)}</ListBucketResult>"
+        return Reply(200, _XML, body.encode())
 
 
 class _Server(ThreadingHTTPServer):
@@ -214,12 +321,6 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.bucket = bucket
         self.connections: set[socket.socket] = set()
-
-    def close_connections(self) -> None:
-        """Wake up every thread that waits for a client."""
-        for connection in list(self.connections):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that was killed is the daily business here."""
@@ -252,25 +353,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length") or 0))
-        try:
-            reply, cut = self.server.bucket.serve(self.command, self.path, headers, body)
-        except _DropError:
-            self._reset()
-            return
-        lines = [f"HTTP/1.1 {reply.status} {CODES.get(reply.status, 'OK')}", f"Date: {self.server.bucket.date()}"]
-        reply.headers.setdefault("Content-Length", str(len(reply.body)))
-        lines += [f"{name}: {value}" for name, value in reply.headers.items()]
-        head = ("\r\n".join(lines) + "\r\n\r\n").encode()
-        data = head if self.command == "HEAD" else head + reply.body
-        self.wfile.write(data[: len(data) // 2] if cut else data)
-        self.wfile.flush()
-        if cut:
-            self._reset()
-
-    def _reset(self) -> None:
-        """End the connection with a reset."""
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
+        reply, cut = self.server.bucket.serve(self.command, self.path, headers, body)
+        if reply is not None:
+            sent = {"Content-Length": str(len(reply.body)), "Date": self.server.bucket.date(), **reply.headers}
+            lines = [f"HTTP/1.1 {reply.status} ", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+            data = "\r\n".join(lines).encode() + (b"" if self.command == "HEAD" else reply.body)
+            self.wfile.write(data[: len(data) // 2] if cut else data)
+            self.wfile.flush()
+        if reply is None or cut:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
 
     do_GET = do_HEAD = do_PUT = do_POST = _serve  # noqa: N815 - the names that the base class calls

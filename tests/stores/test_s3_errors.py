@@ -12,10 +12,8 @@ from botocore import exceptions as botocore
 from exporter.errors import ConfigError, ExporterError, StoreError
 from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
 from exporter.stores.s3_store import S3Store
-from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import OPTIONS, store_at
-from tests.s3.faults import Answer, Cut, Reset
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import BUCKET, Answer, Cut, Reset, WireBucket
 
 FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
 

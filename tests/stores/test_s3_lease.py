@@ -17,10 +17,8 @@ from exporter.errors import ConfigError, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Client, S3Options
 from exporter.stores.s3_lease import Lease
 from exporter.stores.s3_store import S3Store
-from tests.s3.bucket_objects import BUCKET
 from tests.s3.clients import OPTIONS, session_of, store_at
-from tests.s3.faults import Answer, Reset
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import BUCKET, Answer, Reset, WireBucket
 
 LEASE = f"p/{LEASE_KEY}"
 SECONDS = OPTIONS.lease_seconds

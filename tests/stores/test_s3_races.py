@@ -13,10 +13,9 @@ from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written
 from exporter.tree.families import POINTER_KEY
-from tests.s3 import bucket_objects
+from tests.s3 import wire_bucket
 from tests.s3.clients import Variables, store_at
-from tests.s3.faults import Stall
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import Stall, WireBucket
 
 ALIAS = "v1/system/status"
 
@@ -169,7 +168,7 @@ def test_a_server_that_wants_etags_without_quotes(
     bucket: WireBucket, alice: S3Store, bob: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ceph compares If-Match without quotes; that is found out once, and then kept to."""
-    monkeypatch.setattr(bucket_objects, "_names", lambda condition, etag: condition == etag)
+    monkeypatch.setattr(wire_bucket, "names", lambda condition, etag: condition == etag)
     first = alice.swap("a", b"1", None)
     second = alice.swap("a", b"2", first)
     third = alice.swap("a", b"3", second)
@@ -185,7 +184,7 @@ def test_a_server_that_refuses_every_condition(
     bucket: WireBucket, alice: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that takes neither form is distinguished from a lost race."""
-    monkeypatch.setattr(bucket_objects, "_names", lambda *_: False)
+    monkeypatch.setattr(wire_bucket, "names", lambda *_: False)
     first = alice.swap("a", b"1", None)
     with pytest.raises(StoreError, match="does not implement conditional writes"):
         alice.swap("a", b"2", first)

@@ -13,10 +13,8 @@ from exporter.errors import ImmutableKeyError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written, etag_of
 from exporter.tree.families import POINTER_KEY
-from tests.s3.bucket_objects import BUCKET, Stored
 from tests.s3.clients import OPTIONS, Variables, store_at
-from tests.s3.faults import Answer
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import BUCKET, Answer, Stored, WireBucket
 
 MARKET = "C" + "A" * 55
 ALIAS = "v1/system/status"

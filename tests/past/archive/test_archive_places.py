@@ -25,8 +25,7 @@ from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.past.archive.simulated_archive import META, MadeArchive, live, time_to_live
 from tests.past.archive.test_checkpoint import ONE
-from tests.s3.bucket_objects import BUCKET, Stored
-from tests.s3.wire_bucket import WireBucket
+from tests.s3.wire_bucket import BUCKET, Stored, WireBucket
 
 CONTENT = [META, live(ONE, u32(1)), time_to_live(ONE, 900)]
 
