@@ -133,10 +133,12 @@ def updated_rollups(
             kept += of_kind
             continue
         begins = _window(ends, pools) if kind is HOURLY else 0
-        base = None if entry is None else _base(kind, entry, manifest, read, begins, ends, pools)
-        if base is not None:
+        base = None if entry is None else _base(kind, entry, manifest, read, begins, ends)
+        if base is None:
+            entry = None
+        else:
             kept += [each for each in of_kind if each.key != kind.key]
-        files.append(_files(kind, base, begins, ends, runs, manifest))
+        files.append(_files(kind, entry, base, begins, ends, runs, manifest))
     return kept, (file for each in files for file in each)
 
 
@@ -155,42 +157,19 @@ def _window(ends: int, pools: int) -> int:
     return int(first.replace(day=1, hour=0, minute=0, second=0).timestamp())
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    file: pq.ParquetFile
-    ends: int
-    last_ledger: int
-
-
 def _base(
-    kind: Kind,
-    entry: HistoryRollup,
-    manifest: HistoryManifest,
-    read: Read,
-    begins: int,
-    ends: int,
-    pools: int,
-) -> _Base | None:
+    kind: Kind, entry: HistoryRollup, manifest: HistoryManifest, read: Read, begins: int, ends: int
+) -> pq.ParquetFile | None:
     """The file of before, where the new one is that with later buckets; None where all is made of the history."""
+    if _seconds(entry.ends) > ends or not holds(entry, manifest):
+        return None
     data = read(kind.key)
-    if data is None or not holds(entry, manifest):
+    if data is None or hashlib.sha256(data).hexdigest() != entry.sha256:
+        return None  # damaged, or of a step that died before it replaced the manifest
+    file = pq.ParquetFile(pa.BufferReader(data))
+    if _seconds(file.metadata.metadata[b"begins"].decode()) > begins:
         return None
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        said = {name.decode(): value.decode() for name, value in (file.metadata.metadata or {}).items()}
-        found, began = _entry(kind.key, data, file.metadata.num_rows, said), _seconds(said["begins"])
-    except (pa.ArrowException, OSError, KeyError, ValueError):
-        return None
-    if found.ends == entry.ends:
-        if found.sha256 != entry.sha256:
-            return None  # damaged
-    elif kind is HOURLY and began != _window(_seconds(entry.ends), pools):
-        return None  # a step died before it replaced the manifest, which lacks a month
-    if not holds(found, manifest) or _seconds(found.ends) > ends or began > begins:
-        return None
-    if file.schema_arrow.names != list(kind.columns):
-        return None  # of a version that had other columns
-    return _Base(file, _seconds(found.ends), found.last_ledger)
+    return file if file.schema_arrow.names == list(kind.columns) else None  # others are of another version
 
 
 def _seconds(time: str) -> int:
@@ -198,10 +177,16 @@ def _seconds(time: str) -> int:
 
 
 def _files(
-    kind: Kind, base: _Base | None, begins: int, ends: int, runs: _Runs, manifest: HistoryManifest
+    kind: Kind,
+    entry: HistoryRollup | None,
+    base: pq.ParquetFile | None,
+    begins: int,
+    ends: int,
+    runs: _Runs,
+    manifest: HistoryManifest,
 ) -> Iterator[RollupFile]:
-    last = 0 if base is None else base.last_ledger
-    groups = _groups(kind, base, runs.rows(kind, 0 if base is None else base.ends, ends))
+    last, since = (0, 0) if entry is None else (entry.last_ledger, _seconds(entry.ends))
+    groups = _groups(kind, base, since, runs.rows(kind, since, ends))
     groups = chain(groups, [(ends, kind.schema.empty_table())])
     for month, parts in groupby(groups, lambda group: None if group[0] >= begins else _month(group[0])):
         buffer, rows, newest = io.BytesIO(), 0, 0
@@ -261,14 +246,13 @@ def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRol
     )
 
 
-def _groups(kind: Kind, base: _Base | None, new: Iterator[pl.DataFrame]) -> Iterator[Group]:
+def _groups(kind: Kind, base: pq.ParquetFile | None, since: int, new: Iterator[pl.DataFrame]) -> Iterator[Group]:
     """The groups of a file, ascending; those of the base that get no new rows are as they were."""
-    file, ends = (None, 0) if base is None else (base.file, base.ends)
-    tables = () if file is None else map(file.read_row_group, range(file.num_row_groups))
+    tables = () if base is None else map(base.read_row_group, range(base.num_row_groups))
     old = ((_group_of(kind, table), table) for table in tables)
     added = (group for rows in new for group in _by_group(kind, rows))
     for start, parts in groupby(chain(old, added), itemgetter(0)):
-        if start < ends // kind.group_seconds * kind.group_seconds:
+        if start < since // kind.group_seconds * kind.group_seconds:
             yield from parts
         else:
             yield from _sorted(start, [table for _, table in parts])

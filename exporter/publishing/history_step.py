@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from exporter.history.rollups import HOURLY, MAX_READS, UnreadableHistoryError, updated_rollups
 from exporter.publishing.retention import record_superseded_history
 from exporter.stores.store import Store
-from exporter.tree.documents import HistoryManifest, HistoryRollup
+from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, MONTH_ROLLUP
 from exporter.tree.read_back import render_document
 
@@ -49,26 +48,21 @@ def _with_rollups(
     at_hand: Mapping[str, bytes],
 ) -> HistoryManifest:
     """Write the rollups that are due; where files cannot be read they stay. ``sizes`` are of the months' files."""
-    months = [entry for entry in manifest.rollups if MONTH_ROLLUP.pattern.fullmatch(entry.key)]
-    if any(sizes.get(entry.key) != entry.bytes for entry in months):  # all of them are recomputed
+    before = {entry.key: entry for entry in manifest.rollups}
+    if any(sizes.get(key) != entry.bytes for key, entry in before.items() if MONTH_ROLLUP.pattern.fullmatch(key)):
         others = [entry for entry in manifest.rollups if entry.bucket != HOURLY.bucket]
-        manifest = msgspec.structs.replace(manifest, rollups=others)
+        manifest = msgspec.structs.replace(manifest, rollups=others)  # all hours are recomputed
 
     def read(key: str) -> bytes | None:
-        if key in at_hand:
-            return at_hand[key]
-        stored = store.get(key)
-        return None if stored is None else stored.data
+        stored = None if key in at_hand else store.get(key)
+        return at_hand.get(key) if stored is None else stored.data
 
     kept, files = updated_rollups(manifest, read, most_reads=most_reads)
     entries = {entry.key: entry for entry in kept}
-    with suppress(UnreadableHistoryError):
+    try:
         for file in files:
             store.put(file.entry.key, file.data)
             entries[file.entry.key] = file.entry
-        return _naming(manifest, entries)
-    return _naming(manifest, {entry.key: entry for entry in manifest.rollups} | entries)
-
-
-def _naming(manifest: HistoryManifest, entries: Mapping[str, HistoryRollup]) -> HistoryManifest:
+    except UnreadableHistoryError:
+        entries = {entry.key: entry for entry in manifest.rollups} | entries
     return msgspec.structs.replace(manifest, rollups=[entries[key] for key in sorted(entries)])
