@@ -1,4 +1,4 @@
-"""Buckets of time: where they begin, and what many observations of a pool are as one row.
+"""Buckets of time: where they begin, what many observations of a pool are as one row, and totals of many pools.
 
 A bucket holds the observations from its start to before its end. Starts are multiples of the length since 1970; weeks
 begin on Monday. The meaning of the numbers is in `exporter.tree.documents.HistoryBucket`.
@@ -6,14 +6,16 @@ begin on Monday. The meaning of the numbers is in `exporter.tree.documents.Histo
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
+from exporter.best import LEAST_VALUE
 from exporter.exact import annual_yield_bps, printed_price
 from exporter.tables import ACTIVE, MAX_DECIMAL, YEAR, bucket_columns
-from exporter.tree.documents import HistoryBucket
+from exporter.tree.documents import HistoryBucket, TotalsBucket
 from exporter.tree.values import BUCKET_NAMES
 
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
@@ -225,3 +227,48 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
 def _worth(amount: int, price: int, decimals: int) -> int | None:
     cents = amount * price * 100 // 10 ** min(decimals, _NOTHING_LEFT)
     return cents if cents <= MAX_DECIMAL else None
+
+
+_MONEY = ("supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents")
+
+TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys(_MONEY, pl.String())
+"""One row a scope, id and bucket, sorted by these. Money is in digits: a sum may have more than 128 bits."""
+
+NETWORK = "network"
+"""The scope of everything, and its only id."""
+
+
+def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], ...]:
+    """The scopes and ids of all totals that a pool is part of."""
+    return ("market", market), ("token", token), ("protocol", protocol), (NETWORK, NETWORK)
+
+
+def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
+    """The totals of rows of `aggregate`, of each market, token and protocol and of the network: `TOTALS_FRAME`."""
+    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for pool in pools.iter_rows(named=True):
+        for place in places_of(pool["market"], pool["token_address"], pool["protocol"]):
+            groups.setdefault((*place, pool["start"]), []).append(pool)
+    rows = [(*place, *_total(groups[place])) for place in sorted(groups)]
+    return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")
+
+
+def _total(pools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
+    priced = [pool for pool in pools if all(pool[name] is not None for name in _MONEY)]
+    supplied, borrowed, value = (sum(pool[name] for pool in priced) for name in _MONEY)
+    earned = sum(pool["supply_apy_bps"] * pool["supplied_usd_cents"] for pool in priced)
+    paid = sum(pool["borrow_apy_bps"] * pool["borrowed_usd_cents"] for pool in priced)
+    lending = [pool for pool in priced if pool["active"] and pool["tvl_usd_cents"] >= LEAST_VALUE]
+    lendable = [pool["borrow_apy_bps"] for pool in lending if pool["borrowed_usd_cents"] < pool["supplied_usd_cents"]]
+    return (
+        *(str(amount) if priced else None for amount in (supplied, borrowed, value)),
+        earned // supplied if supplied else None,
+        paid // borrowed if borrowed else None,
+        max((pool["supply_apy_bps"] for pool in lending), default=None),
+        min(lendable, default=None),
+        len({pool["market"] for pool in pools}),
+        len(pools),
+        len(priced),
+        min(pool["first_ledger"] for pool in pools),
+        max(pool["last_ledger"] for pool in pools),
+    )

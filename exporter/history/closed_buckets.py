@@ -19,8 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, OBSERVATIONS, Bucket
-from exporter.history.totals import TOTALS_FRAME
+from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, OBSERVATIONS, TOTALS_FRAME, Bucket
 from exporter.tables import document_fields, time_text
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
 from exporter.tree.families import BUCKET_PAGE, RECENT, TOTALS_PAGE, Family

@@ -18,11 +18,10 @@ import polars as pl
 
 from exporter import FORMAT
 from exporter.errors import CheckError, StoreError
-from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of, places_of, totals_of
 from exporter.history.closed_buckets import POOLS, TOTALS, Histories, Place
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
-from exporter.history.totals import places_of, totals_of
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY

@@ -10,8 +10,8 @@ import polars as pl
 
 from exporter.best import LEAST_VALUE, SIDES
 from exporter.deployments.networks import network_of
+from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
-from exporter.history.totals import NETWORK
 from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables, pending_by_market

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of
+from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of, places_of, totals_of
 from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
-from exporter.history.totals import places_of, totals_of
 from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
 from exporter.render.site.text import cut
 
