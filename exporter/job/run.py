@@ -347,10 +347,10 @@ class Job:
             self.log.console.progress("files") as progress,
             begin_publication(store, tables.ledger, part, replaced_ledger=replaced, now=self.now) as publication,
         ):
-            kept = publication.keep(lambda ledger: series.still_open(ledger, close_time) if replaced is None else ())
-            checker.seen.update(file.key for file in kept)  # the checker of the run before saw them
-            lengths = kept.lengths
-            del kept  # it holds the listing of the run before
+            lengths, kept = publication.keep(
+                lambda ledger: series.still_open(ledger, close_time) if replaced is None else ()
+            )
+            checker.seen.update(kept)  # the checker of the run before saw them
             checker.add_rendered(part.file)
             published = store.get(CHANGES.template)
             previous = read_changes(None if published is None else published.data)
@@ -371,7 +371,7 @@ class Job:
             for file in (*sealed.records, file_of(status)):
                 checker.add_rendered(file)
             self.log.add(checked=checker.finish().as_dict())
-            total = publication.complete(sealed, status).total
+            total = publication.complete(sealed, status)
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
         return sealed.summary
 

@@ -38,7 +38,6 @@ from exporter.history.manifest import (
 )
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.published_state import (
-    Pointer,
     Published,
     check_replaced,
     read_current_listing,
@@ -70,6 +69,8 @@ from exporter.tree.run_listing import RunListing, listed_files
 _OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """The starts of keys that the publisher itself writes; a run renders nothing there."""
 
+_LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
+
 MAX_FILES = 128
 """At most this many files of a run are read back: all of a small run, a sample of a large one."""
 
@@ -84,19 +85,6 @@ class RunSummary:
     manifest_key: str
     manifest_sha256: str
     previous_run_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class PublishResult:
-    """The result of publishing; the Parquet file is among the pages."""
-
-    summary: RunSummary
-    pages: Written
-    documents: Written
-
-    @property
-    def total(self) -> Written:
-        return self.pages + self.documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +133,31 @@ class Publication:
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replaced_ledger)
         """The history's manifest as it is once this run is published."""
 
-    def keep(self, lengths: Callable[[int], Collection[str]]) -> KeptHistories:
-        """Take over the published run's newest documents in ``lengths`` of which none closed since its ledger."""
-        if self._published is None:
-            return KeptHistories()
-        kept = kept_histories(self._store, self._published.pointer, lengths(self._published.pointer.observed_ledger))
-        for file in kept:
-            self._listed.append(file)
-            self._kept += Written(unchanged=1)
-        return kept
+    def keep(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
+        """Take over the published run's newest documents in ``lengths`` of which none closed since its ledger.
+
+        Gives the lengths, but for one of which any document is lost, and the keys. Digests are in the listing of that
+        run; each document must be in the store with its size. A run that reads another digest back fails, and the next
+        one renders everything, because only a run that succeeds leaves the state for this.
+        """
+        pointer = None if self._published is None else self._published.pointer
+        wanted = () if pointer is None else lengths(pointer.observed_ledger)
+        if pointer is None or not wanted:
+            return frozenset(), []
+        try:
+            frame = read_current_listing(self._store, pointer).frame
+        except StoreError:
+            return frozenset(), []
+        found = frame.with_columns(_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
+        folders = set(found.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
+        sizes = {info.key: info.size for folder in sorted(folders) for info in self._store.list(folder)}
+        listed = found.select("key", "bytes", "length").iter_rows()
+        lost = {length for key, size, length in listed if sizes.get(key) != size}
+        whole = frozenset(found["length"]).intersection(wanted) - lost
+        kept = list(listed_files(found.filter(pl.col("length").is_in(whole)).drop("length")))
+        self._listed += kept
+        self._kept += Written(unchanged=len(kept))
+        return whole, [file.key for file in kept]
 
     def keep_site(self, age: timedelta) -> None:
         """Keep the published run's web pages up to this age, but for those that list the history."""
@@ -201,8 +205,11 @@ class Publication:
         )
         return SealedRun(summary, (files, manifest, render_document(self.history_manifest)))
 
-    def complete(self, run: SealedRun, status: SystemStatus) -> PublishResult:
-        """Publish the run, its status document last. Raises `CheckError` before readers find anything new."""
+    def complete(self, run: SealedRun, status: SystemStatus) -> Written:
+        """Publish the run, its status document last; gives the files of all steps.
+
+        Raises `CheckError` before readers find anything new.
+        """
         store, records = self._store, {file.key: file for file in run.records}
         pointer = _checked_status(status, run.summary)
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
@@ -223,7 +230,7 @@ class Publication:
         )
         store.put_many((key, file.data) for key, file in left_out if store.has(key))
         _move_pointer(store, pointer.data, self._published)
-        return PublishResult(run.summary, self._pages, replaced + self._kept)
+        return self._pages + replaced + self._kept
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
         for file in files:
@@ -253,44 +260,6 @@ class Publication:
             raise CheckError(f"{file.key}: the history's entry does not describe this file")
         self._list(file)
         yield file.key, file.data
-
-
-_LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
-
-
-@dataclass(frozen=True, slots=True)
-class KeptHistories:
-    """Newest documents of histories that a run need not render: no bucket of theirs closed since the run before."""
-
-    lengths: frozenset[str] = frozenset()
-    listing: RunListing | None = None
-
-    def __iter__(self) -> Iterator[ManifestFile]:
-        if self.listing is not None:
-            yield from listed_files(self.listing.frame.filter(_LENGTH.is_in(self.lengths)))
-
-
-def kept_histories(store: Store, published: Pointer, lengths: Collection[str]) -> KeptHistories:
-    """The newest documents of the published run in these lengths, but for a length of which any document is lost.
-
-    Their digests are in the listing of that run; each must be in the store with its size. A run that reads another
-    digest back fails, and the next one renders everything, because only a run that succeeds leaves the state for this.
-    """
-    try:
-        listing = read_current_listing(store, published) if lengths else None
-    except StoreError:
-        listing = None
-    if listing is None:
-        return KeptHistories()
-    histories = listing.frame.filter(_LENGTH.is_not_null())
-    folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
-    infos = (info for folder in sorted(folders) for info in store.list(folder))
-    unchanged = {f"{info.size} {info.key}" for info in infos if "/history/" in info.key}
-    whole, lost = set[str](), set[str]()
-    found = histories.filter(_LENGTH.is_in(lengths)).select("key", "bytes", _LENGTH.alias("in"))
-    for key, size, length in found.iter_rows():
-        (whole if f"{size} {key}" in unchanged else lost).add(length)
-    return KeptHistories(frozenset(whole - lost), listing)
 
 
 @contextmanager

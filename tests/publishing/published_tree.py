@@ -17,7 +17,7 @@ import pytest
 
 from exporter.errors import StoreError
 from exporter.history.manifest import HistoryPart
-from exporter.publishing.publish import PublishResult, RunSummary, begin_publication
+from exporter.publishing.publish import RunSummary, begin_publication
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.publishing.retention import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
@@ -148,13 +148,14 @@ def publish_run(
     build_status: Callable[[RunSummary], SystemStatus] = status_of,
     history: HistoryPart | None = None,
     replaced_ledger: int | None = None,
-) -> PublishResult:
+) -> RunSummary:
     """Publish a made-up run in one go, as the job does step by step; other files, status or history in place of its."""
     options: dict[str, Any] = {"replaced_ledger": replaced_ledger, "now": now or TestClock()}
     with begin_publication(store, run.ledger, history or run.history, **options) as publication:
         publication.write(run.files if files is None else files)
         sealed = publication.seal()
-        return publication.complete(sealed, build_status(sealed.summary))
+        publication.complete(sealed, build_status(sealed.summary))
+    return sealed.summary
 
 
 def fail_publishing(store: Store, run: MadeRun, position: int, now: Clock | None = None) -> None:

@@ -24,7 +24,7 @@ from exporter.errors import (
     SourceError,
     StoreError,
 )
-from exporter.publishing.publish import RunSummary, verify
+from exporter.publishing.publish import RunSummary, begin_publication, verify
 from exporter.publishing.published_state import LedgerNotNewerError, check_newer
 from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.stores.folder import FolderStore
@@ -88,25 +88,23 @@ def test_order_of_writes(step: int) -> None:
 
 
 def test_result_counts_what_was_written() -> None:
-    """The result says how many files and bytes of each kind were written, and what was there already."""
-    store = MemoryStore()
-    run = make_run(100)
-    result = publish_run(store, run)
-    pages = {file.key: file.data for file in run.files if file.kind is FileKind.PAGE}
-    documents = [file.data for file in run.files if file.kind is FileKind.DOCUMENT]
+    """The result says how many files and bytes were written, and what was there already."""
+    store, run = MemoryStore(), make_run(100)
+    files = [*run.files, run.history.file]
+    store.put(files[0].key, files[0].data)
+    with begin_publication(store, run.ledger, run.history) as publication:
+        publication.write(run.files)
+        sealed = publication.seal()
+        result = publication.complete(sealed, status_of(sealed.summary))
 
-    pages[run.history.file.key] = run.history.file.data
-
-    assert Written(len(pages), 0, sum(map(len, pages.values()))) == result.pages
-    assert Written(len(documents), 0, sum(map(len, documents))) == result.documents
-    assert len(pages) + len(documents) == result.total.written
+    assert Written(len(files) - 1, 1, sum(len(file.data) for file in files[1:])) == result
 
 
 def test_records_of_the_run_agree() -> None:
     """Pointer, manifest and intent name the same run, and the manifest lists every file with its digest."""
     store, clock = MemoryStore(), TestClock()
     run = make_run(100)
-    first = publish_run(store, run, clock).summary
+    first = publish_run(store, run, clock)
     manifest_object = store.get(first.manifest_key)
     assert manifest_object is not None
     manifest = msgspec.json.decode(manifest_object.data, type=RunManifest)
@@ -129,14 +127,14 @@ def test_records_of_the_run_agree() -> None:
         store, INTENT_KEY
     )
     assert None is first.previous_run_id
-    assert first.run_id == publish_run(store, make_run(101), clock).summary.previous_run_id
+    assert first.run_id == publish_run(store, make_run(101), clock).previous_run_id
 
 
 def test_run_id_is_the_digest_of_a_checksum_list(tmp_path: Path) -> None:
     """The id is the ledger and 12 hex digits over what ``sha256sum`` prints for pages, documents and Parquet."""
     run = make_run(100)
     store = FolderStore(tmp_path / "public")
-    summary = publish_run(store, run).summary
+    summary = publish_run(store, run)
     keys = sorted({file.key for file in (*run.files, run.history.file)})
     listing = subprocess.run(["sha256sum", *keys], cwd=store.root, capture_output=True, check=True).stdout
     digest = RenderedFile("", listing, FileKind.DOCUMENT).sha256
@@ -151,7 +149,7 @@ def test_the_wall_clock_reaches_only_the_records() -> None:
     trees = []
     for clock in (TestClock(), late):
         store = MemoryStore()
-        summary = publish_run(store, make_run(100), clock).summary
+        summary = publish_run(store, make_run(100), clock)
         trees.append((summary.run_id, tree_of(store)))
 
     assert trees[0] == trees[1]
@@ -450,7 +448,7 @@ FILES = len({file.key for file in RUN.files}) + 1  # and the Parquet file
 def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
     """Any file of the run, or its manifest, that is missing or other than it was written is named."""
     store = MemoryStore()
-    summary = publish_run(store, RUN).summary
+    summary = publish_run(store, RUN)
     key = key or summary.manifest_key
     if damage is None:
         store.delete([key])
@@ -463,7 +461,7 @@ def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
 def test_another_run() -> None:
     """A pointer that names another run of this ledger is found; a later run is not this run's failure."""
     store = MemoryStore()
-    summary = publish_run(store, RUN).summary
+    summary = publish_run(store, RUN)
     with pytest.raises(PublishedCheckError, match="names run 100-"):
         verify(store, replace(summary, run_id="100-other"))
     publish_run(store, make_run(101))
@@ -474,12 +472,12 @@ def test_another_run() -> None:
 def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """All files of a small run are compared; of a larger one a sample, another for each run, so that all take turns."""
     store = MemoryStore()
-    assert FILES == verify(store, publish_run(store, RUN).summary)
+    assert FILES == verify(store, publish_run(store, RUN))
     monkeypatch.setattr("exporter.publishing.publish.MAX_FILES", 4)
     samples = set()
     for ledger in range(101, 111):
         bucket = BucketSimulator(store)
-        assert 4 == verify(bucket, publish_run(store, make_run(ledger)).summary)
+        assert 4 == verify(bucket, publish_run(store, make_run(ledger)))
         samples.add(
             tuple(call.key for call in bucket.calls if not call.key.startswith(("v1/pages", "v1/runs", "hist")))
         )
@@ -490,7 +488,7 @@ def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_cannot_be_read() -> None:
     """An error of the store while it is read back means that the check failed, not the publishing."""
     store = MemoryStore()
-    summary = publish_run(store, RUN).summary
+    summary = publish_run(store, RUN)
     for position in range(FILES + 2):
         bucket = BucketSimulator(store)
         bucket.fail_at(position, StoreError("connection reset"))
