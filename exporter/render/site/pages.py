@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.best import LEAST_VALUE, SIDES
+from exporter.best import LEAST_VALUE
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
@@ -29,7 +29,7 @@ from exporter.render.site.rows import (
     with_names,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
-from exporter.render.site.text import harmless, native, not_mainnet
+from exporter.render.site.text import native, not_mainnet
 from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_charts, pool_charts, totals_charts
 from exporter.tables import time_text
 from exporter.tree.decoding import decode_json
@@ -61,6 +61,9 @@ class _Site:
         self.trends = Trends(series, tables.pools)
         self.protocols = {item.protocol: item for item in coverage.data}
         self.common: dict[str, Any] = {
+            "tables": tables,
+            "names": dict(tables.markets.select("market", "name").iter_rows()),
+            "symbols": {(pool["market"], pool["pool"]): full_name(pool) for pool in self.pools.iter_rows(named=True)},
             "ledger": tables.ledger,
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
@@ -93,14 +96,17 @@ class _Site:
         for name, rows in (("markets", markets), ("pools", pools), ("tokens", tokens)):
             for page in pages_of(rows, name):
                 yield self._page(page.key, name, page=page)
-        problems = self._problems(pools)
-        yield self._page("problems.html", "problems", problems=problems)
+        yield self._page("problems.html", "problems")
         # The run's own Parquet file has the key of the newest until the day is over.
         newest = next((file.key for file in self.history.files if file.last_ledger == self.tables.ledger), None)
         yield self._page("data.html", "data", history=self.history, newest=newest, snippets=snippets())
         yield self._page("api.html", "api", reference=api_reference())
         yield self._about_page()
-        yield self._overview(markets, pools, tokens, problems)
+        whole = self.trends.of_groups(NETWORK).get(NETWORK)
+        charts = totals_charts(whole) if whole is not None and whole.is_priced else ()
+        bucket = None if whole is None else BUCKET_WORDS[whole.bucket]
+        lists = {"tokens": tokens, "markets": markets, "unranked": pools}
+        yield self._page("index.html", "overview", charts=charts, bucket=bucket, **lists)
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
         root = "../" * key.count("/")
@@ -134,9 +140,6 @@ class _Site:
 
     def _market_pages(self, markets: Sequence[Row], rows: Sequence[Row]) -> Iterator[RenderedFile]:
         tables, trends = self.tables, self.trends.of_groups("market")
-        unread: dict[str, list[Any]] = {}
-        for item in tables.unread:
-            unread.setdefault(item.market, []).append(item)
         backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
         queued, by_address = pending_by_market(tables.pending), {row["market"]: row for row in markets}
         read = dict(grouped(rows, "market"))
@@ -147,9 +150,8 @@ class _Site:
                 "market",
                 pools,
                 trends.get(name),
-                {(pool["market"], pool["pool"]): full_name(pool) for pool in pools},
+                self.common["symbols"],
                 market=by_address[name],
-                unread=unread.get(name, []),
                 pending=queued.get(name, ()),
                 backstop=backstops.get(name),
             )
@@ -176,50 +178,3 @@ class _Site:
         }
         checker = checker_digests(self.common["network_name"])
         return self._page("about.html", "about", coverage=self.coverage, charts=charts, checker=checker)
-
-    def _overview(
-        self, markets: Sequence[Row], pools: Sequence[Row], tokens: Sequence[Row], problems: Mapping[str, Any]
-    ) -> RenderedFile:
-        whole = self.trends.of_groups(NETWORK).get(NETWORK)
-        values = [row["tvl_usd_cents"] for row in markets if row["tvl_usd_cents"] is not None]
-        counts = {
-            "tvl": sum(values) if values else None,
-            "markets": len(markets),
-            "pools": sum(row["pool_count"] for row in markets),
-            "tokens": len(tokens),
-            "unpriced": len(self.tables.unpriced),
-        }
-        offers = {side: [(token, token[side]) for token in tokens if token[side] is not None] for side in SIDES}
-        return self._page(
-            "index.html",
-            "overview",
-            charts=totals_charts(whole) if whole is not None and whole.is_priced else (),
-            bucket=None if whole is None else BUCKET_WORDS[whole.bucket],
-            counts=counts,
-            tokens=tokens,
-            unranked=pools,
-            offers=offers,
-            markets=markets,
-            problems=problems,
-        )
-
-    def _problems(self, pools: Sequence[Row]) -> dict[str, list[Any]]:
-        tables = self.tables
-        names = dict(tables.markets.select("market", "name").iter_rows())
-        symbols = {(pool["market"], pool["pool"]): full_name(pool) for pool in pools}
-
-        def named(item: Any) -> dict[str, Any]:
-            return {
-                "item": item,
-                "market_name": names.get(item.market),
-                "known": item.market in names,
-                "symbol": symbols.get((item.market, item.pool)),
-            }
-
-        return {
-            "unread": [named(item) for item in tables.unread],
-            "unpriced": [named(item) for item in tables.unpriced],
-            "bounded": [named(item) for item in tables.bounded],
-            "absent": list(tables.absent),
-            "notices": [harmless(notice) for notice in tables.notices],
-        }

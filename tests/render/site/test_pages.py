@@ -178,6 +178,7 @@ def test_best_rates_are_of_open_pools_that_are_worth_something(site: dict[str, s
 def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -> None:
     """Before anything about the network: each token's best pool with rate, reward, weekly mean, room and status."""
     rewarded = {"total_supply_apy_bps": 450, "supply_reward_apr_bps": 130, "reward_symbol": "BLND"}
+    rewarded |= {"comparable_borrow_apy_bps": 765}
     tables = tables_of([pool_row(0, 0, **rewarded, available_to_supply_usd_cents=12_345_600), pool_row(0, 1)])
     text = site_of(tables)["index.html"].replace("\N{NARROW NO-BREAK SPACE}", " ")
     rows = re.findall(r'<tr><th scope="row".*?</tr>', text[: text.index('id="borrow"')])
@@ -187,6 +188,7 @@ def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -
     assert ">$123K</td>" in rows[0]
     assert ">no cap</td>" in rows[1]
     assert all('class="status good"' in row and "Market 0" in row for row in rows)
+    assert ">7.65 %</td>" in text[text.index('id="borrow"') :]
     assert text.index('id="lend"') < text.index('id="borrow"') < text.index("Total value")
 
 

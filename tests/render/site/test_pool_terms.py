@@ -13,7 +13,7 @@ from exporter.protocols.base import Parameter, Pending
 from exporter.render.site.templates import environment
 from exporter.tables import BACKSTOPS
 from tests.render.rendering import contract
-from tests.render.site.made import Page, pool_row, site_of, tables_of
+from tests.render.site.made import CLOSE_TIME, Page, pool_row, site_of, tables_of
 
 TERMS_OF_BLEND: dict[str, Any] = {
     "can_withdraw": True,
@@ -49,7 +49,7 @@ def said(macro: str, *values: object) -> dict[str, str]:
 
 def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
     """A gate is open with what is left, closed, or not known with the reason; statuses come with their meanings."""
-    row = pool_row(0, 0, **TERMS_OF_BLEND, market_status="on_ice", pool_status="enabled")
+    row = pool_row(0, 0, **TERMS_OF_BLEND, market_status="on_ice", pool_status="enabled", min_first_supply=10**7)
 
     assert {
         "Supply": "open, no cap",
@@ -57,6 +57,7 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
         "Borrow": "open, but nothing is left: 0 TOK0",
         "Repay": "open",
         "Liquidate a debt": "open",
+        "A first supply": "at least 1 TOK0",
         "The market is": "on ice: no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
         "The pool is": "enabled: the reserve is open, as far as its market is",
     } == said("operations", row, BLEND)
@@ -115,6 +116,22 @@ def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], e
     row = pool_row(0, 0, **TERMS_OF_BLEND) | {"reward_symbol": "BLND", "reward_price_source": None} | changes
 
     assert expected == said("rewards", row)["To suppliers"]
+
+
+@pytest.mark.parametrize(("end", "until"), [(1_737_354_589, ", until 20 Jan 2025, 06:29 UTC"), (2**40, "")])
+def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
+    """What all are paid a year, until when, and the price that the yield is computed with; an end far off is none."""
+    paid = {
+        "reward_symbol": "BLND",
+        "reward_token_decimals": 7,
+        "supply_reward_per_year": 10**12,
+        "borrow_reward_per_year": None,
+    }
+    price = {"reward_price": 12_345, "reward_price_decimals": 7, "reward_price_source": "comet_spot"}
+    facts = said("rewards", pool_row(0, 0) | paid | price | {"supply_reward_expiration": end})
+
+    assert f"100,000 BLND a year{until}" == facts["All of them together"]
+    assert "0.0012345 USD (comet_spot)" == facts["Price of BLND"]
 
 
 def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
@@ -207,9 +224,15 @@ def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:
     """A change of a pool is on its page and its market's, one of a market on those of all of its pools."""
     tables = tables_of([pool_row(0, 0), pool_row(0, 1)])
     market, one, other = contract(100), contract(10_000), contract(10_001)
-    tables.pending += [Pending(market, None, "admin", "an admin"), Pending(market, one, "terms", "50 %", 1)]
+    tables.pending += [
+        Pending(market, None, "admin", "an admin", CLOSE_TIME + 60),
+        Pending(market, one, "terms", "50 %", 1),
+    ]
     site = site_of(tables)
+    listed = Page(site[f"markets/{market}.html"]).text
+
+    assert "Another admin, possible from 18 Nov 2026, 10:01 UTC: an admin" in listed
+    assert f"Other terms for pool {one[:4]}…{one[-4:]}, possible since 1 Jan 1970, 00:00 UTC: 50 %" in listed
 
     assert [True, True] == ["an admin" in site[f"pools/{market}/{name}.html"] for name in (one, other)]
     assert [True, False] == ["50 %" in site[f"pools/{market}/{name}.html"] for name in (one, other)]
-    assert "50 %" in site[f"markets/{market}.html"]
