@@ -1,7 +1,7 @@
 """Makes the recording of the package from its sources: ``python -m tests.recording [FOLDER]``.
 
 Each part keeps its entries as its source has them, but for what ``recording.md`` names: addresses, the clock, wasm
-hashes that the source lacks, tokens and prices.
+hashes that the source lacks, tokens and prices. What no source has, it takes from the recording that the package has.
 """
 
 from __future__ import annotations
@@ -10,28 +10,32 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from exporter.deployments.networks import derived_address
-from exporter.ledger.codec import scval
+from exporter.deployments.networks import RECORDED_PASSPHRASE, derived_address, native_asset
+from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data, is_instance_key
 from exporter.ledger.codec.scval import WASM, ScVal
 from exporter.ledger.codec.scval_encode import i128, symbol
-from exporter.localnet.oracle import ORACLE, RECORDS, RESOLUTION, instance, price_entries
-from exporter.localnet.recording import RecordedEntry, Recording, Rewriting
+from exporter.localnet.oracle import ORACLE
+from exporter.localnet.recording import RecordedEntry, Recording, Rewriting, shipped
 from tests.recording.sources import Part, k2, mainnet, peridot, testnet, xoxno
-from tests.recording.written import TOKENS, written
 
 LEDGER, CLOSE_TIME = 65_000_000, 1_794_996_000
 LIFE = 2_000_000
 
+DECIMALS = {"USDT0": 6, "USST": 18}
+"""Of tokens that do not have 7."""
+
+OURS = [derived_address(f"recorded network {name}") for name in ("slender pool", "alula market", "alula manager")]
+"""The contracts of the pools that no source has."""
+
 
 def parts(folder: Path) -> list[Part]:
-    """All parts, from the folder that has the snapshot of mainnet and the folder ``real``."""
-    found = [source(folder) for source in (mainnet, testnet, k2, xoxno, peridot)]
-    return [*found, written("slender", CLOSE_TIME), written("alula", CLOSE_TIME)]
+    """The parts that have a source, from the folder that has the snapshot of mainnet and the folder ``real``."""
+    return [source(folder) for source in (mainnet, testnet, k2, xoxno, peridot)]
 
 
 def recording(found: Sequence[Part]) -> Recording:
-    """The whole recording, of all its parts."""
+    """The whole recording, of all parts and of what is ours."""
     entries: dict[bytes, RecordedEntry] = {}
     answers = []
     for part in found:
@@ -41,15 +45,17 @@ def recording(found: Sequence[Part]) -> Recording:
             written_entry = rewriting.entry(entry)
             entries[written_entry.key] = written_entry
         answers += [rewriting.answer(answer) for answer in part.answers]
-    ours = [token.entry() for token in TOKENS.values()]
-    stamp = CLOSE_TIME // RESOLUTION * RESOLUTION
-    prices = [token.price for token in TOKENS.values()]
-    ours.append(instance([token.address for token in TOKENS.values()], stamp))
-    for ago in range(RECORDS):
-        ours += price_entries(prices, stamp - ago * RESOLUTION)
-    for key, data in ours:
-        entries[key] = RecordedEntry(key, data, LEDGER - 60, LEDGER + LIFE)
+    sourced = {strkey.decode(token_address(symbol))[1] for part in found for symbol in part.tokens.values()}
+    ours = [strkey.decode(address)[1] for address in (*OURS, ORACLE)]
+    for entry in shipped().entries:
+        if any(name in entry.key for name in ours) or (entry.key[8:40] in sourced and is_instance_key(entry.key)):
+            entries[entry.key] = entry
     return Recording(LEDGER, CLOSE_TIME, [entries[key] for key in sorted(entries)], answers)
+
+
+def token_address(symbol: str) -> str:
+    """Where a token is in the recording."""
+    return native_asset(RECORDED_PASSPHRASE) if symbol == "XLM" else derived_address(f"recorded network token {symbol}")
 
 
 def lists(found: Sequence[Part]) -> dict[str, str]:
@@ -71,7 +77,7 @@ def lists(found: Sequence[Part]) -> dict[str, str]:
             if part.pools:
                 lines.append("pools = [")
             for market, pool, token in part.pools:
-                new, decimals = address_of(part, token), TOKENS[part.tokens[token]].decimals
+                new, decimals = address_of(part, token), DECIMALS.get(part.tokens[token], 7)
                 lines.append(
                     f'    {{ market = "{address_of(part, market)}", pool = "{pool.replace(token, new)}", '
                     f'token = "{new}", decimals = {decimals} }},'
@@ -84,10 +90,10 @@ def lists(found: Sequence[Part]) -> dict[str, str]:
 def address_of(part: Part, old: str) -> str:
     """Where a contract of a part is in the recording."""
     if old in part.tokens:
-        return TOKENS[part.tokens[old]].address
+        return token_address(part.tokens[old])
     if old in part.oracles:
         return ORACLE
-    if not old.startswith("C") or part.label in ("slender", "alula"):
+    if not old.startswith("C"):
         return old
     return derived_address(f"recorded network {part.label} {old}")
 
