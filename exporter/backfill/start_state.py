@@ -90,7 +90,7 @@ def archive_start(
     def at(checkpoint_ledger: int) -> StartState:
         archive = opened()
         checkpoint = archive.checkpoint(checkpoint_ledger)
-        stated = checkpoint.state.passphrase
+        stated = checkpoint.passphrase
         if stated is not None and stated != passphrase:
             raise NetworkMismatchError(f"--archive is of the network {stated!r}, not of {passphrase!r}")
         checkpoint = make_proof(Archives([archive]), checkpoint_ledger, trusted)[0]

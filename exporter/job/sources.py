@@ -251,7 +251,7 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
             f"--checkpoint: {ledger} is not a checkpoint; the next is {checkpoint_of(ledger)} (63, 127, …)"
         )
     checkpoint, proof = newest_proof(archives, trust) if ledger is None else make_proof(archives, ledger, trust)
-    named = checkpoint.state.passphrase
+    named = checkpoint.passphrase
     if named not in (None, settings.passphrase):
         raise NetworkMismatchError(
             f"the archive is of the network {named!r}, but the run is configured for {settings.passphrase!r}; set "
@@ -259,7 +259,7 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
         )
     unlisted = unlisted_validators(archives, checkpoint.header.ledger, trust)
     with open_state(archives, checkpoint, given.bucket_cache, settings.passphrase) as (index, source):
-        forget_other_buckets(given.bucket_cache, (*checkpoint.state.live, *checkpoint.state.hot))
+        forget_other_buckets(given.bucket_cache, (*checkpoint.live, *checkpoint.hot))
         bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
         instances = sorted(bare, key=lambda item: instance_key(item[0]))
         yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)

@@ -21,9 +21,17 @@ from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
 from tests.backfill.histories import IN_LINE, rows_of
-from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, live, time_to_live
-from tests.past.archive.test_checkpoint import CONTRACT, ONE, TWO
+from tests.past.archive.simulated_archive import (
+    CONTRACT,
+    ONE,
+    ORGANISATIONS,
+    PASSPHRASE,
+    TWO,
+    SimulatedArchive,
+    live,
+    time_to_live,
+    trust_document,
+)
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 TESTNET = NETWORKS["testnet"].passphrase
@@ -81,18 +89,17 @@ def test_a_checkpoint_of_a_real_archive(testnet_archive: Path) -> None:
 
 def test_a_start_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive whose files agree with each other is not a start unless the organisations signed its checkpoint."""
-    organisations = validators(4)
-    made = SignedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], organisations)
+    made = SimulatedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]])
     trust = tmp_path / "trust.json"
-    trust.write_bytes(trust_document(organisations))
-    start = archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
-    made.sign(dict(list(organisations.items())[:2]))
+    trust.write_bytes(trust_document(ORGANISATIONS))
+    start = archive_start(str(made.folder), 130, PASSPHRASE, trust=trust)
+    made.sign(*list(ORGANISATIONS)[:2])
 
     assert (127, [ONE], {}) == (start.ledger, list(start.entries([], [ONE])), start.entries([], [TWO]))
     monkeypatch.setattr("exporter.backfill.start_state.MAX_ENTRIES", 0)
     with pytest.raises(ArchiveError, match="more than 0 entries were asked for; name fewer contracts"):
         start.entries([strkey.decode(CONTRACT)[1]], [])
     with pytest.raises(NotProvableError, match="2 of 4 organisations signed ledger 128, 3 must"):
-        archive_start(str(made.archive.folder), 130, PASSPHRASE, trust=trust)
+        archive_start(str(made.folder), 130, PASSPHRASE, trust=trust)
     with pytest.raises(ConfigError, match="no organisations are known to trust"):
-        archive_start(str(made.archive.folder), 130, PASSPHRASE)
+        archive_start(str(made.folder), 130, PASSPHRASE)

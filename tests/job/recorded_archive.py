@@ -11,12 +11,10 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.state_index import LIVE
-from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
-from tests.past.archive.simulated_archive import time_to_live
+from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, time_to_live, trust_document
 from tests.snapshot_files import write_snapshot
 
 CHECKPOINT = 65_000_063
-ORGANISATIONS = validators(4)
 
 
 def records_of(entries: Mapping[bytes, RawEntry]) -> list[bytes]:
@@ -33,7 +31,7 @@ def recorded_archive(
     folder: Path,
     change: Callable[[dict[bytes, RawEntry]], None] | None = None,
     newest: Sequence[bytes] = (),
-) -> tuple[SignedArchive, FromArchive]:
+) -> tuple[SimulatedArchive, FromArchive]:
     """The archive, and how to read it; the folder also gets ``snapshot.json`` of the same state and ``trust.json``.
 
     ``change`` may change the entries before they are written; ``newest`` are records of the newest bucket.
@@ -47,10 +45,9 @@ def recorded_archive(
     snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
     write_snapshot(snapshot, folder / "snapshot.json")
     records = records_of(entries)
-    signed = SignedArchive(
+    signed = SimulatedArchive(
         folder / "archive",
         [list(newest) or records[: len(records) // 2], [], records],
-        ORGANISATIONS,
         hot=[[]],
         version=28,
         checkpoint=CHECKPOINT,
@@ -58,5 +55,5 @@ def recorded_archive(
         passphrase=network.passphrase,
     )
     (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, network.passphrase))
-    given = FromArchive((str(signed.archive.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
+    given = FromArchive((str(signed.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
     return signed, given

@@ -12,11 +12,10 @@ from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
-from tests.job.recorded_archive import ORGANISATIONS, records_of
+from tests.job.recorded_archive import records_of
 from tests.jobs import run
 from tests.localnet.recorded import BLEND_V2, pools_of
-from tests.past.archive.signed_archive import SignedArchive, trust_document
-from tests.past.archive.simulated_archive import PASSPHRASE
+from tests.past.archive.simulated_archive import ORGANISATIONS, PASSPHRASE, SimulatedArchive, trust_document
 
 TIME = 1_700_000_000
 CHECKPOINT = 127
@@ -38,7 +37,7 @@ class SignedNetwork:
         self.state = {ledger: network.chain.state(ledger) for ledger in range(first, CHECKPOINT + 1)}
         records = records_of(self.state[CHECKPOINT])
         self.archive, self.trust = folder / "archive", folder / "trust.json"
-        SignedArchive(self.archive, [records], ORGANISATIONS, hot=[[]], version=25, kind=3)
+        SimulatedArchive(self.archive, [records], hot=[[]], version=25, kind=3)
         self.trust.write_bytes(trust_document(ORGANISATIONS))
 
     def publish(

@@ -46,7 +46,7 @@ from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
-from tests.past.archive.signed_archive import SignedArchive
+from tests.past.archive.simulated_archive import SimulatedArchive
 
 MARKETS = frozenset(market for _, market in LISTED)
 SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
@@ -77,12 +77,12 @@ def test_the_census_of_testnet(testnet_archive: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, FromArchive]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, FromArchive]:
     """The archive of the network as it was recorded."""
     return recorded_archive(tmp_path_factory.mktemp("recorded"))
 
 
-def test_a_census_in_a_tree(recorded: tuple[SignedArchive, FromArchive], tmp_path: Path) -> None:
+def test_a_census_in_a_tree(recorded: tuple[SimulatedArchive, FromArchive], tmp_path: Path) -> None:
     """It names what a run of one market left out, with the reason, and the tree still passes the check."""
     settings = settings_for(tmp_path, **only(BLEND_V2))
     run(settings, archive=recorded[1])
@@ -142,13 +142,13 @@ def compared(
     change: Callable[[Entries], None] | None = None,
     newest: Sequence[bytes] = (),
     ledger: int = CHECKPOINT,
-    made: tuple[SignedArchive, FromArchive] | None = None,
+    made: tuple[SimulatedArchive, FromArchive] | None = None,
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
     signed, given = made or recorded_archive(folder, change, newest)
     passphrase = settings_for().passphrase
     trust = trust_of(passphrase, given.trust)
-    archives = Archives.open([str(signed.archive.folder)], folder / "kept", Deadline(60, "deadline"))
+    archives = Archives.open([str(signed.folder)], folder / "kept", Deadline(60, "deadline"))
     proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
     status: Any = SimpleNamespace(run_id=f"{ledger}-0123456789ab", observed_ledger=ledger, notices=())
     unproven = Unproven()
@@ -194,7 +194,7 @@ def copied(market: str, *, whole: bool = False) -> Callable[[Entries], None]:
 
 
 @pytest.mark.parametrize("market", sorted(MARKETS))
-def test_each_market_is_missed(tmp_path: Path, market: str, recorded: tuple[SignedArchive, FromArchive]) -> None:
+def test_each_market_is_missed(tmp_path: Path, market: str, recorded: tuple[SimulatedArchive, FromArchive]) -> None:
     """None of the recorded ones can be left out."""
     with pytest.raises(RefutedError, match=f"the run left out {market} of "):
         compared(tmp_path, MARKETS - {market}, made=recorded)
@@ -292,7 +292,7 @@ def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, arc
     assert "8 markets of them in the run" in result.output
 
 
-def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SignedArchive, FromArchive]) -> None:
+def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SimulatedArchive, FromArchive]) -> None:
     """It is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
     _, given = recorded
     out = tmp_path / "out"

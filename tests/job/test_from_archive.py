@@ -15,22 +15,22 @@ from exporter.job.sources import FromArchive
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.stores.memory import MemoryStore
-from tests.job.recorded_archive import CHECKPOINT, ORGANISATIONS, recorded_archive
+from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.jobs import run, settings_for
 from tests.past.archive.archive_snapshot import archive_snapshot
-from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
+from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, trust_document, validators
 from tests.snapshot_files import write_snapshot
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedArchive, Path, FromArchive]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, Path, FromArchive]:
     """A recorded network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
     folder = tmp_path_factory.mktemp("archive")
     signed, given = recorded_archive(folder)
     return signed, folder, given
 
 
-def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedArchive, Path, FromArchive]) -> None:
+def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
     """Every page has the same name, so the same content; what is missing is named alike; the report says who signed."""
     _, folder, given = made
     by_archive, by_file = MemoryStore(), MemoryStore()
@@ -50,12 +50,12 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SignedAr
     assert by_archive.has("v1/proofs.json")
 
 
-def test_what_cannot_be_proven_is_not_read(made: tuple[SignedArchive, Path, FromArchive], tmp_path: Path) -> None:
+def test_what_cannot_be_proven_is_not_read(made: tuple[SimulatedArchive, Path, FromArchive], tmp_path: Path) -> None:
     """Too few organisations, a network that nobody is known of, an archive of another one: each by name."""
     _, folder, given = made
     (tmp_path / "few.json").write_bytes(trust_document(validators(9), RECORDED_PASSPHRASE))
     (tmp_path / "trust.json").write_bytes(trust_document(ORGANISATIONS))
-    SignedArchive(folder / "other", [], ORGANISATIONS).archive.write_state({"networkPassphrase": "another"})
+    SimulatedArchive(folder / "other", []).write_state({"networkPassphrase": "another"})
     other = FromArchive((str(folder / "other"),), 127, tmp_path / "trust.json", tmp_path)
     simulated = settings_for(network__passphrase="a simulated network")
     for settings, archive, error, said in (

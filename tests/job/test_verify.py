@@ -58,8 +58,7 @@ from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 from tests.past.archive.archive_snapshot import archive_snapshot
-from tests.past.archive.signed_archive import trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE
+from tests.past.archive.simulated_archive import PASSPHRASE, trust_document, validators
 from tests.past.archive.test_checkpoint import POOL
 from tests.snapshot_files import write_snapshot
 

@@ -1,4 +1,4 @@
-"""A history archive's checkpoints: the state after one ledger, as verified entries.
+"""A history archive's checkpoints: the state after one ledger, as verified entries, and what their files hold.
 
 A checkpoint's header holds the hash of its bucket list, the state file names the buckets, and a bucket's name is the
 digest of its content: so every entry read is what the header commits to. Whether the header is the network's is not
@@ -7,16 +7,20 @@ said by the archive itself; pin its hash (`Checkpoint.header`) to what you know,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from exporter.errors import ArchiveError, DecodeError
-from exporter.ledger.codec.ledger_header import LedgerHeader
+from exporter.ledger.codec import xdr_walk as xdr
+from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
+from exporter.ledger.codec.xdr_walk import word
 from exporter.past.archive.archive_files import (
     NEWEST_STATE,
     ArchiveFiles,
@@ -25,13 +29,6 @@ from exporter.past.archive.archive_files import (
     records,
     records_name,
     state_name,
-)
-from exporter.past.archive.checkpoint_records import (
-    ScpRecord,
-    checked_chain,
-    decode_ledger_header,
-    decode_scp_record,
-    decode_transactions_record,
 )
 from exporter.past.archive.stellar_proof import RefusedError, check_state
 
@@ -44,19 +41,17 @@ MAX_STATE_BYTES: Final = 1 << 20
 HOT_ARCHIVE_PROTOCOL: Final = 23
 """From this protocol on the bucket list's hash in a header covers the hot archive too."""
 
+GENERALIZED: Final = b"\0\0\0\1"
+GENERALIZED_PROTOCOL: Final = 20
+PARALLEL_PROTOCOL: Final = 23
 
-@dataclass(frozen=True, slots=True)
-class HistoryState:
-    """A checkpoint's state file, with the digests of its buckets from the newest to the oldest, two of each level.
+_CLASSIC_PHASE = struct.pack(">II", 0, 0)
+_PARALLEL_PHASE = struct.pack(">III", 1, 0, 0)
 
-    ``hot`` are those of archived entries, empty in version 1 of the file. ``passphrase`` is None in files of before
-    2018 or so, which do not name their network.
-    """
-
-    ledger: int
-    live: tuple[bytes, ...]
-    hot: tuple[bytes, ...]
-    passphrase: str | None
+_EXTERNALIZE: Final = 2
+_STATEMENT: Final = struct.Struct(">I32sQI").unpack_from
+_VALUE_AT: Final = 48 + 4
+"""Where an EXTERNALIZE message has its value: after the head of the statement, and a counter."""
 
 
 class _Level(Struct):
@@ -69,7 +64,9 @@ class _Level(Struct):
 _Levels: TypeAlias = Annotated[list[_Level], Meta(min_length=LEVELS, max_length=LEVELS)]
 
 
-class _StateFile(Struct, rename="camel"):
+class StateFile(Struct, rename="camel"):
+    """A checkpoint's state file. Those of before 2018 or so do not name their network."""
+
     version: Literal[1, 2]
     current_ledger: Annotated[int, Meta(ge=1, le=2**32 - 1)]
     current_buckets: _Levels
@@ -79,10 +76,16 @@ class _StateFile(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint whose state file agrees with its header."""
+    """A checkpoint's header, and the buckets that it commits to.
 
-    state: HistoryState
+    ``live`` and ``hot`` (of archived entries, empty before protocol 23) are digests from the newest to the oldest, two
+    of each level. ``passphrase`` is what the state file says.
+    """
+
     header: LedgerHeader
+    live: tuple[bytes, ...]
+    hot: tuple[bytes, ...]
+    passphrase: str | None
 
 
 class HistoryArchive:
@@ -93,12 +96,16 @@ class HistoryArchive:
         self._files = files
 
     def newest(self) -> int:
-        return self._history_state(NEWEST_STATE).ledger
+        return self._state_file(NEWEST_STATE).current_ledger
 
     def headers(self, checkpoint: int) -> list[LedgerHeader]:
         """The headers of a checkpoint's ledgers (up to 64), hashes and links between them verified."""
         with self._records_of("ledger", checkpoint) as found:
-            chain = checked_chain(map(decode_ledger_header, found))
+            chain: list[LedgerHeader] = []
+            for header in map(decode_ledger_header, found):
+                if chain and (header.ledger != chain[-1].ledger + 1 or header.previous_hash != chain[-1].hash):
+                    raise DecodeError(f"ledger {header.ledger} does not follow ledger {chain[-1].ledger}")
+                chain.append(header)
             if not chain or chain[-1].ledger != checkpoint:
                 raise DecodeError(f"its last ledger is not {checkpoint}")
         return chain
@@ -133,38 +140,116 @@ class HistoryArchive:
                 f"ledger {ledger} is not a checkpoint; the archive has the state at {checkpoint_of(ledger)} "
                 "(every 64 ledgers: 63, 127, …)"
             )
-        state = self._history_state(state_name(ledger))
-        header = self.headers(ledger)[-1]
+        found, header = self._state_file(state_name(ledger)), self.headers(ledger)[-1]
+        live, hot = _digests(found.current_buckets), tuple[bytes, ...]()
+        if header.protocol_version >= HOT_ARCHIVE_PROTOCOL:  # what a file says of one before, no header commits to
+            hot = _digests(found.hot_archive_buckets or ())
         with self._named(state_name(ledger)):
-            if state.ledger != ledger:
-                raise DecodeError(f"it is of ledger {state.ledger}")
-            if header.protocol_version < HOT_ARCHIVE_PROTOCOL:  # what a file says of one, no header commits to
-                state = replace(state, hot=())
+            if found.current_ledger != ledger:
+                raise DecodeError(f"it is of ledger {found.current_ledger}")
             try:
-                check_state(header.content, state.live, state.hot)
+                check_state(header.content, live, hot)
             except RefusedError as error:
                 raise DecodeError(f"{error}; do not use this copy") from None
-        return Checkpoint(state, header)
+        return Checkpoint(header, live, hot, found.network_passphrase)
 
     def bucket(self, digest: bytes) -> Iterator[bytes]:
         """The records of a bucket, META included, in their order; verified when the last one was taken."""
         return records(self._files, bucket_name(digest), MAX_BUCKET_BYTES, digest)
 
-    def _history_state(self, name: str) -> HistoryState:
+    def _state_file(self, name: str) -> StateFile:
         with self._named(name), self._files.open(name, MAX_STATE_BYTES) as file:
-            return decode_history_state(file.read())
+            return decode_state_file(file.read())
 
 
-def decode_history_state(content: bytes) -> HistoryState:
-    """Take a state file apart, version 1 or 2. Raises `DecodeError`."""
+def decode_state_file(content: bytes) -> StateFile:
+    """Raises `DecodeError`."""
     try:
-        found = msgspec.json.decode(content, type=_StateFile)
+        return msgspec.json.decode(content, type=StateFile)
     except (ValueError, RecursionError) as error:
         raise DecodeError(str(error)[:200]) from None
-    if found.version == 2 and found.hot_archive_buckets is None:
-        raise DecodeError("hotArchiveBuckets is missing")
-    live, hot = (
-        tuple(bytes.fromhex(digest) for level in levels or () for digest in (level.curr, level.snap))
-        for levels in (found.current_buckets, found.hot_archive_buckets if found.version == 2 else None)
-    )
-    return HistoryState(found.current_ledger, live, hot, found.network_passphrase)
+
+
+def _digests(levels: Sequence[_Level]) -> tuple[bytes, ...]:
+    return tuple(bytes.fromhex(digest) for level in levels for digest in (level.curr, level.snap))
+
+
+def decode_ledger_header(record: bytes) -> LedgerHeader:
+    """Decode a LedgerHeaderHistoryEntry. Raises `DecodeError`, also where its hash is not that of its header."""
+    header, end = read_header(record, 0)
+    if end != len(record):
+        raise DecodeError(f"{len(record) - end} bytes follow the header of ledger {header.ledger}")
+    return header
+
+
+def decode_transactions_record(record: bytes) -> tuple[int, bytes]:
+    """The ledger of a TransactionHistoryEntry, and what its transaction set's hash is the SHA-256 of."""
+    if len(record) < 44:
+        raise DecodeError("a record of transactions ends too early")
+    ledger = int.from_bytes(record[:4], "big")
+    if record[4:44] == bytes(36) + GENERALIZED:
+        return ledger, record[44:]
+    if record[-4:] != bytes(4):
+        raise DecodeError(f"the transaction set of ledger {ledger} is of an unknown form")
+    return ledger, record[4:36] + record[40:-4]  # without the number of envelopes, which is not hashed
+
+
+def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
+    """The set without transactions that follows a header: of such ledgers archives have no record."""
+    if previous_protocol < GENERALIZED_PROTOCOL:
+        return previous_hash
+    second = _CLASSIC_PHASE if previous_protocol < PARALLEL_PROTOCOL else _PARALLEL_PHASE
+    return GENERALIZED + previous_hash + struct.pack(">I", 2) + _CLASSIC_PHASE + second
+
+
+@dataclass(frozen=True, slots=True)
+class Externalized:
+    """A validator's word on a ledger's close value. ``envelope`` is the SCPEnvelope XDR, its signature included."""
+
+    node: bytes
+    ledger: int
+    value: bytes
+    quorum_set_hash: bytes
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScpRecord:
+    """What an archive's node saw of a ledger; ``quorum_sets`` has all validators named, by the SHA-256 of their set."""
+
+    ledger: int
+    quorum_sets: dict[bytes, set[bytes]]
+    externalized: list[Externalized]
+
+
+def decode_scp_record(record: bytes) -> ScpRecord:
+    """Take an SCPHistoryEntry apart. Raises `DecodeError`. No signature is verified."""
+    try:
+        if word(record, 0)[0]:
+            raise DecodeError("unknown version of a record of SCP messages")
+        quorum_sets = {}
+        sets, position = xdr.count_at(record, 4, 12), 8
+        for _ in range(sets):
+            nodes: set[bytes] = set()
+            end = xdr.quorum_set(record, position, nodes)
+            quorum_sets[hashlib.sha256(record[position:end]).digest()] = nodes
+            position = end
+        (ledger,) = word(record, position)
+        found = []
+        count, position = xdr.count_at(record, position + 4, 100), position + 8
+        for _ in range(count):
+            end = xdr.scp_envelope(record, position)
+            node_kind, node, slot, kind = _STATEMENT(record, position)
+            if node_kind:
+                raise DecodeError(f"unknown kind of node: {node_kind}")
+            if kind == _EXTERNALIZE:
+                at = position + _VALUE_AT
+                behind = xdr.opaque(record, at) + 4  # the number of confirmed ballots is between
+                value = record[at + 4 : at + 4 + word(record, at)[0]]
+                found.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
+            position = end
+    except struct.error:
+        raise DecodeError("the bytes end inside a record of SCP messages") from None
+    if position != len(record):
+        raise DecodeError(f"a record of SCP messages of ledger {ledger} does not end where it must")
+    return ScpRecord(ledger, quorum_sets, found)

@@ -16,8 +16,7 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.past.archive.archive_places import Archives
-from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
-from exporter.past.archive.checkpoint_records import Externalized, empty_set
+from exporter.past.archive.checkpoint import Checkpoint, Externalized, HistoryArchive, empty_set
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
 
 MAX_NEWEST_TRIED = 8
@@ -149,9 +148,9 @@ def _proof(
     document = {
         "format": FORMAT,
         "headers": _base64(header.content for header in headers),
-        "hot": [digest.hex() for digest in checkpoint.state.hot],
+        "hot": [digest.hex() for digest in checkpoint.hot],
         "ledger": checkpoint.header.ledger,
-        "live": [digest.hex() for digest in checkpoint.state.live],
+        "live": [digest.hex() for digest in checkpoint.live],
         "messages": _base64(messages),
         "network": network,
         "transaction_set": base64.b64encode(transactions).decode(),

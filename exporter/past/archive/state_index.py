@@ -51,7 +51,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         try:
             self._rows.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is rebuilt
             self._rows.execute("CREATE TABLE IF NOT EXISTS row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
-            lists = ((_ENTRY, checkpoint.state.live), (_EVICTED, checkpoint.state.hot))
+            lists = ((_ENTRY, checkpoint.live), (_EVICTED, checkpoint.hot))
             for prefix, digest in ((prefix, digest) for prefix, digests in lists for digest in digests):
                 if digest != EMPTY_BUCKET and self._get(_BUCKET + prefix + digest) is None:
                     archives.first(lambda archive, prefix=prefix, digest=digest: self._take(archive, prefix, digest))  # type: ignore[misc]

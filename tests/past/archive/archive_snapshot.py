@@ -36,7 +36,7 @@ def state_at(
         entries = dict(index)
         index.close()
     found: dict[bytes, bytes] = {}
-    for digest in filter(any, checkpoint.state.live if others else ()):
+    for digest in filter(any, checkpoint.live if others else ()):
         for record in archive.bucket(digest):
             if record[:4] != DEAD:
                 found |= {key: record[4:] for key in others if key not in found and record[8 : 8 + len(key)] == key}
@@ -45,7 +45,7 @@ def state_at(
 
 def snapshot_of(state: CheckpointState) -> LedgerSnapshot:
     """The snapshot of what was read at a checkpoint of an archive that names its network."""
-    header, passphrase = state.checkpoint.header, state.checkpoint.state.passphrase
+    header, passphrase = state.checkpoint.header, state.checkpoint.passphrase
     assert passphrase is not None
     return LedgerSnapshot(
         header.protocol_version, header.ledger, header.close_time, network_id(passphrase), dict(state.entries)

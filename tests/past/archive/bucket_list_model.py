@@ -11,8 +11,7 @@ from typing import NamedTuple
 from exporter.ledger.codec.entries import data_key, ttl_key
 from exporter.ledger.codec.scval_encode import symbol, u32
 from exporter.past.archive.stellar_proof import DEAD, INIT, LEVELS, LIVE, Claims, Entry, Proven
-from tests.past.archive.simulated_archive import PASSPHRASE, live
-from tests.past.archive.test_checkpoint import CONTRACT
+from tests.past.archive.simulated_archive import CONTRACT, PASSPHRASE, live
 
 KEYS = [data_key(CONTRACT, symbol(f"key{at}"), durability=at % 2) for at in range(12)]
 TIME = 1_700_000_000

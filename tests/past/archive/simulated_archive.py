@@ -1,4 +1,4 @@
-"""A small history archive, written for a test: what its buckets and headers say is the test's choice."""
+"""A small history archive, written for a test: its buckets and headers, and who signed them, are the test's choice."""
 
 from __future__ import annotations
 
@@ -11,20 +11,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.ledger.codec.entries import ContractData, encode_contract_data, ttl_key
+from nacl.signing import SigningKey
+
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import ContractData, data_key, encode_contract_data, ttl_key
 from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import symbol
 from exporter.ledger.source import RawEntry
-from exporter.past.archive.archive_files import bucket_name, records_name, state_name
+from exporter.past.archive.archive_files import FolderFiles, bucket_name, records_name, state_name
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.checkpoint import GENERALIZED_PROTOCOL, Checkpoint, HistoryArchive, empty_set
+from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.state_index import DEAD, LIVE
+from exporter.past.archive.stellar_proof import read_trust
 from tests.entries import decode_data_key
 
 PASSPHRASE = "a simulated network"
+CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
+OTHER = strkey.encode(strkey.CONTRACT, bytes(32))
+ONE, TWO, THREE = (data_key(CONTRACT, symbol(name)) for name in ("One", "Two", "Three"))
+FOREIGN = data_key(OTHER, symbol("One"))
 META = b"\xff\xff\xff\xff" + struct.pack(">II", 22, 0)
 
 
 def live(key: bytes, value: ScVal, last_modified: int = 7, kind: bytes = LIVE) -> bytes:
-    contract, data_key, durability, _ = decode_data_key(key)
-    data = encode_contract_data(ContractData(contract, data_key, durability, value))
+    contract, own_key, durability, _ = decode_data_key(key)
+    data = encode_contract_data(ContractData(contract, own_key, durability, value))
     return kind + struct.pack(">I", last_modified) + data + bytes(4)
 
 
@@ -80,35 +92,126 @@ def entries_content(passphrase: str, ledger: int, close_time: int, entries: Mapp
     return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
 
 
-class MadeArchive:
-    """An archive with one checkpoint. ``buckets`` are lists of records, newest first; the rest of the list is empty."""
+def validators(organisations: int, each: int = 3) -> dict[str, list[SigningKey]]:
+    return {
+        f"organisation {at}": [SigningKey(bytes([at, of] * 16)) for of in range(each)] for at in range(organisations)
+    }
+
+
+ORGANISATIONS = validators(4)
+
+
+def trust_document(organisations: dict[str, list[SigningKey]], network: str = PASSPHRASE) -> bytes:
+    """The list that trusts these organisations."""
+    listed = [
+        {"name": name, "validators": [strkey.encode(strkey.ACCOUNT, bytes(key.verify_key)) for key in keys]}
+        for name, keys in organisations.items()
+    ]
+    head = {"network": network, "date": "2026-01-02", "source": "a test"}
+    return json.dumps({**head, "organisations": listed}).encode()
+
+
+def tail(kind: int, previous: bytes, transactions: bytes) -> bytes:
+    """What follows the kind of a close value: no network checks the validator's own signature in it."""
+    signature = bytes(36) + struct.pack(">I", 64) + bytes(64) if kind else b""
+    milliseconds = struct.pack(">Q", 1_700_000_128_000) if kind in (3, 4) else b""
+    dropped = hashlib.sha256(transactions).digest() + previous + struct.pack(">I", 22) if kind in (2, 4) else b""
+    return milliseconds + dropped + signature
+
+
+def message(
+    key: SigningKey, ledger: int, value: bytes, network: str = PASSPHRASE, quorum_set: bytes = bytes(32)
+) -> bytes:
+    """An SCPEnvelope that externalizes a value."""
+    statement = bytes(4) + bytes(key.verify_key) + struct.pack(">QIII", ledger, 2, 1, len(value))
+    statement += value + bytes(-len(value) % 4) + struct.pack(">I", 1) + quorum_set
+    network_id = hashlib.sha256(network.encode()).digest()
+    signed = key.sign(network_id + struct.pack(">I", 1) + statement).signature
+    return statement + struct.pack(">I", 64) + signed
+
+
+class SimulatedArchive:
+    """An archive of a checkpoint, and of what follows it. ``buckets`` are lists of records, newest first.
+
+    ``organisations`` of three validators sign two of the ledgers that follow. ``kind`` is of the close value of the
+    first, ``envelopes`` are its transactions.
+    """
 
     def __init__(
         self,
         folder: Path,
         buckets: Sequence[Sequence[bytes]],
+        organisations: int = 4,
+        *,
         hot: Sequence[Sequence[bytes]] | None = None,
         version: int = 22,
-        *,
+        kind: int = 1,
+        envelopes: bytes = b"",
         checkpoint: int = 127,
         time: int = TIME,
         passphrase: str = PASSPHRASE,
     ) -> None:
-        self.folder = folder
-        self.checkpoint = checkpoint
-        self._passphrase = passphrase
+        self.folder, self.checkpoint, self.next, self._passphrase = folder, checkpoint, checkpoint + 64, passphrase
         self.digests = [self.bucket(records) for records in buckets]
         self.hot_digests = None if hot is None else [self.bucket(records) for records in hot]
         list_hash = _list_hash(self.digests)
         if self.hot_digests is not None:
             list_hash = hashlib.sha256(list_hash + _list_hash(self.hot_digests)).digest()
-        previous = bytes(32)
-        headers = []
-        for ledger in range(self.checkpoint - 63, self.checkpoint + 1):
-            headers.append(header_record(header(ledger, previous, list_hash, version, time=time)))
-            previous = headers[-1][:32]
-        self.write_headers(headers)
+        previous, records = bytes(32), []
+        for ledger in range(checkpoint - 63, checkpoint + 1):
+            records.append(header_record(header(ledger, previous, list_hash, version, time=time)))
+            previous = records[-1][:32]
+        self.write("ledger", checkpoint, records)
         self.write_state({})
+        records, transactions, self.values = [], [], {}
+        for ledger in range(checkpoint + 1, self.next + 1):
+            content = empty_set(previous, version)
+            if envelopes and ledger == checkpoint + 1:
+                content += envelopes
+                if version >= GENERALIZED_PROTOCOL:
+                    stored = bytes(36) + struct.pack(">I", 1) + content
+                else:
+                    stored = previous + struct.pack(">I", 1) + envelopes + bytes(4)
+                transactions.append(struct.pack(">I", ledger) + stored)
+            at = kind if ledger == checkpoint + 1 else 1
+            behind = struct.pack(">I", at) + tail(at, previous, content)
+            made = header(ledger, previous, bytes(32), version, behind, time)
+            set_hash = bytes(32) if at in (2, 4) else hashlib.sha256(content).digest()
+            made = made[:36] + set_hash + made[68:]
+            self.values[ledger] = made[36 : 36 + 44 + len(behind)]
+            records.append(header_record(made))
+            previous = records[-1][:32]
+        self.write("ledger", self.next, records)
+        self.write("transactions", self.next, transactions)
+        self.organisations = validators(organisations)
+        self.trust = read_trust(trust_document(self.organisations, passphrase))
+        self.sign(*self.organisations)
+
+    def sign(self, *names: str) -> None:
+        """Write the scp file: all validators of these organisations externalize two of the ledgers."""
+        keys = [key for name in names for key in self.organisations[name]]
+        self.write_messages(
+            {
+                ledger: [message(key, ledger, self.values[ledger], self._passphrase) for key in keys]
+                for ledger in (self.next - 63, self.next - 51)
+            }
+        )
+
+    def write_messages(self, messages: dict[int, list[bytes]]) -> None:
+        """Write the scp file with these messages, by ledger."""
+        found = [
+            struct.pack(">IIII", 0, 0, ledger, len(envelopes)) + b"".join(envelopes)
+            for ledger, envelopes in messages.items()
+        ]
+        self.write("scp", self.next, found)
+
+    @property
+    def archives(self) -> Archives:
+        return Archives([HistoryArchive(FolderFiles(self.folder))])
+
+    def proof(self, ledger: int = 127) -> tuple[Checkpoint, bytes]:
+        """The checkpoint, and the content of a proof file that its organisations' messages make."""
+        return make_proof(self.archives, ledger, self.trust)
 
     def bucket(self, records: Sequence[bytes]) -> bytes:
         """Store a bucket; gives its digest."""
@@ -119,9 +222,9 @@ class MadeArchive:
         self.put(bucket_name(digest), gzip.compress(content))
         return digest
 
-    def write_headers(self, headers: Sequence[bytes]) -> None:
-        """Store the ledger file of the checkpoint."""
-        self.put(records_name("ledger", self.checkpoint), gzip.compress(marked(headers)))
+    def write(self, category: str, checkpoint: int, records: Sequence[bytes]) -> None:
+        """Store a file of records."""
+        self.put(records_name(category, checkpoint), gzip.compress(marked(records)))
 
     def write_state(self, changes: dict[str, Any]) -> None:
         """Store the state file of the checkpoint, with some fields changed."""

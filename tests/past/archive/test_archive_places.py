@@ -23,8 +23,7 @@ from exporter.past.archive import archive_places
 from exporter.past.archive.archive_files import bucket_name
 from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
-from tests.past.archive.simulated_archive import META, MadeArchive, live, time_to_live
-from tests.past.archive.test_checkpoint import ONE
+from tests.past.archive.simulated_archive import META, ONE, SimulatedArchive, live, time_to_live
 from tests.s3.wire_bucket import BUCKET, Stored, WireBucket
 
 CONTENT = [META, live(ONE, u32(1)), time_to_live(ONE, 900)]
@@ -77,17 +76,17 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> MadeArchive:
-    return MadeArchive(tmp_path / "archive", [CONTENT[1:]])
+def made(tmp_path: Path) -> SimulatedArchive:
+    return SimulatedArchive(tmp_path / "archive", [CONTENT[1:]])
 
 
 def content_of(archive: HistoryArchive) -> list[bytes]:
     """The records of all buckets of the checkpoint, verified."""
-    return [record for digest in archive.checkpoint(127).state.live[:1] for record in archive.bucket(digest)]
+    return [record for digest in archive.checkpoint(127).live[:1] for record in archive.bucket(digest)]
 
 
 def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(
-    made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: SimulatedArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was had of a bucket is not fetched again, by a later job neither, and a whole one is not asked for."""
     kept = tmp_path / "kept"
@@ -105,11 +104,11 @@ def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(
     assert [name.rpartition("/")[2]] == [path.name for path in kept.iterdir()]
 
 
-def test_a_copy_with_another_content_is_not_kept(made: MadeArchive, tmp_path: Path) -> None:
+def test_a_copy_with_another_content_is_not_kept(made: SimulatedArchive, tmp_path: Path) -> None:
     """A bucket that is not its digest's, damaged or too large leaves nothing behind; the next archive is tried."""
     name, kept = bucket_name(made.digests[0]), tmp_path / "kept"
     good = (made.folder / name).read_bytes()
-    other = MadeArchive(tmp_path / "other", [CONTENT[1:]])
+    other = SimulatedArchive(tmp_path / "other", [CONTENT[1:]])
     with serving(other.folder) as (wrong, _), serving(made.folder) as (right, _):
         archives = Archives.open([wrong, right], kept)
         for content, said in (
@@ -141,9 +140,9 @@ def test_buckets_that_no_list_has_any_more_are_removed(tmp_path: Path) -> None:
     assert left == {path.name for path in tmp_path.iterdir()}
 
 
-def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Path) -> None:
+def test_what_is_wrong_with_each_archive_is_said(made: SimulatedArchive, tmp_path: Path) -> None:
     """Only where all lack a file is it missing; an address of no archive is refused."""
-    empty = MadeArchive(tmp_path / "empty", [])
+    empty = SimulatedArchive(tmp_path / "empty", [])
     archives = Archives.open([str(made.folder), str(empty.folder)], tmp_path / "kept")
 
     assert 127 == archives.newest()
@@ -158,7 +157,9 @@ def test_what_is_wrong_with_each_archive_is_said(made: MadeArchive, tmp_path: Pa
         Archives.open(["ftp://example.org"], tmp_path / "kept")
 
 
-def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_read_out_of_a_bucket(
+    made: SimulatedArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An s3:// address is one of an archive, by the credentials of the environment."""
     with WireBucket() as bucket:
         for path in (path for path in made.folder.rglob("*") if path.is_file()):
@@ -173,7 +174,7 @@ def test_an_archive_is_read_out_of_a_bucket(made: MadeArchive, tmp_path: Path, m
             archives.first(lambda archive: archive.checkpoint(191))
 
 
-def test_an_archive_is_read_over_http(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_read_over_http(made: SimulatedArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A web server's files are those of the folder, also where none are kept; a missing one is said to be missing."""
     monkeypatch.setattr(archive_places, "CHUNK_BYTES", 1)
     with serving(made.folder, [20]) as (address, starts):

@@ -11,45 +11,48 @@ from typing import Any
 import pytest
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError, DecodeError
-from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import data_key, decode_contract_data
+from exporter.ledger.codec.entries import decode_contract_data
 from exporter.ledger.codec.fields import Fields
-from exporter.ledger.codec.scval_encode import symbol, u32
+from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive.archive_files import FolderFiles
-from exporter.past.archive.checkpoint import HistoryArchive, decode_history_state
-from exporter.past.archive.checkpoint_records import checked_chain, decode_ledger_header
+from exporter.past.archive.checkpoint import HistoryArchive, decode_ledger_header, decode_state_file
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.past.archive.archive_snapshot import state_at
-from tests.past.archive.simulated_archive import MadeArchive, header, header_record, levels, live, time_to_live
+from tests.past.archive.simulated_archive import (
+    ONE,
+    TWO,
+    SimulatedArchive,
+    header,
+    header_record,
+    levels,
+    live,
+    time_to_live,
+)
 
-CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))
-OTHER = strkey.encode(strkey.CONTRACT, bytes(32))
-ONE, TWO, THREE = (data_key(CONTRACT, symbol(name)) for name in ("One", "Two", "Three"))
-FOREIGN = data_key(OTHER, symbol("One"))
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 
 
-def read(made: MadeArchive) -> HistoryArchive:
+def read(made: SimulatedArchive) -> HistoryArchive:
     return HistoryArchive(FolderFiles(made.folder))
 
 
 def test_a_ledger_of_protocol_23_needs_the_hot_archive(tmp_path: Path) -> None:
     """A state file without hot archive is refused for a ledger whose header covers one."""
     with pytest.raises(ArchiveError, match=r"history-0000007f\.json: a bucket list does not have two digests"):
-        read(MadeArchive(tmp_path, [[live(ONE, u32(1))]], version=23)).checkpoint(127)
+        read(SimulatedArchive(tmp_path, [[live(ONE, u32(1))]], version=23)).checkpoint(127)
 
 
 def test_a_hot_archive_that_no_header_commits_to_is_not_read(tmp_path: Path) -> None:
     """Before protocol 23 there was none, whatever a state file says."""
-    made = MadeArchive(tmp_path, [[live(ONE, u32(1))]])
+    made = SimulatedArchive(tmp_path, [[live(ONE, u32(1))]])
     made.write_state({"version": 2, "hotArchiveBuckets": levels([made.bucket([live(TWO, u32(2))])])})
 
-    assert () == read(made).checkpoint(127).state.hot
+    assert () == read(made).checkpoint(127).hot
 
 
 def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: Path) -> None:
     """Buckets that are whole but not those of the ledger's header are refused before any is read."""
-    made = MadeArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
+    made = SimulatedArchive(tmp_path, [[live(ONE, u32(1)), time_to_live(ONE, 9)]])
     made.write_state({"currentBuckets": levels([made.bucket([live(ONE, u32(2))])])})
 
     with pytest.raises(ArchiveError, match="not those that the checkpoint's header commits to; do not use this copy"):
@@ -58,7 +61,7 @@ def test_a_bucket_list_that_the_header_does_not_commit_to_is_refused(tmp_path: P
 
 def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
     """A ledger between checkpoints is refused with the ledger of the next one; a missing file is named."""
-    made = MadeArchive(tmp_path, [])
+    made = SimulatedArchive(tmp_path, [])
     archive = read(made)
 
     with pytest.raises(ArchiveError, match="ledger 100 is not a checkpoint; the archive has the state at 127"):
@@ -82,7 +85,6 @@ GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": lev
         ({"version": True}, r"Expected `int`, got `bool` - at `\$.version`"),
         ({"currentLedger": "63"}, r"Expected `int`, got `str` - at `\$.currentLedger`"),
         ({"currentBuckets": GOOD["currentBuckets"][1:]}, r"Expected `array` of length >= 11 - at `\$.currentBuckets`"),
-        ({"version": 2}, "hotArchiveBuckets is missing"),
         ({"networkPassphrase": 1}, r"Expected `str \| null`, got `int` - at `\$.networkPassphrase`"),
         ({"currentBuckets": [{"curr": "XX", "snap": ""}] * 11}, r"Expected `str` matching regex .*currentBuckets"),
     ],
@@ -90,14 +92,14 @@ GOOD: dict[str, Any] = {"version": 1, "currentLedger": 63, "currentBuckets": lev
 def test_a_malformed_state_file_is_refused(changes: dict[str, Any], reason: str) -> None:
     """The error names the field and what is expected."""
     with pytest.raises(DecodeError, match=reason):
-        decode_history_state(json.dumps({**GOOD, **changes}).encode())
+        decode_state_file(json.dumps({**GOOD, **changes}).encode())
 
 
 def test_what_is_not_json_is_refused() -> None:
     """A page of a web server in place of a state file is an error of the archive."""
     for content in (b"<html>", b"[]", b"[" * 100_000):
         with pytest.raises(DecodeError, match=r"Expected|JSON|recursion"):
-            decode_history_state(content)
+            decode_state_file(content)
 
 
 def test_a_header_that_was_changed_is_refused() -> None:
@@ -115,19 +117,26 @@ def test_a_header_that_was_changed_is_refused() -> None:
             decode_ledger_header(header_record(record[32:-4][:cut]))
 
 
-def test_headers_form_one_chain() -> None:
+def test_headers_form_one_chain(tmp_path: Path) -> None:
     """A header that does not name the hash of the one before it, or leaves a ledger out, is refused."""
-    first = decode_ledger_header(header_record(header(1, bytes(32), bytes(32))))
-    second = decode_ledger_header(header_record(header(2, first.hash, bytes(32))))
-    other = decode_ledger_header(header_record(header(2, bytes(32), bytes(32))))
-    extended = header(1, bytes(32), bytes(32))[:-4] + struct.pack(">III", 1, 7, 0)
-    assert 1 == decode_ledger_header(header_record(extended)).ledger
-    third = decode_ledger_header(header_record(header(3, first.hash, bytes(32))))
+    made = SimulatedArchive(tmp_path, [])
+    extended = header(126, bytes(32), bytes(32))[:-4] + struct.pack(">III", 1, 7, 0)
+    first, skipped = header_record(extended), header_record(header(125, bytes(32), bytes(32)))
+    last, other, early = (
+        header_record(header(ledger, before[:32], bytes(32)))
+        for ledger, before in ((127, first), (127, skipped), (126, skipped))
+    )
+    for records, problem in (
+        ([first, other], "ledger 127 does not follow ledger 126"),
+        ([skipped, other], "ledger 127 does not follow ledger 125"),
+        ([skipped, early], "its last ledger is not 127"),
+    ):
+        made.write("ledger", 127, records)
+        with pytest.raises(ArchiveError, match=problem):
+            read(made).headers(127)
+    made.write("ledger", 127, [first, last])
 
-    assert [first, second] == checked_chain([first, second])
-    for wrong in (other, third):
-        with pytest.raises(DecodeError, match=f"ledger {wrong.ledger} does not follow ledger 1"):
-            checked_chain([first, wrong])
+    assert [126, 127] == [each.ledger for each in read(made).headers(127)]
 
 
 def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data: Path) -> None:
@@ -146,7 +155,7 @@ def test_every_checkpoint_of_the_real_archives_agrees_with_its_header(real_data:
 def test_every_bucket_of_the_old_mainnet_state_is_whole(real_data: Path) -> None:
     """Buckets from before protocol 11, without META and INIT records, are read to their ends."""
     archive = archive_in(real_data, "archive-pubnet")
-    buckets = filter(any, archive.checkpoint(12_001_023).state.live)
+    buckets = filter(any, archive.checkpoint(12_001_023).live)
 
     assert 155_784 == sum(1 for digest in buckets for _ in archive.bucket(digest))
 

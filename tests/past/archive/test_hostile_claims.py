@@ -19,11 +19,18 @@ from exporter.ledger.codec.entries import code_key, data_key, instance_key, ttl_
 from exporter.ledger.codec.scval import BOOL, ScVal
 from exporter.ledger.codec.scval_encode import address, i128, string, symbol, u32, vec
 from exporter.past.archive import stellar_proof
-from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import RefusedError, check_key, read_claims
-from tests.past.archive.signed_archive import SignedArchive, trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, entries_content, live, time_to_live
-from tests.past.archive.test_checkpoint import CONTRACT, ONE, OTHER
+from tests.past.archive.simulated_archive import (
+    CONTRACT,
+    ONE,
+    OTHER,
+    PASSPHRASE,
+    SimulatedArchive,
+    entries_content,
+    live,
+    time_to_live,
+    trust_document,
+)
 
 MEMORY = 400 << 20
 TRUE: ScVal = (BOOL, True)
@@ -107,19 +114,16 @@ BOMBS = {
 )
 def test_a_file_that_unpacks_to_much_ends_within_bounds(name: str, tmp_path: Path) -> None:
     """A small gzip of many lines, long ones or deep ones ends with 3 or 8, in little memory and time."""
-    organisations = validators(1)
-    made = SignedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], organisations)
-    trust = trust_document(organisations)
-    (tmp_path / "trust.json").write_bytes(trust)
-    proof = make_proof(made.archives(tmp_path), 127, stellar_proof.read_trust(trust))[1]
-    (tmp_path / "proof.json").write_bytes(proof)
+    made = SimulatedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]])
+    (tmp_path / "trust.json").write_bytes(trust_document(made.organisations))
+    (tmp_path / "proof.json").write_bytes(made.proof()[1])
     with gzip.open(tmp_path / "bomb.gz", "wb", 9) as file:
         for chunk in chain([entries_content(PASSPHRASE, 127, 1_700_000_127, {})], BOMBS[name]()):
             file.write(chunk)
     ended = subprocess.run(
         [
             *(sys.executable, stellar_proof.__file__, "proof.json", "--trust", "trust.json"),
-            *("--entries", "bomb.gz", "--archive", str(made.archive.folder)),
+            *("--entries", "bomb.gz", "--archive", str(made.folder)),
         ],
         cwd=tmp_path,
         capture_output=True,

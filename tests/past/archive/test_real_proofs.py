@@ -132,7 +132,7 @@ def test_real_buckets_hold_the_ledgers_of_their_spans(testnet: Archives, step: i
     """Every entry in every bucket of testnet's checkpoints was last changed in the span that its place says."""
     archive, seen = testnet.each[0], 0
     for ledger in range(63, 10_048, 64 * step):
-        digests = archive.checkpoint(ledger).state.live
+        digests = archive.checkpoint(ledger).live
         for digest, (first, last) in zip(digests, bucket_spans(ledger), strict=True):
             if digest != bytes(32):
                 changed = {number(record, 4) for record in archive.bucket(digest) if record[:4] in (LIVE, INIT)}

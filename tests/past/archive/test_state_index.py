@@ -17,16 +17,27 @@ from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.state_index import INIT, StateIndex
-from tests.past.archive.simulated_archive import MadeArchive, dead, live, time_to_live
-from tests.past.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, OTHER, THREE, TWO, archive_in
+from tests.past.archive.simulated_archive import (
+    CONTRACT,
+    FOREIGN,
+    ONE,
+    OTHER,
+    THREE,
+    TWO,
+    SimulatedArchive,
+    dead,
+    live,
+    time_to_live,
+)
+from tests.past.archive.test_checkpoint import archive_in
 
 INSTANCE = ContractInstance(WASM, bytes([7] * 32), None, None)
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> MadeArchive:
+def made(tmp_path: Path) -> SimulatedArchive:
     here, there = instance_key(CONTRACT), instance_key(OTHER)
-    return MadeArchive(
+    return SimulatedArchive(
         tmp_path / "archive",
         [
             [live(ONE, u32(3)), dead(TWO), time_to_live(THREE, 900), live(here, (CONTRACT_INSTANCE, INSTANCE))],
@@ -38,12 +49,12 @@ def made(tmp_path: Path) -> MadeArchive:
     )
 
 
-def indexed(made: MadeArchive, folder: Path) -> StateIndex:
+def indexed(made: SimulatedArchive, folder: Path) -> StateIndex:
     archives = Archives([HistoryArchive(FolderFiles(made.folder))])
     return StateIndex(archives, archives.each[0].checkpoint(127), folder)
 
 
-def test_each_key_has_what_the_newest_record_says(made: MadeArchive, tmp_path: Path) -> None:
+def test_each_key_has_what_the_newest_record_says(made: SimulatedArchive, tmp_path: Path) -> None:
     """Evicted entries, restored ones, gone ones and all lives; an entry without an end of its life is an error."""
     index = indexed(made, tmp_path)
     here = instance_key(CONTRACT)
@@ -61,13 +72,13 @@ def test_each_key_has_what_the_newest_record_says(made: MadeArchive, tmp_path: P
     assert [] == list(tmp_path.glob("state-*"))
 
 
-def test_what_is_not_wanted_is_left_out(made: MadeArchive, tmp_path: Path) -> None:
+def test_what_is_not_wanted_is_left_out(made: SimulatedArchive, tmp_path: Path) -> None:
     """An index may be of some keys only; those of a newer protocol, which nobody can ask for, are in none."""
     wasm_hash = bytes([7] * 32)
     code = b"\0\0\0\x07" + bytes(4) + wasm_hash + encode_opaque(b"\0asm")
     unknown = live(TWO, u32(2)).replace(struct.pack(">I", 15) + encode_opaque(b"Two"), struct.pack(">I", 99))
     records = [INIT + struct.pack(">I", 5) + code + bytes(4), time_to_live(code_key(wasm_hash), 70), unknown]
-    made = MadeArchive(tmp_path / "with-code", [[*records, live(ONE, u32(1)), time_to_live(ONE, 9)]])
+    made = SimulatedArchive(tmp_path / "with-code", [[*records, live(ONE, u32(1)), time_to_live(ONE, 9)]])
     index = indexed(made, tmp_path)
 
     assert {ONE: RawEntry(live(ONE, u32(1))[8:-4], 7, 9), code_key(wasm_hash): RawEntry(code, 5, 70)} == dict(index)
@@ -78,7 +89,7 @@ def test_what_is_not_wanted_is_left_out(made: MadeArchive, tmp_path: Path) -> No
     index.close()
 
 
-def test_a_pass_that_failed_goes_on_behind_its_last_bucket(made: MadeArchive, tmp_path: Path) -> None:
+def test_a_pass_that_failed_goes_on_behind_its_last_bucket(made: SimulatedArchive, tmp_path: Path) -> None:
     """Nothing stays of a bucket that is not what its name says, and what was taken before is not read again."""
     name = bucket_name(made.digests[1])
     good = (made.folder / name).read_bytes()

@@ -21,7 +21,6 @@ from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key
 from exporter.ledger.codec.scval_encode import symbol, u32
 from exporter.ledger.source import RawEntry
 from exporter.past.archive import stellar_proof
-from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import (
     RefusedError,
     Trust,
@@ -31,11 +30,24 @@ from exporter.past.archive.stellar_proof import (
     read_claims,
     read_trust,
 )
-from tests.past.archive.signed_archive import SignedArchive, message, trust_document, validators
-from tests.past.archive.simulated_archive import PASSPHRASE, dead, entries_content, live, time_to_live
-from tests.past.archive.test_checkpoint import CONTRACT, FOREIGN, ONE, THREE, TWO
+from tests.past.archive.simulated_archive import (
+    CONTRACT,
+    FOREIGN,
+    ONE,
+    ORGANISATIONS,
+    PASSPHRASE,
+    THREE,
+    TWO,
+    SimulatedArchive,
+    dead,
+    entries_content,
+    live,
+    message,
+    time_to_live,
+    trust_document,
+    validators,
+)
 
-ORGANISATIONS = validators(4)
 FOUR = data_key(CONTRACT, symbol("Four"))
 TEMPORARY = data_key(CONTRACT, symbol("Five"), durability=0)
 CODE = code_key(bytes([7] * 32))
@@ -69,13 +81,13 @@ STATE = {
 class Case:
     """A proof of a simulated network, and what is claimed of it."""
 
-    made: SignedArchive
+    made: SimulatedArchive
     proof: bytes
     trust: Trust
 
     def judged(self, content: bytes, *, newest: bool = False) -> dict[str, list[bytes]]:
         """The keys by what is known of them."""
-        source = partial(bucket_records, str(self.made.archive.folder))
+        source = partial(bucket_records, str(self.made.folder))
         found = check_entries(read_claims(content), check_proof(self.proof, self.trust), [source], newest)
         return {reason: keys for reason, keys in found.items() if keys}
 
@@ -83,15 +95,14 @@ class Case:
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder = tmp_path_factory.mktemp("network")
-    made = SignedArchive(folder / "archive", LISTS, ORGANISATIONS, hot=HOT, version=23, envelopes=bytes(100))
-    trust = read_trust(trust_document(ORGANISATIONS))
-    return Case(made, make_proof(made.archives(folder), 127, trust)[1], trust)
+    made = SimulatedArchive(folder, LISTS, hot=HOT, version=23, envelopes=bytes(100))
+    return Case(made, made.proof()[1], made.trust)
 
 
 @pytest.fixture(scope="module")
-def since(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Case:
+def since(case: Case) -> Case:
     """The same with a proof that has the headers from ledger 100 on."""
-    return replace(case, proof=make_proof(case.made.archives(tmp_path_factory.mktemp("kept")), 100, case.trust)[1])
+    return replace(case, proof=case.made.proof(100)[1])
 
 
 def claims(
@@ -171,14 +182,14 @@ def test_a_bucket_that_is_not_its_name_is_never_used(case: Case, tmp_path: Path)
     """A copy with other content is passed over for the next archive's; without another one nothing is said."""
     proven, said = check_proof(case.proof, case.trust), read_claims(claims())
     copy = tmp_path / "bucket"
-    for path in (case.made.archive.folder / "bucket").rglob("*.gz"):
-        place = copy / path.relative_to(case.made.archive.folder / "bucket")
+    for path in (case.made.folder / "bucket").rglob("*.gz"):
+        place = copy / path.relative_to(case.made.folder / "bucket")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(path.read_bytes())
     (newest,) = copy.rglob(f"bucket-{proven.live[0].hex()}*")
     (other,) = copy.rglob(f"bucket-{proven.live[1].hex()}*")
     newest.write_bytes(other.read_bytes())
-    forged, true = (partial(bucket_records, str(place)) for place in (tmp_path, case.made.archive.folder))
+    forged, true = (partial(bucket_records, str(place)) for place in (tmp_path, case.made.folder))
 
     assert sorted(STATE) == check_entries(said, proven, [forged, true])["confirmed"]
     with pytest.raises(OSError, match=rf"{proven.live[0].hex()} cannot be had: .* has other content than its name"):
@@ -371,7 +382,7 @@ def test_the_checker_needs_no_other_module(case: Case, tmp_path: Path) -> None:
             check=False,
         )
 
-    archive = ("--archive", str(case.made.archive.folder))
+    archive = ("--archive", str(case.made.folder))
     whole = check("proof.json", "--entries", "true.gz", *archive)
 
     assert (0, "") == (whole.returncode, whole.stderr)

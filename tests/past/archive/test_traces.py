@@ -17,7 +17,7 @@ from exporter.past.archive.stellar_proof import (
     check_entries,
 )
 from tests.past.archive.bucket_list_model import KEYS, BucketList, Held, Network, data, source
-from tests.past.archive.test_checkpoint import OTHER
+from tests.past.archive.simulated_archive import OTHER
 
 INVENTED = data_key(OTHER, symbol("invented"))
 

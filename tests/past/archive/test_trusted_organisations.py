@@ -9,7 +9,7 @@ import pytest
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 from exporter.past.archive.trusted_organisations import trust_of
-from tests.past.archive.signed_archive import trust_document, validators
+from tests.past.archive.simulated_archive import trust_document, validators
 
 
 def test_the_organisations_of_both_public_networks_are_known() -> None:
