@@ -1,5 +1,5 @@
-from exporter.check.summary import CheckSummary as CheckSummary
-from exporter.check.summary import TreeFaultsError as TreeFaultsError
+from exporter.check.checker import CheckSummary as CheckSummary
+from exporter.check.checker import TreeFaultsError as TreeFaultsError
 from exporter.config import Settings as Settings
 from exporter.config import load_settings as load_settings
 from exporter.errors import ExporterError as ExporterError

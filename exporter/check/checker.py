@@ -1,22 +1,31 @@
-"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there."""
+"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there.
+
+What is wrong is a list of faults, what was checked a summary.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from html import unescape
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 import jsonschema_rs
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from exporter.check.history_files import ParquetFacts, check_history, read_parquet
-from exporter.check.public_urls import follow_links, links_of
-from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
-from exporter.errors import CheckError
+from exporter.errors import CheckError, pluralize
 from exporter.exact import JSON_INTEGER_MAX
-from exporter.history.manifest import decode_history_manifest
+from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.render.openapi import VERSION_FIELD
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -24,6 +33,7 @@ from exporter.tree.documents import (
     AssetsPage,
     Census,
     DataPackage,
+    HistoryFile,
     HistoryManifest,
     MarketSummary,
     OpenApiDocument,
@@ -52,8 +62,11 @@ from exporter.tree.families import (
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import content_type
 from exporter.tree.pools import AssetDetail
+from exporter.tree.problems import Problem
 from exporter.tree.read_back import parse_back
+from exporter.tree.routes import route
 from exporter.tree.run_listing import RunListing
+from exporter.tree.values import as_written
 
 MAX_FAULTS = 20
 
@@ -62,6 +75,116 @@ MAX_FAULT_CHARACTERS = 400
 
 Schemas = dict[str, jsonschema_rs.Draft202012Validator]
 _Model = TypeVar("_Model")
+
+
+SHOWN_FAULTS = 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One thing that is wrong: the key of the file in which it shows, and what it is."""
+
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.text}"
+
+
+class TreeFaultsError(CheckError):
+    """A tree fails its checks; ``faults`` say what is wrong, by key."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        shown = [f"  {fault}" for fault in faults[:SHOWN_FAULTS]]
+        if len(faults) > len(shown):
+            shown.append(f"  and {len(faults) - len(shown)} more")
+        super().__init__("\n".join((f"the tree fails its checks: {pluralize(len(faults), 'fault')}", *shown)))
+        self.faults = tuple(faults)
+
+
+@dataclass(slots=True)
+class CheckSummary:
+    """How much was checked. A check of little proves little.
+
+        >>> summary.pools, summary.links > 0
+        (24, True)
+        >>> summary.lines()[0].startswith("run ")
+        True
+
+    ``files`` and ``bytes`` are by kind, ``documents`` by the name of their model, ``markets`` and ``pools`` those with
+    one of their own. ``validated`` were also held against the schemas of the tree's OpenAPI document, whose ``version``
+    is that of the exporter. ``links`` were followed to a file. ``rerendered`` files came out of the run's evidence and
+    the history byte for byte; ``not_rerendered`` says why none was, None also for a sample.
+    """
+
+    run_id: str = ""
+    ledger: int = 0
+    complete: bool = True
+    version: str = ""
+    files: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    documents: Counter[str] = field(default_factory=Counter)
+    validated: int = 0
+    markets: int = 0
+    pools: int = 0
+    links: int = 0
+    history_files: int = 0
+    history_rows: int = 0
+    requests: int = 0
+    rerendered: int = 0
+    not_rerendered: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: dict(sorted(it.items())) if isinstance(it, Counter) else it for name, it in values.items()}
+
+    def lines(self) -> list[str]:
+        kinds = ", ".join(
+            f"{count:,} {kind} ({pluralize(self.bytes[kind], 'byte')})" for kind, count in sorted(self.files.items())
+        )
+        models = ", ".join(f"{count:,} {name}" for name, count in sorted(self.documents.items()))
+        lines = [
+            f"run {self.run_id} at ledger {self.ledger}" + ("" if self.complete else ", a sample of it"),
+            f"files: {kinds}",
+            f"documents: {models}",
+            f"{pluralize(self.pools, 'pool')} of {pluralize(self.markets, 'market')}, "
+            f"{pluralize(self.links, 'link')} followed",
+            f"history: {pluralize(self.history_files, 'file')} with {pluralize(self.history_rows, 'row')}",
+        ]
+        if self.validated:
+            lines.append(f"{pluralize(self.validated, 'document')} validated against the tree's own OpenAPI document")
+        if self.requests:
+            lines.append(f"{pluralize(self.requests, 'public URL')} asked for")
+        if self.rerendered:
+            lines.append(f"{pluralize(self.rerendered, 'file')} rendered again from evidence, byte for byte")
+        if self.not_rerendered is not None:
+            lines.append(f"not rendered again: {self.not_rerendered}")
+        return lines
+
+
+_ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
+
+
+class ParquetFacts(NamedTuple):
+    """``rows`` is None if unreadable; ``ledgers`` and ``closed`` (times) are the first and last, None without rows."""
+
+    bytes: int
+    sha256: str
+    rows: int | None = None
+    ledgers: tuple[int, int] | None = None
+    closed: tuple[datetime, datetime] | None = None
+
+
+def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
+    """Read a file of the history. Raises `CheckError`."""
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data)).read(["observed_ledger", "ledger_close_time"])
+        ledgers, closed = (tuple(pc.min_max(column).as_py().values()) for column in table.columns)
+    except _ARROW_ERRORS as error:
+        raise CheckError(f"pyarrow cannot read it: {error}") from error
+    if not table.num_rows:
+        return ParquetFacts(len(data), sha256, 0)
+    return ParquetFacts(len(data), sha256, table.num_rows, ledgers, closed)
 
 
 @dataclass(slots=True)
@@ -122,7 +245,7 @@ class TreeChecker:
             return
         try:
             if key.endswith(".html"):
-                follow_links(self, key, links_of(key, data))
+                self._follow_links(key, links_of(key, data))
                 return
             model = self._read(key, data, sha256, *(found or (None, {})))
             if model in self._schemas:
@@ -154,7 +277,7 @@ class TreeChecker:
             self.fault(POINTER_KEY, f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}")
         if not self.partial and status.evidence_key not in self.seen:
             self.fault(POINTER_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
-        check_history(self, status, self._parquet)
+        self._check_history(status)
         for target, (key, text) in self.links.items():
             if target not in self.seen:
                 self.fault(key, text)
@@ -225,6 +348,92 @@ class TreeChecker:
                     if kind_of(path) is not FileKind.HISTORY and not self.partial:
                         self.summary.links += 1
                         self.links.setdefault(path, (key, f"leads to {path}, which is not there"))
+
+    def _follow_links(self, key: str, links: Iterable[str]) -> None:
+        """Follow the links of a page. What is not there may come: it is noted, with the first page that leads to it."""
+        for link in links:
+            # A file's name answers for itself.
+            if link[1:] in self.links or ("." in link and link[1:] in self.seen):
+                self.summary.links += 1
+                continue
+            path, _, query = link.partition("?")
+            answer = route(path, query, sorted(self.page_sizes))
+            if isinstance(answer, Problem):
+                self.fault(key, f"links to {link}, which is answered with {answer.status}")
+            elif not any(map(self.there, answer.keys)):
+                self.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
+
+    def _check_history(self, status: SystemStatus) -> None:
+        """See that the history's manifest describes its files, and that it reaches to the run."""
+        history = self.one(HistoryManifest)
+        if history is None:
+            if self._parquet:
+                self.fault(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
+            return
+        newest = max((file.last_ledger for file in history.files), default=0)
+        for name, found in (("observed_ledger", history.observed_ledger), ("files", newest)):
+            if found != status.observed_ledger:
+                text = f"$.{name} reaches to ledger {found}, but the run is of ledger {status.observed_ledger}"
+                self.fault(HISTORY_MANIFEST_KEY, text)
+        for file in history.files:
+            if file.key in self.seen:
+                self.summary.links += 1
+                self.fault(file.key, *self._file_faults(file))
+            elif not self.partial and not (self.own_files_only and file.last_ledger < status.observed_ledger):
+                self.fault(file.key, "is missing, though the history's manifest lists it")
+
+    def _file_faults(self, file: HistoryFile) -> Iterator[str]:
+        facts = self._parquet.get(file.key)
+        if facts is not None and (facts.bytes, facts.sha256) != (file.bytes, file.sha256):
+            yield "does not have the bytes that the history's manifest gives for it"
+        if facts is None or facts.rows is None:
+            return
+        self.summary.history_files += 1
+        self.summary.history_rows += facts.rows
+        if facts.rows != file.rows:
+            yield f"has {facts.rows} rows, but {file.rows} in the history's manifest"
+        if facts.ledgers is not None and facts.ledgers != (file.first_ledger, file.last_ledger):
+            yield (
+                f"has rows of ledgers {facts.ledgers[0]} to {facts.ledgers[1]}, but {file.first_ledger} to "
+                f"{file.last_ledger} in the history's manifest"
+            )
+        begins, ends = span_of(folder_of(file.key))
+        for closed in facts.closed or ():
+            if not begins <= closed < ends:
+                at = as_written(closed)
+                yield f"is of a ledger that closed at {at}, which is another day or month than its folder's"
+                return
+
+
+MAX_LINKS = 100_000
+"""In one page; more are not followed."""
+
+_HERE = "tree.invalid"
+"""Represents the host that the tree is served from."""
+
+_LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
+
+
+def links_of(key: str, data: bytes) -> tuple[str, ...]:
+    """The links of a web page that stay inside the tree, as paths from its root with their query strings."""
+    found = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
+    folder = "".join(f"{name}/" for name in key.split("/")[:-1])
+    inside = (_inside(folder, unescape(link)) for link in found)
+    return tuple(dict.fromkeys(link for link in inside if link is not None))
+
+
+@lru_cache(maxsize=1 << 12)
+def _inside(folder: str, link: str) -> str | None:
+    """Where a link leads from a page in a folder; None outside the tree."""
+    if link.startswith("#"):
+        return None
+    try:
+        parts = urlsplit(urljoin(f"http://{_HERE}/{folder}", link.strip()))
+    except ValueError:
+        return link
+    if (parts.scheme, parts.netloc) != ("http", _HERE):
+        return None
+    return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
 def contradictions(row: AssetDetail) -> Iterator[str]:

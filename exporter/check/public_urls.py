@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
-from collections.abc import Container, Iterable, Iterator
-from functools import lru_cache
-from html import unescape
-from itertools import islice
+from collections.abc import Container, Iterator
 from random import Random
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import polars as pl
 
+from exporter.check.checker import TreeChecker
 from exporter.stores.tree_sources import Answer, HttpSource
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import AssetsPage, SystemStatus
@@ -32,56 +27,8 @@ from exporter.tree.families import (
 )
 from exporter.tree.headers import PROBLEM_CONTENT_TYPE, content_type
 from exporter.tree.problems import Problem
-from exporter.tree.routes import MAX_LIMIT, route
+from exporter.tree.routes import MAX_LIMIT
 from exporter.tree.run_listing import RunListing
-
-if TYPE_CHECKING:
-    from exporter.check.checker import TreeChecker
-
-MAX_LINKS = 100_000
-"""In one page; more are not followed."""
-
-_HERE = "tree.invalid"
-"""Represents the host that the tree is served from."""
-
-_LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
-
-
-def links_of(key: str, data: bytes) -> tuple[str, ...]:
-    """The links of a web page that stay inside the tree, as paths from its root with their query strings."""
-    found = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
-    folder = "".join(f"{name}/" for name in key.split("/")[:-1])
-    inside = (_inside(folder, unescape(link)) for link in found)
-    return tuple(dict.fromkeys(link for link in inside if link is not None))
-
-
-@lru_cache(maxsize=1 << 12)
-def _inside(folder: str, link: str) -> str | None:
-    """Where a link leads from a page in a folder; None outside the tree."""
-    if link.startswith("#"):
-        return None
-    try:
-        parts = urlsplit(urljoin(f"http://{_HERE}/{folder}", link.strip()))
-    except ValueError:
-        return link
-    if (parts.scheme, parts.netloc) != ("http", _HERE):
-        return None
-    return parts.path + (f"?{parts.query}" if parts.query else "")
-
-
-def follow_links(checker: TreeChecker, key: str, links: Iterable[str]) -> None:
-    """Follow the links of a web page. What is not there may come: it is noted, with the first page that leads to it."""
-    for link in links:
-        if link[1:] in checker.links or ("." in link and link[1:] in checker.seen):  # a file's name answers for itself
-            checker.summary.links += 1
-            continue
-        path, _, query = link.partition("?")
-        answer = route(path, query, sorted(checker.page_sizes))
-        if isinstance(answer, Problem):
-            checker.fault(key, f"links to {link}, which is answered with {answer.status}")
-        elif not any(map(checker.there, answer.keys)):
-            checker.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
-
 
 MAX_PROBLEM_BYTES = 64 * 1024
 _STRANGER = "C" + "A" * 55

@@ -59,7 +59,7 @@ def check(
 
 def _report_tree(uri: str, sample: int | None, console: Console) -> int:
     import exporter
-    from exporter.check.summary import SHOWN_FAULTS
+    from exporter.check.checker import SHOWN_FAULTS
 
     answers = answers_next_to(console)
     try:

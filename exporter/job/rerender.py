@@ -16,8 +16,8 @@ import msgspec
 import polars as pl
 from msgspec import structs
 
+from exporter.check.checker import CheckSummary, Fault, TreeFaultsError
 from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_files, decoded, document, required
-from exporter.check.summary import CheckSummary, Fault, TreeFaultsError
 from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize

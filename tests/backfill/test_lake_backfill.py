@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from exporter.backfill.lake_job import SKIP, LakeResult
 from exporter.backfill.start_state import StartState
-from exporter.check.records import rollup_faults
+from exporter.check.published_tree import rollup_faults
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.errors import LakeError, StoreError

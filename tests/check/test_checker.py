@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.check.checker import schema_faults, schemas_of
-from exporter.check.summary import TreeFaultsError
+from exporter.check.checker import TreeFaultsError, schema_faults, schemas_of
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from exporter.check.checker import TreeFaultsError
 from exporter.check.published_tree import check_files
-from exporter.check.summary import TreeFaultsError
 from tests.check.trees import Files, assert_named, change, check, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from exporter.check.checker import CheckSummary, TreeFaultsError
 from exporter.check.public_urls import public_urls
 from exporter.check.published_tree import check_files, check_source
-from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.errors import ConfigError, SourceError
 from exporter.localnet.server import running
 from exporter.serve.preview import create_app

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from exporter.check.checker import CheckSummary, TreeFaultsError
 from exporter.check.published_tree import check_source
-from exporter.check.summary import CheckSummary, TreeFaultsError
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores.memory import MemoryStore
