@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from exporter.localnet.server import running
+from exporter.serve.preview import create_app
 from tests.readers.trees import Row, extreme_tree, manifest_of, rows_of
 from tests.render.whole_tree import publish_tree
 
@@ -25,6 +28,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def published_rows(published: Path) -> list[Row]:
     """Every row of that tree."""
     return rows_of(published)
+
+
+@pytest.fixture(scope="package")
+def url(published: Path) -> Iterator[str]:
+    """That tree behind `exporter serve`."""
+    with running(create_app(published)) as address:
+        yield address
 
 
 @pytest.fixture

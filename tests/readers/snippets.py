@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,13 @@ from typing import Any
 import pytest
 
 from exporter.render.site.templates import PLACEHOLDER
-from tests.readers.web_server import WebServer
 from tests.readers.worker import answer
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPLATES = PROJECT_ROOT / "site_templates" / "snippets"
 DOCS = PROJECT_ROOT / "docs" / "history.md"
 OTHER_PYTHON = PROJECT_ROOT / "build" / "readers" / "bin" / "python"
-"""The Python that scripts/test-readers makes for pandas, PySpark and a DuckDB with its extension for HTTPS."""
+"""The Python that scripts/test-readers makes for pandas, PySpark and a DuckDB with its extension for HTTP."""
 
 SCRIPTS = {
     "duckdb": "duckdb.sql",
@@ -45,27 +43,18 @@ def template(reader: str, base: str | Path) -> str:
     return (TEMPLATES / f"{SCRIPTS[reader]}.j2").read_text().replace(PLACEHOLDER, str(base))
 
 
-def ask(
-    reader: str,
-    text: str | Path,
-    columns: Sequence[str] = (),
-    *,
-    what: str = "snippet",
-    web: WebServer | None = None,
-) -> Any:
+def ask(reader: str, text: str | Path, columns: Sequence[str] = (), *, what: str = "snippet") -> Any:
     """As `worker.answer`, by the Python that has the reader; skips where that or its Java is not installed."""
-    trust = None if web is None else str(web.authority)
-    other = reader in ("pandas", "pyspark") or (reader == "duckdb" and web is not None)
-    if web is None and not other:
+    if reader == "polars" or (reader == "duckdb" and "http://" not in str(text)):
         return answer(what, reader, str(text), columns)
-    if other and not OTHER_PYTHON.is_file():
+    if not OTHER_PYTHON.is_file():
         pytest.skip("there is no build/readers with pandas, PySpark and DuckDB's httpfs; scripts/test-readers makes it")
     if reader == "pyspark" and shutil.which("java") is None:
         pytest.skip("java is not installed (Debian: apt-get install default-jre-headless), so PySpark was not tried")
-    request = {"what": what, "reader": reader, "text": str(text), "columns": list(columns), "trust": trust}
+    request = {"what": what, "reader": reader, "text": str(text), "columns": list(columns)}
     done = subprocess.run(
-        [OTHER_PYTHON if other else sys.executable, Path(__file__).with_name("worker.py")],
-        env={**os.environ, **_QUIET, **({} if web is None else web.trust)},
+        [OTHER_PYTHON, Path(__file__).with_name("worker.py")],
+        env={**os.environ, **_QUIET},
         input=json.dumps(request),
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The rollups by one URL: DuckDB, Polars and pandas read what docs/history.md says, from a folder and over HTTPS."""
+"""The rollups by one URL: DuckDB, Polars and pandas read what docs/history.md says, from a folder and over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from tests.readers.snippets import DOCS, ask
 from tests.readers.trees import Row
-from tests.readers.web_server import https_server
 
 EXAMPLE = "https://markets.example.org"
 GLOB = "hourly*.parquet"
@@ -61,19 +60,10 @@ def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
     return sorted(found)
 
 
+@pytest.mark.parametrize("over_http", [False, True])
 @pytest.mark.parametrize("reader", READERS)
-def test_rates_of_usdc(published: Path, published_rows: list[Row], reader: str) -> None:
-    """Five lines of the page give the borrow rates of all pools of USDC, by day."""
-    found = ask(reader, rates_on_the_page(reader, str(published)), what="rates")
-
-    assert {"rates": expected_rates_of_usdc(published_rows)} == found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reader", ["duckdb", "polars", "pandas"])
-def test_rates_of_usdc_over_https(published: Path, published_rows: list[Row], reader: str, tmp_path: Path) -> None:
-    """So they do from a web server."""
-    with https_server(published, tmp_path / "nginx") as server:
-        found = ask(reader, rates_on_the_page(reader, server.url), what="rates", web=server)
+def test_rates_of_usdc(published: Path, url: str, published_rows: list[Row], reader: str, over_http: bool) -> None:
+    """Five lines of the page give the borrow rates of all pools of USDC, by day, from a folder and a server."""
+    found = ask(reader, rates_on_the_page(reader, url if over_http else str(published)), what="rates")
 
     assert {"rates": expected_rates_of_usdc(published_rows)} == found

@@ -1,25 +1,15 @@
-"""The snippets do what they say against a tree that the job published, in a folder, over HTTP and over HTTPS."""
+"""The snippets do what they say against a tree that the job published, in a folder and over HTTP."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from exporter.localnet.server import running
-from exporter.serve.preview import create_app
 from tests.readers.snippets import DOCS, OTHER_PYTHON, SCRIPTS, TEMPLATES, ask, run_program, template
 from tests.readers.trees import Row, assert_found, expected_totals, manifest_of
-from tests.readers.web_server import https_server
-
-
-@pytest.fixture(scope="module")
-def url(published: Path) -> Iterator[str]:
-    with running(create_app(published)) as address:
-        yield address
 
 
 def test_the_documentation_links_every_snippet() -> None:
@@ -35,9 +25,13 @@ def test_rates_and_totals_of_a_folder(reader: str, published: Path, published_ro
     assert_found(ask(reader, template(reader, published)), published_rows)
 
 
-def test_polars_over_http(url: str, published_rows: list[Row]) -> None:
-    """The snippet for Polars finds the same behind `exporter serve`."""
-    assert_found(ask("polars", template("polars", url)), published_rows)
+OVER_HTTP = ["polars", *(pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "pandas"))]
+
+
+@pytest.mark.parametrize("reader", OVER_HTTP)
+def test_readers_over_http(reader: str, url: str, published_rows: list[Row]) -> None:
+    """The readers that can find the same behind `exporter serve`."""
+    assert_found(ask(reader, template(reader, url)), published_rows)
 
 
 def test_curl_makes_a_copy(url: str, published: Path, published_rows: list[Row], tmp_path: Path) -> None:
@@ -91,14 +85,6 @@ def test_fetch_sums_with_bigint(url: str, published: Path, published_rows: list[
 
     assert (0, "") == (done.returncode, done.stderr)
     assert [history, *(f"{token} {total}" for token, total in sorted(totals.items()))] == done.stdout.splitlines()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reader", ["duckdb", "polars", "pandas"])
-def test_readers_over_https(reader: str, published: Path, published_rows: list[Row], tmp_path: Path) -> None:
-    """So do those that read over HTTPS, behind a server that knows nothing but files."""
-    with https_server(published, tmp_path / "nginx") as web:
-        assert_found(ask(reader, template(reader, web.url), web=web), published_rows)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ Answer = dict[str, Any]
 Found = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
 
 
-def answer(what: str, reader: str, text: str, columns: Sequence[str] = (), trust: str | None = None) -> Answer:
+def answer(what: str, reader: str, text: str, columns: Sequence[str] = ()) -> Answer:
     """Run a snippet of the site, or read as docs/history.md shows; ``refused`` alone is what stopped it.
 
     Args:
@@ -26,23 +26,22 @@ def answer(what: str, reader: str, text: str, columns: Sequence[str] = (), trust
         reader: duckdb, polars, pandas or pyspark.
         text: the code with the address in its place, or the path.
         columns: integer columns of the history that a snippet is to give for every row, as the reader has them.
-        trust: the certificate to trust, for DuckDB, which takes it by no variable.
     """
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            return _WHAT[what](reader, text, list(columns), trust)
+            return _WHAT[what](reader, text, list(columns))
     except SystemExit as stop:
         return {"refused": str(stop)}
     except Exception as error:
         return {"refused": f"{type(error).__name__}: {error}"}
 
 
-def snippet(reader: str, script: str, columns: list[str], trust: str | None) -> Answer:
+def snippet(reader: str, script: str, columns: list[str]) -> Answer:
     """Rates (token, symbol, observations, percent twice), totals (token, symbol, decimals, sum as text), rows.
 
     A row has market, pool, ledger, close time in microseconds, and the columns as text.
     """
-    rates, totals, rows = _READERS[reader](script, columns, trust)
+    rates, totals, rows = _READERS[reader](script, columns)
     return {
         "rates": sorted([token, symbol, int(count), float(s), float(b)] for token, symbol, count, s, b in rates),
         "totals": sorted([token, symbol, int(decimals), str(int(total))] for token, symbol, decimals, total in totals),
@@ -50,10 +49,10 @@ def snippet(reader: str, script: str, columns: list[str], trust: str | None) -> 
     }
 
 
-def rates(reader: str, code: str, columns: list[str], trust: str | None) -> Answer:
+def rates(reader: str, code: str, columns: list[str]) -> Answer:
     """What lines that find the borrow rates by day and pool find: days with a rate in basis points."""
     if reader == "duckdb":
-        with _duckdb_connection(code, trust) as connection:
+        with _duckdb_connection(code) as connection:
             found = [(day, round(percent * 100)) for day, _, _, _, percent, _ in connection.execute(code).fetchall()]
     elif reader == "polars":
         rows = _execute(code)["rates"].rows()
@@ -63,7 +62,7 @@ def rates(reader: str, code: str, columns: list[str], trust: str | None) -> Answ
     return {"rates": sorted([str(day), rate] for day, rate in found)}
 
 
-def count(reader: str, path: str, columns: list[str], trust: str | None) -> Answer:
+def count(reader: str, path: str, columns: list[str]) -> Answer:
     """How many rows are in a folder or in files by a pattern, and how many different ones."""
     module: Any = importlib.import_module(reader)
     names = ["market", "pool", "observed_ledger"]
@@ -81,23 +80,23 @@ def _text(value: Any) -> str | None:
     return None if value is None or value != value else str(int(value))
 
 
-def _duckdb_connection(script: str, trust: str | None) -> Any:
+def _duckdb_connection(script: str) -> Any:
     connection: Any = importlib.import_module("duckdb").connect()
-    if "https://" in script:
+    if "http://" in script:
         importlib.import_module("duckdb_extensions").import_extension("httpfs", con=connection)
-        connection.execute(f"LOAD httpfs; SET ca_cert_file = '{trust}'")
+        connection.execute("LOAD httpfs")
     return connection
 
 
-def _duckdb(script: str, columns: list[str], trust: str | None) -> Found:
-    with _duckdb_connection(script, trust) as connection:
+def _duckdb(script: str, columns: list[str]) -> Found:
+    with _duckdb_connection(script) as connection:
         results = [connection.execute(part).fetchall() for part in connection.extract_statements(script)]
         named = ", ".join(["market, pool, observed_ledger, epoch_us(ledger_close_time)", *columns])
         rows = connection.execute(f"SELECT {named} FROM pools").fetchall() if columns else []
     return results[-2], results[-1], rows
 
 
-def _polars(script: str, columns: list[str], trust: str | None) -> Found:
+def _polars(script: str, columns: list[str]) -> Found:
     pl = importlib.import_module("polars")
     found = _execute(script)
     rows = []
@@ -107,7 +106,7 @@ def _polars(script: str, columns: list[str], trust: str | None) -> Found:
     return found["rates"].rows(), found["totals"].rows(), rows
 
 
-def _pandas(script: str, columns: list[str], trust: str | None) -> Found:
+def _pandas(script: str, columns: list[str]) -> Found:
     pd = importlib.import_module("pandas")
     found = _execute(script)
     rows = []
@@ -124,7 +123,7 @@ def _pandas(script: str, columns: list[str], trust: str | None) -> Found:
     return list(found["rates"].reset_index().itertuples(index=False)), list(found["totals"].reset_index().values), rows
 
 
-def _pyspark(script: str, columns: list[str], trust: str | None) -> Found:
+def _pyspark(script: str, columns: list[str]) -> Found:
     found = _execute(script)
     rows = []
     if columns:
@@ -139,13 +138,13 @@ def _execute(script: str) -> dict[str, Any]:
     return names
 
 
-_READERS: dict[str, Callable[[str, list[str], str | None], Found]] = {
+_READERS: dict[str, Callable[[str, list[str]], Found]] = {
     "duckdb": _duckdb,
     "polars": _polars,
     "pandas": _pandas,
     "pyspark": _pyspark,
 }
-_WHAT: dict[str, Callable[[str, str, list[str], str | None], Answer]] = {
+_WHAT: dict[str, Callable[[str, str, list[str]], Answer]] = {
     "snippet": snippet,
     "rates": rates,
     "count": count,
