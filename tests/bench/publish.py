@@ -1,4 +1,4 @@
-"""Writing the files of a run: the bucket's store against bare boto3, and the folder's against a plain loop.
+"""Writing the files of a run into a bucket against bare boto3.
 
 The bucket is a Ceph RADOS Gateway (``scripts/radosgw``), or a simulated one where there is none.
 """
@@ -6,20 +6,17 @@ The bucket is a Ceph RADOS Gateway (``scripts/radosgw``), or a simulated one whe
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
 from exporter.stores import open_store
-from exporter.stores.folder import FolderStore
 from exporter.tree.families import kind_of
 from exporter.tree.headers import cache_control
-from tests.bench.table import Row, in_turn
+from tests.bench.table import Row
 from tests.s3.radosgw import GatewayError, gateway
 from tests.s3.wire_bucket import WireBucket
 
@@ -32,7 +29,7 @@ Files = Sequence[tuple[str, bytes]]
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Both; the quick run takes the simulated bucket."""
+    """One row; the quick run takes the simulated bucket."""
     numbers, rounds = range(20 if quick else OBJECTS), 1 if quick else 5
     files = [(f"v1/pages/{number:032x}.json", f'"{number:0{BYTES - 2}}"'.encode()) for number in numbers]
     with ExitStack() as stack:
@@ -45,7 +42,7 @@ def run(quick: bool = False) -> list[Row]:
         if found:
             where, bucket = "a RADOS Gateway", "bench"
             _client().create_bucket(Bucket=bucket)
-        return [in_bucket(where, bucket, files, rounds), _folder(files, rounds)]
+        return [in_bucket(where, bucket, files, rounds)]
 
 
 def in_bucket(where: str, bucket: str, files: Files, rounds: int) -> Row:
@@ -87,25 +84,6 @@ def _client() -> Any:
     from botocore.config import Config
 
     return boto3.client("s3", config=Config(max_pool_connections=PARALLEL))
-
-
-def _folder(files: Files, rounds: int) -> Row:
-    with tempfile.TemporaryDirectory() as folder:
-        count = iter(range(1_000))
-
-        def ours() -> None:
-            FolderStore(Path(folder, f"store-{next(count)}")).put_many(files, immutable=True)
-
-        def loop() -> None:
-            root = Path(folder, f"loop-{next(count)}")
-            for key, data in files:
-                os.makedirs((root / key).parent, exist_ok=True)  # noqa: PTH103 - as bare as it gets
-                (root / key).write_bytes(data)
-
-        our_times, their_times, ratios = in_turn(ours, loop, rounds)
-    each, other = (f"{1e6 * min(times) / len(files):.0f} µs a file" for times in (our_times, their_times))
-    title = f"{len(files):,} files of 2 kB into a folder, processor time"
-    return Row(title, each, f"a loop, {other}", ratios)
 
 
 def variables(values: Mapping[str, str]) -> AbstractContextManager[object]:

@@ -11,10 +11,7 @@ from typing import Any
 
 import msgspec
 
-from exporter.deployments.networks import derived_address
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import PERSISTENT, ContractData, decode_contract_data, encode_contract_data
-from exporter.ledger.codec.scval_encode import i128, symbol
+from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
@@ -30,9 +27,8 @@ State = dict[bytes, bytes | None]
 
 
 def run(quick: bool = False) -> list[Row]:
-    """All of it; without mainnet's snapshot only a made entry is decoded."""
-    large = [_text(encode_contract_data(made_entry()))] * (1 if quick else 100)
-    rows = [_decoding("an entry of 72 numbers", large, quick)]
+    """All of it; without mainnet's snapshot nothing is decoded."""
+    rows = []
     if _SNAPSHOT.is_file():
         entries = LedgerSnapshot.load(_SNAPSHOT).entries
         texts = [_text(entry.data) for key, entry in entries.items() if key[:4] == b"\0\0\0\x06"]
@@ -45,17 +41,6 @@ def run(quick: bool = False) -> list[Row]:
     most = max(rounds for rounds, _ in readings)
     asked = [requests / least for _, requests in readings]
     return [*rows, Row(title, f"at most {most} rounds", f"the least requests, {least}", asked, "times as many")]
-
-
-def made_entry() -> ContractData:
-    """A map of maps of i128."""
-    record = (scval.MAP, tuple((symbol(f"field_{field:02}"), i128(10**18 + field)) for field in range(12)))
-    return ContractData(
-        derived_address("bench"),
-        symbol("Records"),
-        PERSISTENT,
-        (scval.MAP, tuple((symbol(f"record_{number}"), record) for number in range(6))),
-    )
 
 
 def _text(data: bytes) -> str:
