@@ -15,38 +15,31 @@ MAX_NAME = 240
 
 
 class Reason(StrEnum):
-    """Why something is not proven. The values are those of ``--allow-unproven``."""
+    """Why something is not proven, with its meaning. The values are those of ``--allow-unproven``."""
 
-    CALLS = "calls"
-    CHANGED = "changed"
-    NOT_LOOKED_UP = "not_looked_up"
-    SHORT_LIVED = "short_lived"
-    ABSENT = "absent"
-    NO_ENTRIES = "no_entries"
-    WAITING = "waiting"
-    CHANGES = "changes"
-    HISTORY = "history"
-    EARLIER = "earlier"
-    UNLISTED = "unlisted"
-    STATEMENTS = "statements"
-    MARKETS = "markets"
+    meaning: str
 
+    def __new__(cls, value: str, meaning: str = "") -> Reason:
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
 
-_MEANINGS = {
-    Reason.CALLS: "results of contract calls are the RPC's word",
-    Reason.CHANGED: "entries were changed before the checkpoint",
-    Reason.NOT_LOOKED_UP: "entries may be in older buckets, which were not read (--full reads them)",
-    Reason.SHORT_LIVED: "entries left no trace at the checkpoint, which only some that were created shortly before do",
-    Reason.ABSENT: "entries are absent at the checkpoint, and could have existed shortly before it",
-    Reason.NO_ENTRIES: "runs have no entry that could be proven",
-    Reason.WAITING: "runs have no checkpoint yet that can be proven",
-    Reason.CHANGES: "changes were found by runs that were not repeated",
-    Reason.HISTORY: "files of the history have rows of runs that were not repeated, or not proven",
-    Reason.EARLIER: "earlier runs, or files of theirs, were not verified",
-    Reason.UNLISTED: "files are in no run",
-    Reason.STATEMENTS: "statements are the publisher's word",
-    Reason.MARKETS: "contracts may be markets that the run left out",
-}
+    CALLS = "calls", "results of contract calls are the RPC's word"
+    CHANGED = "changed", "entries were changed before the checkpoint"
+    NOT_LOOKED_UP = "not_looked_up", "entries may be in older buckets, which were not read (--full reads them)"
+    SHORT_LIVED = (
+        "short_lived",
+        "entries left no trace at the checkpoint, which only some that were created shortly before do",
+    )
+    ABSENT = "absent", "entries are absent at the checkpoint, and could have existed shortly before it"
+    NO_ENTRIES = "no_entries", "runs have no entry that could be proven"
+    WAITING = "waiting", "runs have no checkpoint yet that can be proven"
+    CHANGES = "changes", "changes were found by runs that were not repeated"
+    HISTORY = "history", "files of the history have rows of runs that were not repeated, or not proven"
+    EARLIER = "earlier", "earlier runs, or files of theirs, were not verified"
+    UNLISTED = "unlisted", "files are in no run"
+    STATEMENTS = "statements", "statements are the publisher's word"
+    MARKETS = "markets", "contracts may be markets that the run left out"
 
 
 @dataclass(slots=True)
@@ -78,7 +71,7 @@ class Unproven:
             count, names = self.counts[reason], self.names[reason]
             more = f" and {count - len(names):,} more" if count > len(names) else ""
             word = "not proven, allowed" if reason in allowed else "not proven"
-            yield reason, f"{word} ({reason}): {count:,} {_MEANINGS[reason]}: {', '.join(names)}{more}"
+            yield reason, f"{word} ({reason}): {count:,} {reason.meaning}: {', '.join(names)}{more}"
 
     def facts(self, reason: Reason) -> dict[str, object]:
         return {"count": self.counts[reason], "names": self.names[reason]}

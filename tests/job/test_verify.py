@@ -38,8 +38,7 @@ from exporter.job import prove as prove_module
 from exporter.job.evidence import Evidence
 from exporter.job.prove import prove
 from exporter.job.rerender import check_tree
-from exporter.job.unconfirmed import evidence_words
-from exporter.job.verify import compared_with, verify_tree
+from exporter.job.verify import compared_with, evidence_words, verify_tree
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
