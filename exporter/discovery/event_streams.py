@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from exporter.deployments import Deployment
 from exporter.discovery.known_markets import KnownMarket, Memory, StreamPlace
@@ -14,16 +15,11 @@ from exporter.errors import DecodeError, SourceError
 from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, EventSource, EventsPage
 from exporter.protocols.base import ProtocolModule
 
-MAX_PAGES = 300
-"""Requests of one run. A page looks at 10,000 ledgers at most, so this is 3 million of them."""
-
-MAX_EVENTS = 50_000
-"""Events that are looked at in one run, those that nobody asked for included."""
-
 MAX_CANDIDATES = 10_000
 """Markets and pools that one run learns of from events."""
 
 MAX_SECONDS = 60.0
+T = TypeVar("T")
 _MAX_RESTARTS = 3
 _FIRST_LEDGER = 1  # no endpoint keeps it, so each says from where on it keeps events
 
@@ -45,7 +41,9 @@ async def follow_events(
                 await follower.follow(filters, streams, start)
     except TimeoutError:
         follower.notices.append(f"reading events took longer than {max_seconds:g} s; the next run continues there")
-    follower.summarize()
+    if follower.ignored:
+        more = f", and {follower.ignored - 1} more" if follower.ignored > 1 else ""
+        follower.notices.append(f"events were ignored: {follower.first_ignored}{more}")
     return follower.notices
 
 
@@ -53,52 +51,45 @@ def _requests(
     modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
 ) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
     """From which ledger (None: the oldest kept), the filters and their streams; 5 filters of 5 contracts a request."""
-    groups: dict[tuple[int | None, tuple[str, ...]], list[StreamPlace]] = {}
-    for name, module in modules.items():
-        for each in module.event_filters([item for item in deployments if item.protocol == name]):
-            for contract in each.contracts:
-                place = name, contract, each.topics
-                streams = groups.setdefault((known.get(place), each.topics), [])
-                if place not in streams:
-                    streams.append(place)
-    for start in dict.fromkeys(start for start, _ in groups):
-        parts = [
-            streams[at : at + MAX_FILTERS]
-            for (begins, _), streams in groups.items()
-            if begins == start
-            for at in range(0, len(streams), MAX_FILTERS)
-        ]
-        for at in range(0, len(parts), MAX_FILTERS):
-            batch = parts[at : at + MAX_FILTERS]
+    streams = dict.fromkeys(
+        (name, contract, each.topics)
+        for name, module in modules.items()
+        for each in module.event_filters([item for item in deployments if item.protocol == name])
+        for contract in each.contracts
+    )
+    starts: dict[int | None, dict[tuple[str, ...], list[StreamPlace]]] = {}
+    for place in streams:
+        starts.setdefault(known.get(place), {}).setdefault(place[2], []).append(place)
+    for start, by_topics in starts.items():
+        parts = [(topics, part) for topics, places in by_topics.items() for part in _parts(places)]
+        for batch in _parts(parts):
             filters = [
-                EventFilter(tuple(dict.fromkeys(contract for _, contract, _ in part)), part[0][2]) for part in batch
+                EventFilter(tuple(dict.fromkeys(contract for _, contract, _ in part)), topics) for topics, part in batch
             ]
-            yield start, filters, [place for part in batch for place in part]
+            yield start, filters, [place for _, part in batch for place in part]
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + MAX_FILTERS] for at in range(0, len(items), MAX_FILTERS))
 
 
 class _Follower:
-    """Reads streams page by page, within bounds that all of them share."""
+    """Reads streams page by page."""
 
     def __init__(self, source: EventSource, modules: Mapping[str, ProtocolModule], memory: Memory) -> None:
         self.notices: list[str] = []
         self._source = source
         self._modules = modules
         self._memory = memory
-        self._pages = self._events = self._learned = self._foreign = 0
-        self._wrong: list[str] = []
+        self._learned = 0
+        self.ignored = 0
+        self.first_ignored = ""
 
     async def follow(self, filters: list[EventFilter], streams: list[StreamPlace], start: int | None) -> None:
         position: int | str = _FIRST_LEDGER if start is None else start
         restarts, certain = 0, True
         try:
             while True:
-                if self._pages >= MAX_PAGES or self._events >= MAX_EVENTS:
-                    self.notices.append(
-                        f"events were read up to the limit of a run ({MAX_PAGES} pages, {MAX_EVENTS} events); the next "
-                        "run continues there"
-                    )
-                    return
-                self._pages += 1
                 page = await self._source.read_events(filters, position)
                 if isinstance(page, EventsPage):
                     self._take(page, streams)
@@ -130,14 +121,12 @@ class _Follower:
             self.notices.append(f"events that name new markets could not be read, a later run tries again: {error}")
 
     def _take(self, page: EventsPage, streams: Sequence[StreamPlace]) -> None:
-        self._events += len(page.events) + page.undecodable
         if page.undecodable:
-            self._wrong.append(f"{page.undecodable} events of ledgers up to {page.latest} cannot be decoded")
+            self._ignore(f"{page.undecodable} events of ledgers up to {page.latest} cannot be decoded")
         for event in page.events:
-            asked = [
+            asked = (
                 name for name, contract, topics in streams if contract == event.contract and event.starts_with(topics)
-            ]
-            self._foreign += not asked
+            )
             for name in dict.fromkeys(asked):
                 self._take_event(name, event)
 
@@ -145,9 +134,7 @@ class _Follower:
         try:
             named = self._modules[name].candidates_in(event)
         except DecodeError as error:
-            self._wrong.append(
-                f"an event of {event.contract} at ledger {event.ledger} does not name a market ({error})"
-            )
+            self._ignore(f"an event of {event.contract} at ledger {event.ledger} does not name a market ({error})")
             return
         for candidate in named:
             if self._learned < MAX_CANDIDATES:
@@ -163,9 +150,6 @@ class _Follower:
                     )
                 )
 
-    def summarize(self) -> None:
-        if self._foreign:
-            self.notices.append(f"the RPC returned {self._foreign} events that were not asked for; they were ignored")
-        if self._wrong:
-            more = f", and {len(self._wrong) - 1} more" if len(self._wrong) > 1 else ""
-            self.notices.append(f"events were ignored: {self._wrong[0]}{more}")
+    def _ignore(self, reason: str) -> None:
+        self.ignored += 1
+        self.first_ignored = self.first_ignored or reason
