@@ -10,7 +10,7 @@ import pytest
 
 from exporter.config import DiscoverySettings, MarketSettings, Settings
 from exporter.deployments import MARKET, Deployment, KnownContract
-from exporter.deployments.networks import NETWORKS, Network
+from exporter.deployments.networks import Network
 from exporter.discovery.candidates import Drift, candidates, check_lists
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ContractInstance
@@ -92,18 +92,6 @@ def test_found_before() -> None:
         (label, item.origin, item.voucher) for label in "AD" for item in named if item.address == contract(label)
     ]
     assert [] == candidates(settings_of(enabled=False), KNOWN, PROTOCOLS, found=found)["blend"]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_shipped_networks(name: str) -> None:
-    """On every shipped network all published markets are candidates of their protocol, each once."""
-    network = NETWORKS[name]
-    found = [item for items in candidates(Settings(), network, PROTOCOLS).values() for item in items]
-
-    known = [item for item in network.deployments if item.protocol in PROTOCOLS]
-    published = [(item.protocol, market) for item in known for market in item.markets]
-    assert sorted(published) == sorted((item.protocol, item.address) for item in found)
-    assert not any(item.demanded for item in found)
 
 
 X = contract("X")

@@ -84,15 +84,6 @@ def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, rea
     assert quote.failure.startswith(reason)
 
 
-def test_one_bad_asset_costs_only_itself() -> None:
-    """An oracle that traps for one asset, and gives nothing for another, still prices the third."""
-    ledger = oracle(u32(7), price_data(3, NOW))
-    ledger.set_lastprice("O", "void", VOID)
-    quotes, _ = quotes_of(ledger, ("O", "trap"), ("O", "T"), ("O", "void"))
-
-    assert [None, 3, None] == [quotes["O", token].price for token in ("trap", "T", "void")]
-
-
 def test_each_call_once() -> None:
     """``decimals()`` is called once an oracle, ``lastprice()`` once for each (oracle, token), however often named."""
     ledger = oracle(u32(7), price_data(3, NOW))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from exporter.deployments.networks import NETWORKS, network_id
@@ -100,49 +98,6 @@ def test_both_forms_of_items_give_the_same_snapshot(tmp_path: Path) -> None:
     assert load(tmp_path, document(*older)) == snapshot
     assert (4, {"account": 1, "contract_data": 1}) == (len(snapshot.entries), snapshot.left_out)
     assert 1 == len(snapshot.unreadable)
-
-
-def test_states_that_contracts_left_behind(real_data: Path, tmp_path: Path) -> None:
-    """What version 25 and later of the tool's library wrote: every contract of a state is there, in either form."""
-    archive = real_data / "contract-states.tar.zst"
-    if not archive.is_file():
-        pytest.skip(f"the states that contracts left are not there ({archive.name})")
-    wanted = {"k2/0000-00": (1005, 23), "xoxno/0001-04": (1015, 27), "peridot/0000-00": (1005, 27)}
-    found: dict[str, tuple[int, int]] = {}
-    with pa.input_stream(archive, compression="zstd") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-        for member in tar:
-            name, _, rest = member.name.partition(".")
-            if name not in wanted or rest != "snap.json":
-                continue
-            content = tar.extractfile(member)
-            assert content is not None
-            snapshot = LedgerSnapshot.of(data := content.read(), member.name)
-            found[name] = (snapshot.ledger, snapshot.protocol_version)
-            assert {} == snapshot.unreadable
-            total = sum(snapshot.left_out.values()) + len(snapshot.entries)
-            assert len(json.loads(data)["ledger_entries"]) == total
-            assert snapshot.left_out.keys().isdisjoint({"contract_data", "contract_code"})
-
-    assert wanted == found
-
-
-def test_contract_code_is_kept(tmp_path: Path) -> None:
-    """Contract code is an entry by its hash, with or without the cost inputs before the hash."""
-    inputs = {"ext": "v0", "n_instructions": 1, "n_functions": 2, "n_globals": 3, "n_table_entries": 4, "n_types": 5}
-    inputs |= {"n_data_segments": 6, "n_elem_segments": 7, "n_imports": 8, "n_exports": 9, "n_data_segment_bytes": 10}
-    items = []
-    for digit, extension in (("1", "v0"), ("2", {"v1": {"ext": "v0", "cost_inputs": inputs}})):
-        data = {"contract_code": {"ext": extension, "hash": digit * 64, "code": "0061736d"}}
-        entry = {"last_modified_ledger_seq": 5, "data": data, "ext": "v0"}
-        key: dict[str, dict[str, str]] = {"contract_code": {"hash": digit * 64}}
-        items.append((key, [entry, FOREVER]))
-
-    snapshot = load(tmp_path, document(*items))
-
-    assert {entries.code_key(bytes.fromhex(digit * 64)) for digit in "12"} == set(snapshot.entries)
-    items[1][0]["contract_code"]["hash"] = "3" * 64
-    with pytest.raises(SnapshotFileError, match="disagrees"):
-        load(tmp_path, document(*items))
 
 
 @pytest.mark.parametrize(

@@ -36,17 +36,9 @@ def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> MadeLedg
 
 
 class TestMetadata:
-    def test_wasm_token(self) -> None:
-        """Symbol and decimals are METADATA's, and nothing is called."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T", b"wETH", 18))
-        tokens, source = tokens_of(ledger, "T")
-
-        assert Token(contract("T"), "wETH", 18, name="A token") == tokens["T"]
-        assert [] == source.calls
-
-    def test_stellar_asset(self) -> None:
-        """A Stellar asset contract has no wasm, and its METADATA is read like any other."""
+    def test_what_a_token_says(self) -> None:
+        """Symbol and decimals are METADATA's, and nothing is called. Only the network's own code has an issuer."""
+        issued = "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
         ledger = MadeLedger()
 
         def asset(label: str, code: str, name: str) -> None:
@@ -55,12 +47,17 @@ class TestMetadata:
             storage = [(symbol("METADATA"), metadata)]
             ledger.replace(instance(contract(label), storage, executable=scval.STELLAR_ASSET))
 
-        asset("T", "native", "native")
-        asset("U", "USDC", "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN")
-        tokens, _ = tokens_of(ledger, "T", "U")
+        asset("N", "native", "native")
+        asset("U", "USDC", issued)
+        ledger.replace(token_instance("W", b"wETH", 18, changes={"name": string(issued)}))
+        tokens, source = tokens_of(ledger, "N", "U", "W")
 
-        assert Token(contract("T"), "native", 7, name="native") == tokens["T"]
-        assert "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN" == tokens["U"].issuer
+        assert {
+            "N": Token(contract("N"), "native", 7, name="native"),
+            "U": Token(contract("U"), "USDC", 7, name=issued, issuer=issued[5:]),
+            "W": Token(contract("W"), "wETH", 18, name=issued),
+        } == tokens
+        assert [] == source.calls
 
     @pytest.mark.parametrize("name", [None, string(""), string("x" * (MAX_SYMBOL_LENGTH + 1))])
     def test_no_name(self, name: ScVal | None) -> None:
@@ -69,12 +66,6 @@ class TestMetadata:
         ledger.replace(token_instance("T", changes={"name": name}))
 
         assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")[0]["T"]
-
-    def test_a_token_of_wasm_has_no_issuer(self) -> None:
-        """A contract of anybody's may call itself USDC:G..., which makes nobody its issuer."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T", b"USDC", 7))
-        assert tokens_of(ledger, "T")[0]["T"].issuer is None
 
     @pytest.mark.parametrize(
         ("content", "expected"),

@@ -175,29 +175,6 @@ class LateSource(ChainSource):
         return answer
 
 
-async def read_late(view: LedgerView, key: bytes) -> Mapping[bytes, Entry | None]:
-    """Read a key while the request of whoever asked for it first is in flight."""
-    await pause(2 * STILL_TURNS)
-    return await view.read([key])
-
-
-def test_parts_that_see_two_versions_at_every_ledger() -> None:
-    """A program for which every run sees something new is refused within the bound, never given stale values."""
-    chain = busy_chain(*(f"{number}".encode() for number in range(100)))
-    runs: list[None] = []
-
-    async def program(view: LedgerView) -> list[State]:
-        runs.append(None)  # not what a program may do: it makes each run ask for another key
-        key = f"{len(runs)}".encode()
-        parts = await asyncio.gather(view.read([key]), read_late(view, key))
-        return [{key: data_of(entry) for key, entry in part.items()} for part in parts]
-
-    with pytest.raises(NoCommonLedgerError, match="after 5 rounds"):
-        asyncio.run(read_at_one_ledger(LateSource(chain, requests_per_ledger=1), program, ViewLimits(max_rounds=5)))
-
-    assert 6 == len(runs)
-
-
 def requests_of(source: ChainSource) -> list[int]:
     return [keys for kind, keys, _ in source.log if kind == "entries"]
 

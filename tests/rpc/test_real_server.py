@@ -1,46 +1,66 @@
-"""The exporter over an unmodified stellar-rpc: runs, the contracts' own views, and the questions of the recording."""
+"""The exporter over an unmodified stellar-rpc, which serves the state of the real testnet archive: runs, and views.
+
+`tests.rpc.core` plays the server's core.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.staticfiles import StaticFiles
+from stellar_sdk import xdr
 
+from exporter.localnet.server import running
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.checkpoint import HistoryArchive
 from tests.jobs import on_chain, run, settings_for
-from tests.localnet.conformance import LATEST, answer_differences, recorded_questions, request_of
-from tests.rpc.conftest import StartServer
+from tests.localnet.conformance import OLDEST, TESTNET
+from tests.past.archive.archive_snapshot import state_at
+from tests.rpc.core import State, save
+
+PROGRAM = "STELLAR_RPC"
+"""The environment variable that names the program."""
+PROTOCOL = "STELLAR_RPC_PROTOCOL"
+"""The environment variable that names the protocol of the ledgers, where the program does not say its version."""
+ARCHIVES = ("archive-testnet", "checkpoint-testnet")
+"""Folders of the real data: the whole archive, or one checkpoint of it, which can be fetched."""
+START_SECONDS = 120.0
+ROOT = Path(__file__).resolve().parent.parent.parent
+CONFIG_SETTINGS = [(8).to_bytes(4, "big") + number.to_bytes(4, "big") for number in range(32)]
 
 MARKET = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 ACCRUING = {"accrued_to", "supply_index", "borrow_index", "backstop_credit", "total_supplied", "total_borrowed"}
 PRICES = {"native": "0.2500000", "USDC": "1.0000000", "wBTC": "100000.0000000", "wETH": "3000.0000000"}
 
-OWN = {
-    *("version", "commitHash", "buildTimestamp", "captiveCoreVersion", "protocolVersion"),  # of the program
-    *("transactionData", "minResourceFee", "events"),  # what calls cost depends on the protocol
-    *("id", "hash", "headerXdr", "metadataXdr"),  # ledgers close now, and not when the answers were recorded
-    *("latestLedgerCloseTime", "oldestLedgerCloseTime", "latestLedgerCloseTimestamp", "ledgerCloseTime"),
-}
-"""Fields whose values belong to one program, or to one moment."""
-
-CHANGED = {"health with params", "simulate memo"}
-"""Questions that version 27 answers in another way than 23; the exporter asks neither."""
-
 
 @pytest.fixture(scope="module")
-def closing(start_server: StartServer) -> str:
-    """A server whose ledgers close every second."""
-    return start_server(1.0, 0)
-
-
-@pytest.fixture(scope="module")
-def at_rest(start_server: StartServer) -> str:
-    """A server at the ledger of the recording."""
-    return start_server(0.02, LATEST)
+def closing(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server whose ledgers close every second."""
+    program = os.environ.get(PROGRAM)
+    if not program:
+        pytest.skip("scripts/test-rpc runs these tests: they need the program stellar-rpc")
+    folder = next((place for name in ARCHIVES if (place := real_data / name).is_dir()), None)
+    if folder is None:
+        pytest.skip(f"{real_data} has no archive of a testnet: {' or '.join(ARCHIVES)}")
+    place = tmp_path_factory.mktemp("rpc")
+    save(archive_state(folder), place / "state")
+    environment = os.environ | {"STATE": str(place / "state"), "PROTOCOL": str(protocol_of(program))}
+    with running(StaticFiles(directory=folder)) as archive, _running(program, place, archive, environment) as url:
+        yield url
 
 
 def flags() -> dict[str, Any]:
@@ -70,15 +90,92 @@ def test_views_of_the_deployed_contracts(closing: str) -> None:
     assert {difference.field for difference in found.differences} <= ACCRUING
 
 
-def test_every_question(at_rest: str, real_data: Path) -> None:
-    """Right and wrong questions are answered as they were when the recording was taken, to which localnet is held."""
-    wrong = dict[str, list[str]]()
-    with httpx.Client(timeout=20) as client:
-        for name, item in recorded_questions(real_data).items():
-            request = request_of(item)
-            url = at_rest + request.url.path
-            answer = client.request(request.method, url, content=request.content, headers=request.headers)
-            if found := answer_differences(answer, item, OWN):
-                wrong[name] = found
+def protocol_of(program: str) -> int:
+    """The protocol that a server runs, its major version; that of the archive for a build without a version."""
+    said = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"stellar-rpc v?(\d+)\.\d", said)
+    return int(os.environ.get(PROTOCOL) or (found[1] if found else 22))
 
-    assert {} == {name: found for name, found in wrong.items() if name not in CHANGED}
+
+def archive_state(folder: Path) -> State:
+    """Contract data, code and the network's settings at an archive's checkpoint."""
+    archive = HistoryArchive(FolderFiles(folder))
+    found = state_at(archive, OLDEST, others=CONFIG_SETTINGS)
+    expiring = {
+        key: (entry.last_modified.to_bytes(4, "big") + entry.data + bytes(4), entry.live_until)
+        for key, entry in found.entries.items()
+    }
+    settings = {key: (entry, None) for key, entry in found.others.items()}
+    return State(found.checkpoint.header.content, TESTNET, expiring | _later_setting() | settings)
+
+
+def _later_setting() -> dict[bytes, tuple[bytes, int | None]]:
+    """What a server with a host of protocol 23 or later needs, and the archive of protocol 22 lacks: it counts fees."""
+    number = xdr.ConfigSettingID.CONFIG_SETTING_CONTRACT_LEDGER_COST_EXT_V0
+    costs = xdr.ConfigSettingContractLedgerCostExtV0(xdr.Uint32(100), xdr.Int64(3_500))
+    setting = xdr.ConfigSettingEntry(number, contract_ledger_cost_ext=costs)
+    data = xdr.LedgerEntryData(xdr.LedgerEntryType.CONFIG_SETTING, config_setting=setting)
+    entry = xdr.LedgerEntry(xdr.Uint32(OLDEST), data, xdr.LedgerEntryExt(0))
+    return {CONFIG_SETTINGS[number.value]: (entry.to_xdr_bytes(), None)}
+
+
+@contextmanager
+def _running(program: str, place: Path, archive: str, environment: Mapping[str, str]) -> Iterator[str]:
+    core = place / "core"
+    core.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m tests.rpc.core "$@"\n')
+    core.chmod(0o755)
+    port, admin, core_port, query_port = _free_ports(4)
+    (place / "core.cfg").write_text(
+        f'NETWORK_PASSPHRASE="{TESTNET}"\nUNSAFE_QUORUM=true\nFAILURE_SAFETY=0\n'
+        '[[HOME_DOMAINS]]\nHOME_DOMAIN="example.org"\nQUALITY="LOW"\n'
+        '[[VALIDATORS]]\nNAME="local"\nHOME_DOMAIN="example.org"\nADDRESS="127.0.0.1"\n'
+        'PUBLIC_KEY="GDKXE2OZMJIPOSLNA6N6F2BVCI3O777I2OOC4BV7VOYUEHYX7RTRYA7Y"\n'
+    )
+    (place / "rpc.toml").write_text(
+        f'ENDPOINT="127.0.0.1:{port}"\nADMIN_ENDPOINT="127.0.0.1:{admin}"\nNETWORK_PASSPHRASE="{TESTNET}"\n'
+        f'STELLAR_CORE_BINARY_PATH="{core}"\nSTELLAR_CORE_URL="http://127.0.0.1:{core_port}"\n'
+        f'CAPTIVE_CORE_CONFIG_PATH="{place / "core.cfg"}"\nCAPTIVE_CORE_STORAGE_PATH="{place}"\n'
+        f"STELLAR_CAPTIVE_CORE_HTTP_PORT={core_port}\nSTELLAR_CAPTIVE_CORE_HTTP_QUERY_PORT={query_port}\n"
+        f'HISTORY_ARCHIVE_URLS=["{archive}"]\nDB_PATH="{place / "rpc.sqlite"}"\n'
+        'PREFLIGHT_WORKER_COUNT=2\nMAX_HEALTHY_LEDGER_LATENCY="24h"\nSTRICT=true\n'
+    )
+    url = f"http://127.0.0.1:{port}"
+    with (place / "log").open("w") as log:
+        process = subprocess.Popen(
+            [program, "--config-path", str(place / "rpc.toml")], env=environment, stdout=log, stderr=log
+        )
+        try:
+            _wait(url, process, place / "log")
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free, below those that the system gives to connections (the server's own could take one)."""
+    found = list[int]()
+    for port in random.sample(range(20_000, 30_000), 200):
+        with suppress(OSError), socket.socket() as trial:
+            trial.bind(("127.0.0.1", port))
+            found.append(port)
+    return found[:count]
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server is healthy."""
+    question = {"jsonrpc": "2.0", "id": 1, "method": "getHealth"}
+    end = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            answer = httpx.post(url, json=question, timeout=5).json().get("result", {})
+        except httpx.HTTPError:
+            answer = {}
+        if answer.get("status") == "healthy" and answer["latestLedger"] > OLDEST:
+            return
+        time.sleep(0.2)
+    pytest.fail(f"stellar-rpc did not start:\n{log.read_text()[-3_000:]}")
