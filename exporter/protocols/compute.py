@@ -110,11 +110,6 @@ def compute(
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()
     tables.pending.sort(key=lambda item: (item.market, item.pool or "", item.kind, item.value))
-    tables.bounded = [
-        Bounded(market, pool, name, str(bound))
-        for name, bound in BOUNDS.items()
-        for market, pool in tables.pools.filter(pl.col(name) >= bound).select("market", "pool").iter_rows()
-    ]
     tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
     unpriced = tables.pools.filter(pl.col("price_reason") != VALID_PRICE)
     tables.unpriced = [Unpriced(*row) for row in unpriced.select("market", "pool", "price_reason").iter_rows()]
@@ -188,6 +183,8 @@ def _pools_of(
         for name, bound in BOUNDS.items():
             if row[name] is not None:
                 row[name] = max(0 if name in TERMS else -bound, min(row[name], bound))
+                if row[name] == bound:
+                    tables.bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
         row |= {
             "observed_ledger": tables.ledger,
             "ledger_close_time": tables.close_time,
