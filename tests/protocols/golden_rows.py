@@ -11,8 +11,7 @@ from pathlib import Path
 
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.compute import compute
-from tests.protocols.one_entry import OneChanged, Source, read
+from tests.protocols.world import World
 
 PATH = Path(__file__).with_name("golden_rows.json")
 
@@ -22,9 +21,8 @@ def golden_rows() -> Iterator[dict[str, object]]:
     network = RecordedNetwork()
     for _ in range(60):
         network.advance([])
-    chain = OneChanged(network)
     for protocol in sorted(PROTOCOLS):
-        tables = compute([read(Source(chain), protocol)], PROTOCOLS, chain.latest, chain.close_time(chain.latest))
+        tables = World(protocol, network).compute()
         hashes = dict(tables.markets.select("market", "config_hash").iter_rows())
         for row in tables.pools.rows(named=True):
             shown = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}

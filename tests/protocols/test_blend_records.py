@@ -20,7 +20,7 @@ from exporter.protocols.blend import Blend
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.records import record_key
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
-from tests.protocols.world import LoggingSource, World, account, contract
+from tests.protocols.world import Source, World, account, contract
 
 V1, V2 = World("blend").deployments
 FACTORY_1, FACTORY_2 = (item.address(FACTORY) or "" for item in (V1, V2))
@@ -220,7 +220,7 @@ class TestFactories:
 
 def complete(world: World, lists: list[Deployment]) -> list[Deployment]:
     """The lists with what the backstops name."""
-    world.source = LoggingSource(world.chain, {})
+    world.source = Source(world.chain, {})
     return list(asyncio.run(Blend().complete(LedgerView(world.source), lists)))
 
 

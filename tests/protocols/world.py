@@ -10,7 +10,7 @@ Tokens are known by their symbols, as pools of the recording are: ``XLM`` is ``n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -28,6 +28,8 @@ from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.localnet.chain import Chain
+from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
@@ -36,7 +38,6 @@ from tests.entries import decode_data_key, name_of
 from tests.localnet.recorded import LISTED
 from tests.protocols.made_ledger import account as account
 from tests.protocols.made_ledger import contract as contract
-from tests.protocols.one_entry import OneChanged, Source
 
 Step = str | int | ScVal
 """A name of a field or key, the place in a vector, or a whole key."""
@@ -64,30 +65,61 @@ def token(symbol: str) -> str:
     raise KeyError(symbol)
 
 
-class LoggingSource(Source):
-    """A source that notes its requests, and gives the answers that were set: a value, or as a text an error."""
+class Changed(Chain):
+    """A chain that does not move, and of which entries can be exchanged."""
 
-    def __init__(self, chain: OneChanged, answers: dict[tuple[str, str], Answer]) -> None:
-        super().__init__(chain)
-        self.answers = answers
+    def __init__(self, network: LocalNetwork) -> None:
+        latest = network.chain.latest
+        super().__init__(network.chain.state(latest), start_ledger=latest, start_time=network.chain.close_time(latest))
+        self.instead: dict[bytes, RawEntry | None] = {}
+
+    def entry(self, key: bytes, ledger: int) -> RawEntry | None:
+        return self.instead[key] if key in self.instead else super().entry(key, ledger)
+
+
+class Source:
+    """A source over such a chain, with the answers that were set; a rule that fails is a contract that traps.
+
+    It notes its requests, and in ``asked`` the keys that matter: those that are read, and those that calls look at.
+    """
+
+    def __init__(self, chain: Changed, answers: Mapping[tuple[str, str], Answer]) -> None:
+        self.chain, self.answers = chain, answers
+        self.asked: dict[bytes, None] = {}
+        self.read: set[bytes] = set()
         self.waves: list[int] = []
         self.calls: list[ContractCall] = []
 
+    async def tip(self) -> int:
+        return self.chain.latest
+
+    async def close_time(self, ledger: int) -> int:
+        return self.chain.close_time(ledger)
+
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         self.waves.append(len(keys))
-        return await super().read_entries(keys)
+        self.asked.update(dict.fromkeys(keys))
+        self.read.update(keys)
+        found = {key: entry for key in keys if (entry := self.chain.entry(key, self.chain.latest)) is not None}
+        return [EntriesAnswer(self.chain.latest, tuple(keys), found, "direct")]
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        latest = self.chain.latest
         self.calls.append(call)
         given = self.answers.get((call.contract, call.function))
         if callable(given):
             given = given(call)
-        if given is None:
-            return await super().simulate(call)
         if isinstance(given, str):
-            return SimulationAnswer(self.chain.latest, None, given, (), "set")
-        result = given if isinstance(given, bytes) else encode_scval(given)
-        return SimulationAnswer(self.chain.latest, result, None, (), "set")
+            return SimulationAnswer(latest, None, given, (), "set")
+        if given is not None:
+            result = given if isinstance(given, bytes) else encode_scval(given)
+            return SimulationAnswer(latest, result, None, (), "set")
+        try:
+            simulation = PlayedAnswers().simulate(self.chain, latest, call)
+        except Exception as error:
+            return SimulationAnswer(latest, None, f"HostError: {error}", (), "direct")
+        self.asked.update(dict.fromkeys(simulation.footprint))
+        return SimulationAnswer(latest, simulation.result, simulation.error, tuple(simulation.footprint), "direct")
 
 
 class World:
@@ -95,12 +127,12 @@ class World:
 
     def __init__(self, protocol: str, network: RecordedNetwork | None = None) -> None:
         self.protocol = protocol
-        self.chain = OneChanged(network or _network())
+        self.chain = Changed(network or _network())
         self.time = self.chain.close_time(self.chain.latest)
         self.market = next(market for named, market in LISTED if named == protocol)
         self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
         self.answers: dict[tuple[str, str], Answer] = {}
-        self.source = LoggingSource(self.chain, self.answers)
+        self.source = Source(self.chain, self.answers)
 
     def entry(self, key: bytes) -> Entry:
         """What a reader finds under a key that has something."""
@@ -146,7 +178,7 @@ class World:
     def read(self, named: Iterable[Candidate] | None = None) -> Reading[ProtocolReading]:
         """Read the listed markets, or those that are named; ``source`` has the requests then."""
         candidates = self.candidates() if named is None else list(named)
-        source = self.source = LoggingSource(self.chain, self.answers)
+        source = self.source = Source(self.chain, self.answers)
         module = PROTOCOLS[self.protocol]
         return asyncio.run(read_at_one_ledger(source, lambda view: module.read(view, candidates, self.deployments)))
 
