@@ -1,4 +1,4 @@
-"""Pools frames for the tests of the history: small, typed as the pools frame is, every column filled."""
+"""Pools frames for the tests of the history, small and with every column filled, and stores that record them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from exporter.history.manifest import extend_history, read_history_manifest
+from exporter.history.parquet import render_history
+from exporter.stores.store import Store
 from exporter.tables import COLUMNS, FRAME_DTYPES
+from exporter.tree.documents import HistoryManifest
+from exporter.tree.read_back import render_document
 from exporter.tree.values import ParquetType
 
 LEDGER = 55_261_759
@@ -51,3 +56,18 @@ def _default(name: str, kind: ParquetType, position: int) -> object:
     if name in ("market", "pool"):
         return f"{name}-{position:06d}"
     return _NAMED.get(name, _DEFAULTS[kind])
+
+
+def record(store: Store, frame: pl.DataFrame, ledger: int, time: int, network: str = "made") -> None:
+    """Write the Parquet file of a run and name it in the manifest, as publishing does."""
+    part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network=network)
+    store.put_new(part.file.key, part.file.data)
+    manifest = render_document(extend_history(read_history_manifest(store), part.entry))
+    store.put(manifest.key, manifest.data)
+
+
+def manifest_of(store: Store) -> HistoryManifest:
+    """The manifest of a history that is there."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return manifest

@@ -12,14 +12,12 @@ import polars as pl
 
 from exporter.exact import printed_price
 from exporter.history.buckets import observations_of
-from exporter.history.manifest import extend_history, read_history_manifest
-from exporter.history.parquet import render_history
+from exporter.history.manifest import read_history_manifest
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.stores.store import Store
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.read_back import render_document
 from tests.history.bucket_judge import INDEX_DECIMALS, LENGTHS, Observation, buckets_of, iso, pages_of, totals_of
-from tests.history.frames import pools_frame
+from tests.history.frames import pools_frame, record
 from tests.render.rendering import contract
 
 MONDAY = 1_795_392_000  # 2026-11-23T00:00:00Z
@@ -101,15 +99,6 @@ class Historian:
     observations: list[Observation] = field(default_factory=list)
     now: int = 0
 
-    def record(self, observed: Sequence[Observation], ledger: int, time: int) -> None:
-        """Write the Parquet file of a run, and name it in the manifest."""
-        part = render_history(
-            frame_of(observed, ledger, time), observed_ledger=ledger, ledger_close_time=time, network="local"
-        )
-        self.store.put_new(part.file.key, part.file.data)
-        manifest = render_document(extend_history(read_history_manifest(self.store), part.entry))
-        self.store.put(manifest.key, manifest.data)
-
     def carry_on(self, observed: Sequence[Observation], ledger: int, time: int) -> tuple[Series, list[RenderedFile]]:
         """What a run makes of the histories; nothing is written."""
         manifest = read_history_manifest(self.store)
@@ -124,7 +113,7 @@ class Historian:
         for file in files:
             if file.kind is FileKind.PAGE:
                 self.store.put_new(file.key, file.data)
-        self.record(observed, ledger, time)
+        record(self.store, frame_of(observed, ledger, time), ledger, time)
         for file in files:
             if file.kind is FileKind.DOCUMENT:
                 self.store.put(file.key, file.data)

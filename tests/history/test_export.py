@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from exporter.cli import main
 from exporter.errors import ConfigError
 from exporter.history.export import Moment, Selection, parse_moment, scan_history
-from exporter.history.manifest import extend_history, read_history_manifest
-from exporter.history.parquet import render_history
+from exporter.history.manifest import read_history_manifest
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import COLUMNS
 from exporter.tree.documents import HistoryFile
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.read_back import render_document
+from tests.history import frames
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.history.runs import places
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, keys_of, record, rewrite, without_terms
@@ -79,9 +78,7 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
     symbols = [*formulas, "USD-C", "a=b", "'=", ""]
     store = FolderStore(tmp_path / "tree")
     frame = pools_frame([{"symbol": symbol, "total_supplied": -5} for symbol in symbols])
-    part = render_history(frame, observed_ledger=LEDGER, ledger_close_time=CLOSE_TIME, network="made")
-    store.put_new(part.file.key, part.file.data)
-    store.put(HISTORY_MANIFEST_KEY, render_document(extend_history(None, part.entry)).data)
+    frames.record(store, frame, LEDGER, CLOSE_TIME)
 
     def exported(name: str, *flags: str) -> list[dict[str, str]]:
         assert 0 == run("export", store.uri, "--out", str(tmp_path / name), *flags).exit_code

@@ -8,11 +8,7 @@ import msgspec
 import pytest
 
 from exporter.errors import CheckError, FormatError, StoreError
-from exporter.history.manifest import (
-    extend_history,
-    read_history_manifest,
-    refuse_lost_manifest,
-)
+from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.stores.memory import MemoryStore
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
@@ -107,15 +103,3 @@ def test_a_manifest_that_lies() -> None:
         store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(HistoryManifest(1, 101, files)))
         with pytest.raises(StoreError, match=message):
             read_history_manifest(store)
-
-
-def test_a_lost_manifest() -> None:
-    """Without a manifest, files other than the run's own mean that it was lost."""
-    store = MemoryStore()
-    assert None is read_history_manifest(store)
-    refuse_lost_manifest(store, entry(101).key)
-    store.put(entry(101).key, b"")
-    refuse_lost_manifest(store, entry(101).key)
-    store.put(entry(100).key, b"")
-    with pytest.raises(StoreError, match=r"is missing.*100\.parquet"):
-        refuse_lost_manifest(store, entry(101).key)

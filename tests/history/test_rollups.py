@@ -26,7 +26,7 @@ from exporter.publishing.compaction import compact_history
 from exporter.publishing.history_step import replace_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, etag_of
-from exporter.tree.documents import HistoryManifest
+from tests.history.frames import manifest_of
 from tests.history.runs import MONDAY, frame_of, observe, places
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
 
@@ -53,12 +53,6 @@ def run(store: Store, time: int, *, pools: int = 2, rollups: bool = True) -> Non
     store.put_new(part.file.key, part.file.data)
     manifest = extend_history(read_history_manifest(store), part.entry)
     replace_history(store, manifest, (), NOW, rollups=rollups)
-
-
-def manifest_of(store: Store) -> HistoryManifest:
-    manifest = read_history_manifest(store)
-    assert manifest is not None
-    return manifest
 
 
 def read(store: Store, key: str) -> bytes | None:

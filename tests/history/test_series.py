@@ -16,6 +16,7 @@ from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series, load_series
 from exporter.stores.memory import MemoryStore
 from tests.history.bucket_judge import LENGTHS, Observation, iso
+from tests.history.frames import record
 from tests.history.runs import MONDAY, Historian, frame_of, observe, places
 
 LEDGER = 65_000_000
@@ -62,7 +63,7 @@ def test_running_again_changes_no_byte() -> None:
     for ledger, time in schedule(random, 5, 300):
         observed = observe(random, places(2, 1), ledger, time)
         before_recording = historian.carry_on(observed, ledger, time)[1]
-        historian.record(observed, ledger, time)
+        record(historian.store, frame_of(observed, ledger, time), ledger, time)
         after_recording = historian.carry_on(observed, ledger, time)[1]
         historian.run(observed, ledger, time)
         historian.store.delete([STATE_KEY])
@@ -71,20 +72,6 @@ def test_running_again_changes_no_byte() -> None:
         assert before_recording == after_recording
         # Made from nothing, the run gives all older pages as well.
         assert before_recording == [from_nothing[file.key] for file in before_recording]
-
-
-def test_a_first_run_has_every_document_without_buckets() -> None:
-    """Before any bucket has closed each history is there, empty, with the ledger at which it began."""
-    historian = Historian(MemoryStore())
-    one, other = places(1, 2)
-    historian.run(observe(Random(1), [one], LEDGER, MONDAY), LEDGER, MONDAY)
-    historian.run(observe(Random(1), [one, other], LEDGER + 1, MONDAY + 5), LEDGER + 1, MONDAY + 5)
-
-    for bucket in LENGTHS:
-        own = ((one, LEDGER), (other, LEDGER + 1), *([(("market", one[0]), LEDGER)] if bucket == "1d" else []))
-        for place, ledger in own:
-            [document] = historian.walk(place, bucket)
-            assert ([], ledger, None) == tuple(document[name] for name in ("data", "observed_ledger", "next_cursor"))
 
 
 def test_a_pool_that_appears_while_no_bucket_closes() -> None:

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.errors import CheckError, LostRaceError, StoreError
-from exporter.history.manifest import extend_history, read_history_manifest
-from exporter.history.parquet import render_history
+from exporter.history.manifest import read_history_manifest
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.publishing.compaction import compact_history, plan_compaction
 from exporter.publishing.retention import sweep
@@ -26,6 +25,8 @@ from exporter.tables import TERMS
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
+from tests.history import frames
+from tests.history.frames import manifest_of
 from tests.history.runs import frame_of, observe, places
 from tests.publishing.published_tree import START, TestClock, make_run, publish_run
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
@@ -36,17 +37,10 @@ FIRST_DAY = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 
 
 def record(store: Store, times: Sequence[int], *, network: str = "made") -> None:
-    """One run at each time, its file and the manifest as publishing leaves them; ledgers count from 1000."""
-    random = Random(7)
-    manifest = read_history_manifest(store)
-    for time in times:
-        ledger = 1000 + (0 if manifest is None else len(manifest.files))
-        frame = frame_of(observe(random, places(2, 2), ledger, time), ledger, time)
-        part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network=network)
-        store.put_new(part.file.key, part.file.data)
-        manifest = extend_history(manifest, part.entry)
-    assert manifest is not None
-    store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
+    """One run at each time; ledgers count from 1000."""
+    random, known = Random(7), read_history_manifest(store)
+    for ledger, time in enumerate(times, 1000 + (0 if known is None else len(known.files))):
+        frames.record(store, frame_of(observe(random, places(2, 2), ledger, time), ledger, time), ledger, time, network)
 
 
 @pytest.fixture
@@ -59,21 +53,17 @@ def store() -> MemoryStore:
 
 def every_row(store: Store) -> pl.DataFrame:
     """All rows that the manifest leads to, in one order."""
-    manifest = read_history_manifest(store)
-    assert manifest is not None
-    frames = []
-    for file in manifest.files:
+    found = []
+    for file in manifest_of(store).files:
         stored = store.get(file.key)
         assert stored is not None, file.key
-        frames.append(pl.read_parquet(io.BytesIO(stored.data)))
-        assert file.rows == frames[-1].height
-    return pl.concat(frames).sort("market", "pool", "observed_ledger")
+        found.append(pl.read_parquet(io.BytesIO(stored.data)))
+        assert file.rows == found[-1].height
+    return pl.concat(found).sort("market", "pool", "observed_ledger")
 
 
 def keys_of(store: Store) -> list[str]:
-    manifest = read_history_manifest(store)
-    assert manifest is not None
-    return [file.key for file in manifest.files]
+    return [file.key for file in manifest_of(store).files]
 
 
 def entry(key: str, ledger: int, size: int = 10) -> HistoryFile:
@@ -90,8 +80,7 @@ def planned(*files: HistoryFile, months: int = 2) -> list[tuple[str, list[int]]]
 
 def rewrite(store: Store, key: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     """Make a file what another version could have written there."""
-    manifest, stored = read_history_manifest(store), store.get(key)
-    assert manifest is not None
+    manifest, stored = manifest_of(store), store.get(key)
     assert stored is not None
     buffer = io.BytesIO()
     frame, metadata = pl.read_parquet(io.BytesIO(stored.data)), pl.read_parquet_metadata(io.BytesIO(stored.data))

@@ -9,7 +9,9 @@ import pytest
 
 from exporter.localnet.server import running
 from exporter.serve.preview import create_app
-from tests.readers.trees import Row, extreme_tree, manifest_of, rows_of
+from exporter.stores.folder import FolderStore
+from tests.history.frames import manifest_of
+from tests.readers.trees import Row, extreme_tree, rows_of
 from tests.render.whole_tree import publish_tree
 
 
@@ -18,7 +20,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree as the job itself publishes it: two days, of which the first was compacted on the way."""
     folder = tmp_path_factory.mktemp("published") / "public"
     publish_tree(folder, "blend", runs=5)
-    names = [file.key.rpartition("/")[2] for file in manifest_of(folder).files]
+    names = [file.key.rpartition("/")[2] for file in manifest_of(FolderStore(folder)).files]
     assert [True, False, False] == ["-" in name for name in names]  # compacted, and two runs of the second day
     assert len(list((folder / "history").rglob("*.parquet"))) > len(names)  # what is superseded is still there
     return folder

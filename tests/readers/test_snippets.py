@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.stores.folder import FolderStore
+from tests.history.frames import manifest_of
 from tests.readers.snippets import DOCS, OTHER_PYTHON, SCRIPTS, TEMPLATES, ask, run_program, template
-from tests.readers.trees import Row, assert_found, expected_totals, manifest_of
+from tests.readers.trees import Row, assert_found, expected_totals
 
 
 def test_the_documentation_links_every_snippet() -> None:
@@ -46,14 +48,14 @@ def test_curl_makes_a_copy(url: str, published: Path, published_rows: list[Row],
 
     assert (0, "", 0, "") == (first.returncode, first.stderr, second.returncode, second.stderr)
     assert "3 files up to ledger 65000004\n" == first.stdout
-    assert {file.key for file in manifest_of(published).files} == {
+    assert {file.key for file in manifest_of(FolderStore(published)).files} == {
         path.relative_to(copy).as_posix() for path in copy.rglob("*.parquet")
     }
     assert times == {path: path.stat().st_mtime_ns for path in copy.rglob("*.parquet")}
     assert expected_totals(published_rows) == ask("duckdb", template("duckdb", copy))["totals"]
 
     (copy / "v1" / "history.json").write_text("as it was")
-    damaged = manifest_of(published).files[0].key
+    damaged = manifest_of(FolderStore(published)).files[0].key
     (copy / damaged).write_bytes(b"PAR1")
     third = run_program("curl", script, tmp_path)
     assert (1, True) == (third.returncode, f"{damaged}: FAILED" in third.stdout)
@@ -79,7 +81,8 @@ def test_fetch_sums_with_bigint(url: str, published: Path, published_rows: list[
     totals: dict[str, int] = {}
     for token, _, _, total in expected_totals(published_rows):
         totals[token] = totals.get(token, 0) + int(total)
-    history = f"{len(published_rows)} rows in 3 Parquet files, up to ledger {manifest_of(published).observed_ledger}"
+    ledger = manifest_of(FolderStore(published)).observed_ledger
+    history = f"{len(published_rows)} rows in 3 Parquet files, up to ledger {ledger}"
 
     done = run_program("fetch", template("fetch", url), tmp_path)
 

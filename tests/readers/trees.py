@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter import FORMAT
-from exporter.history.manifest import extend_history, read_history_manifest
-from exporter.history.parquet import column_names, render_history
+from exporter.history.parquet import column_names
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import MAX_DECIMAL
@@ -28,7 +27,7 @@ from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
 from exporter.tree.values import ParquetType
-from tests.history.frames import pools_frame
+from tests.history.frames import manifest_of, pools_frame, record
 
 Row = Mapping[str, Any]
 
@@ -41,14 +40,6 @@ TIMES = [
     LAST_DAY + DAY * day + 3600 * hour for day, hours in ((-40, 1), (-2, 3), (-1, 3), (0, 2)) for hour in range(hours)
 ]
 FIRST_LEDGER = 1_000
-
-
-def record(store: FolderStore, frame: pl.DataFrame, ledger: int, time: int) -> None:
-    """Write a run's file and name it in the manifest, as publishing does."""
-    part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network="made")
-    store.put_new(part.file.key, part.file.data)
-    manifest = render_document(extend_history(read_history_manifest(store), part.entry))
-    store.put(manifest.key, manifest.data)
 
 
 def extreme_frame(random: Random, ledger: int, time: int) -> pl.DataFrame:
@@ -89,20 +80,14 @@ def rows_of(folder: Path) -> list[Row]:
 
     return [
         {name: plain(value) for name, value in row.items()}
-        for file in manifest_of(folder).files
+        for file in manifest_of(FolderStore(folder)).files
         for row in pq.read_table(folder / file.key, partitioning=None).to_pylist()
     ]
 
 
-def manifest_of(folder: Path) -> HistoryManifest:
-    manifest = read_history_manifest(FolderStore(folder))
-    assert manifest is not None
-    return manifest
-
-
 def rewrite_newest(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame], number: int = FORMAT) -> None:
     """Make the newest file of the history what a later version could have written there."""
-    manifest = manifest_of(folder)
+    manifest = manifest_of(FolderStore(folder))
     newest = manifest.files[-1]
     buffer = io.BytesIO()
     change(pl.read_parquet(folder / newest.key, hive_partitioning=False)).write_parquet(buffer)
