@@ -13,7 +13,7 @@ import pytest
 
 import exporter
 from exporter.config import ENVIRONMENT, Settings
-from exporter.job.schedule import interval_minutes
+from exporter.job.workflow import interval_minutes
 from tests.workflows.scripts import call
 
 ROOT = Path(__file__).parents[2]

@@ -1,18 +1,24 @@
-"""A run report as a table of Markdown, for the page on which a scheduled run is looked at.
+"""What a scheduled workflow asks around a run: the interval that it promises, and a summary for its page.
 
-``python -m exporter.job.summary REPORT EXIT_CODE`` prints it. Names and messages come from contracts and from RPCs,
-that is from anybody: they are shown as code, on one line and cut, so that none becomes a link, an image or a mention.
+``python -m exporter.job.workflow interval WORKFLOW`` prints whole minutes by the cron lines, so that the interval is
+written once; nothing for a workflow without a schedule. ``... summary REPORT EXIT_CODE`` prints a table of Markdown.
+Names and messages come from contracts and from RPCs, that is from anybody: they are shown as code, on one line and
+cut, so that none becomes a link, an image or a mention.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from exporter import errors
+
+DAY = 24 * 60
+_CRON = re.compile(r"""^\s*-\s*cron:\s*["']?([^"'#\n]+)""", re.MULTILINE)
 
 MAX_REPORT_BYTES = 64 * 2**20
 SHOWN = 20
@@ -107,12 +113,48 @@ def _read(path: Path) -> dict[str, Any] | None:
     return report if isinstance(report, dict) else None
 
 
+def interval_minutes(workflow: str) -> int | None:
+    """The longest time from a start to the next one, in minutes. Raises `ValueError` where that cannot be known."""
+    starts: set[int] = set()
+    for line in _CRON.findall(workflow):
+        minutes, hours, *days = line.split()
+        if days != ["*", "*", "*"]:
+            raise ValueError(f"the cron line {line.strip()!r} does not run every day; state the interval")
+        starts |= {60 * hour + minute for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)}
+    if not starts:
+        return None
+    ordered = sorted(starts)
+    return max(after - before for before, after in zip(ordered, [*ordered[1:], ordered[0] + DAY], strict=True))
+
+
+def _numbers(field: str, end: int) -> set[int]:
+    found: set[int] = set()
+    for part in field.split(","):
+        match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)
+        if match is None:
+            raise ValueError(f"{field!r} in a cron line is not understood; state the interval")
+        first, last, step = match.groups()
+        last = last or (first if first and not step else end - 1)
+        found.update(range(int(first or 0), min(int(last) + 1, end), int(step or 1)))
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Print the summary of a report."""
-    if len(arguments) != 2 or not arguments[1].isdecimal():
-        print("usage: python -m exporter.job.summary REPORT EXIT_CODE", file=sys.stderr)
-        return errors.EXIT_CONFIG
-    print(render_summary(_read(Path(arguments[0])), int(arguments[1])))
+    """Print what is asked for; 2 with a message where it cannot be known."""
+    match arguments:
+        case ["interval", workflow]:
+            try:
+                minutes = interval_minutes(Path(workflow).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                print(f"error: no interval: {error}", file=sys.stderr)
+                return errors.EXIT_CONFIG
+            if minutes is not None:
+                print(minutes)
+        case ["summary", report, code] if code.isdecimal():
+            print(render_summary(_read(Path(report)), int(code)))
+        case _:
+            print("usage: python -m exporter.job.workflow interval FILE | summary REPORT EXIT_CODE", file=sys.stderr)
+            return errors.EXIT_CONFIG
     return errors.EXIT_DONE
 
 
