@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from exporter import FORMAT, __version__
-from exporter.cli.backfill import backfill
 from exporter.cli.check import check, status
 from exporter.cli.common import KeylessGroup
 from exporter.cli.demo import demo, localnet
-from exporter.cli.history import history
+from exporter.cli.history import backfill, history
 from exporter.cli.prove import census, prove, verify
 from exporter.cli.run import plan, run
 from exporter.cli.serve import edge, mcp, serve

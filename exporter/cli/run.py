@@ -37,17 +37,7 @@ from exporter.errors import ConfigError, without_keys
 @log_format_option
 @click.option("--quiet", is_flag=True, help="Print only warnings and errors, for cron.")
 def run(
-    config: Path | None,
-    network: str | None,
-    rpc_urls: tuple[str, ...],
-    snapshot: Path | None,
-    out: str | None,
-    report: str | None,
-    dry_run: bool,
-    replace_ledger: int | None,
-    log_format: str,
-    quiet: bool,
-    **archive_given: Any,
+    log_format: str, quiet: bool, snapshot: Path | None, dry_run: bool, replace_ledger: int | None, **given: Any
 ) -> None:
     """Read every market at one ledger and publish the tree.
 
@@ -57,14 +47,13 @@ def run(
     spare_memory()
     console = Console(log_format, stamped=True, quiet=quiet)
     with ending(console):
-        settings = configuration_of(config, network, rpc_urls, out, report).settings
-        archive = archive_of(**archive_given)
-        if archive is not None and (snapshot is not None or rpc_urls):
+        archive = archive_of(*(given.pop(name) for name in ("archives", "checkpoint", "trust", "bucket_cache")))
+        if archive is not None and (snapshot is not None or given["rpc_urls"]):
             raise ConfigError("--archive, --snapshot and --rpc-url each say what to read; give one of them")
         import exporter
 
         result = exporter.run(
-            settings,
+            configuration_of(**given).settings,
             snapshot=snapshot,
             archive=archive,
             dry_run=dry_run,
