@@ -1,14 +1,12 @@
-"""The embedded server: HTTP and JSON-RPC, a real socket with the client of stellar-sdk, ledger snapshot files."""
+"""The embedded server: HTTP and JSON-RPC, a real socket, ledger snapshot files."""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Iterator
 
 import httpx
 import pytest
-from stellar_sdk import SorobanServer
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
@@ -16,7 +14,7 @@ from exporter.ledger.codec import entries
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.network import snapshot_network
-from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import MAX_BODY_BYTES, create_app, running
 from tests.localnet.rpc_client import LocalRpc, text
 
@@ -57,27 +55,15 @@ def test_paths(rpc: LocalRpc) -> None:
         assert 404 == rpc.post(HEALTH, path).status_code
 
 
-@pytest.fixture(scope="module")
-def sdk_server(rpc: LocalRpc) -> Iterator[SorobanServer]:
-    with running(create_app(rpc.network)) as url, SorobanServer(url) as server:
-        yield server
-
-
-def test_the_sdk_reads_health_network_and_ledgers(rpc: LocalRpc, sdk_server: SorobanServer) -> None:
-    """stellar-sdk parses getHealth, getNetwork, getVersionInfo, getLatestLedger and getLedgers."""
+def test_pages_of_ledgers(rpc: LocalRpc) -> None:
+    """The cursor of a page of ledgers goes on after it."""
     chain = rpc.network.chain
-    health = sdk_server.get_health()
-    assert ("healthy", chain.latest, chain.oldest) == (health.status, health.latest_ledger, health.oldest_ledger)
-    assert NETWORKS[NETWORK].passphrase == sdk_server.get_network().passphrase
-    assert 28 == sdk_server.get_version_info().protocol_version
-    latest = sdk_server.get_latest_ledger()
-    assert (chain.latest, chain.close_time(chain.latest)) == (latest.sequence, latest.close_time)
-    page = sdk_server.get_ledgers(start_ledger=chain.oldest, limit=2)
-    rest = sdk_server.get_ledgers(cursor=page.cursor)
-    ledgers = [*page.ledgers, *rest.ledgers]
-    assert list(range(chain.oldest, chain.latest + 1)) == [ledger.sequence for ledger in ledgers]
-    assert [chain.close_time(ledger.sequence) for ledger in ledgers] == [ledger.ledger_close_time for ledger in ledgers]
-    assert [] == sdk_server.get_events(start_ledger=chain.oldest).events
+    page = rpc.result("getLedgers", startLedger=chain.oldest, pagination={"limit": 2})
+    rest = rpc.result("getLedgers", pagination={"cursor": page["cursor"]})
+    ledgers = [(item["sequence"], int(item["ledgerCloseTime"])) for item in page["ledgers"] + rest["ledgers"]]
+
+    assert [(ledger, chain.close_time(ledger)) for ledger in range(chain.oldest, chain.latest + 1)] == ledgers
+    assert (2, 2) == (len(page["ledgers"]), len(rest["ledgers"]))
 
 
 def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
@@ -109,12 +95,6 @@ def test_the_mainnet_snapshot_is_served(mainnet_snapshot: LedgerSnapshot) -> Non
     rpc = LocalRpc(snapshot_network(mainnet_snapshot))
 
     assert {"passphrase": NETWORKS["mainnet"].passphrase, "protocolVersion": 22} == rpc.result("getNetwork")
-    health = rpc.result("getHealth")
-    assert (55261759, 55261759, "1736780911") == (
-        health["oldestLedger"],
-        health["latestLedger"],
-        health["latestLedgerCloseTime"],
-    )
     (ledger,) = rpc.result("getLedgers", startLedger=55261759)["ledgers"]
     assert "1736780911" == ledger["ledgerCloseTime"]
     key = next(iter(mainnet_snapshot.entries))
