@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
 from exporter.backfill.executors import workers_of
 from exporter.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
 from exporter.backfill.merge import try_output
-from exporter.backfill.start_state import archive_start, empty_start, snapshot_start
+from exporter.backfill.start_state import archive_start, empty_start, ledger_at, snapshot_start
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, pluralize
 from exporter.history.export import Moment, parse_moment
-from exporter.past.lake.boundaries import find_range
 from exporter.past.lake.objects import Lake, decode_config
 from exporter.stores import open_store
 
@@ -144,3 +143,40 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
     if result.refused or result.failed:
         return EXIT_SOURCE
     return EXIT_UNREAD if surprises else EXIT_DONE
+
+
+def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
+    """First and last ledger, and first and last time (unix seconds), from the last ledger at or before the start.
+
+    An end that is left out or later is the newest ledger. Raises `ConfigError` for an empty range, `LakeError`.
+    """
+
+    def time(ledger: int) -> int:
+        return lake.close_of(ledger)[0]
+
+    def edge(moment: Moment) -> tuple[int | None, int]:
+        if moment.ledger is not None:
+            ledger = min(max(moment.ledger, oldest), newest)
+            return (None if moment.ledger < oldest else ledger), time(ledger)
+        if moment.time is None:
+            return oldest, time(oldest)
+        wanted = int(moment.time.timestamp())
+        return ledger_at(wanted, oldest, newest, time), wanted
+
+    if start.ledger is not None and end.ledger is not None:
+        oldest, newest = start.ledger, end.ledger
+    else:
+        oldest, newest = lake.span()
+    first, begins = edge(start)
+    last, ends = edge(end) if end != Moment() else (newest, time(newest))
+    first, begins = (oldest, time(oldest)) if first is None else (first, begins)
+    if last is None or last < first:
+        raise ConfigError(
+            f"{lake.label} has no ledger between --from and --to: it goes from ledger {oldest} "
+            f"({_shown(time(oldest))}) to {newest} ({_shown(time(newest))})"
+        )
+    return first, last, begins, min(ends, time(last)) if last == newest else ends
+
+
+def _shown(time: int) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import TypeVar
 
@@ -35,7 +35,6 @@ from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.view import LedgerView
-from exporter.past.lake.boundaries import boundaries, last_before
 from exporter.past.lake.extract import Gap, LedgerChanges, LedgerRange, RangeOfLedgers, extract, packed, unpacked
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.proof import UNKNOWN_CODE, Tally
@@ -414,3 +413,19 @@ class LakeJob:
 
 def _shown(gap: Gap) -> str:
     return f"ledger {gap.first}" if gap.first == gap.last else f"ledgers {gap.first} to {gap.last}"
+
+
+def boundaries(begins: int, ends: int, every: int) -> range:
+    """The multiples of ``every`` seconds since 1970 from one time to another, both included."""
+    return range(-(-begins // every) * every, ends + 1, every)
+
+
+def last_before(times: range, closes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """For each time of `boundaries` the last ledger that closed at or before it, each ledger once.
+
+    ``closes`` are ledgers, each with its close time and more, ascending; the last of them is the last one for any time.
+    """
+    for close, after in pairwise(chain(closes, [(0, times.stop, 0)])):
+        time = max(-(-close[1] // times.step) * times.step, times.start)
+        if time < min(after[1], times.stop):
+            yield close

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,6 @@ from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
-from exporter.past.lake.boundaries import ledger_at
 from exporter.past.lake.objects import Lake
 
 SOROBAN_PROTOCOL = 20
@@ -139,3 +139,9 @@ def empty_start(lake: Lake) -> StartState:
         )
     time = lake.close_of(before)[0]
     return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")
+
+
+def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
+    """The last ledger of a range that closed at or before a time (unix seconds); None where none did."""
+    found = bisect_right(range(first, last + 1), time, key=close_time)
+    return first + found - 1 if found else None

@@ -81,7 +81,7 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
             return exporter.run(settings, console=console)
 
     if past:
-        from exporter.localnet.past import live_into_lake, live_through, remember
+        from exporter.localnet.lake_writer import live_into_lake, live_through, remember
 
         settings = load(None, flags, environment={}).settings
         with (

@@ -1,4 +1,4 @@
-"""The embedded network's own ledger lake, as the exporter of a real network writes it.
+"""The embedded network's own ledger lake, as the exporter of a real network writes it, and a history from it.
 
 What a simulated chain lacks (accounts, fees, the bucket list) is empty or made up. All changes of a ledger are of one
 transaction, whose footprint names them.
@@ -8,28 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
+import os
 import struct
 from collections.abc import Sequence, Set
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from itertools import cycle, islice
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
+from nacl.signing import SigningKey
 
+from exporter.backfill.executors import processes
+from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
+from exporter.backfill.start_state import StartState
+from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.ledger.codec.entries import instance_key, is_temporary, ttl_key
 from exporter.ledger.codec.scval_encode import encode_address, encode_scval
 from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
+from exporter.localnet.player import RecordedNetwork
 from exporter.past.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
 from exporter.past.lake.objects import CONFIG, ENDINGS, LakeConfig
-
-if TYPE_CHECKING:
-    from nacl.signing import SigningKey
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
 
 EVICTED_AFTER = 12
+RANGE_LEDGERS = 64
+MAX_WORKERS = 8
 
 _word, _long = struct.Struct(">I").pack, struct.Struct(">q").pack
 _NOTHING = bytes(4)
@@ -48,13 +57,11 @@ class LakeWriter:
         batches_per_partition: int = 64_000,
         protocol: int = 28,
     ) -> None:
-        from nacl.signing import SigningKey
-
         self.config = LakeConfig(passphrase, ledgers_per_batch, batches_per_partition)
         self.protocol = protocol
         self._chain, self._folder = chain, folder
         self._network_id = bytes.fromhex(network_id(passphrase))
-        self._signer: SigningKey = SigningKey(hashlib.sha256(b"localnet validator").digest())
+        self._signer = SigningKey(hashlib.sha256(b"localnet validator").digest())
         self._previous = hashlib.sha256(f"made ledger {chain.latest}".encode()).digest()
         self._batch: list[tuple[int, bytes]] = []
         self._ends: list[tuple[int, bytes]] = []
@@ -64,22 +71,13 @@ class LakeWriter:
             if entry is not None and entry.live_until is not None:
                 heapq.heappush(self._ends, (entry.live_until, key))
         folder.mkdir(parents=True, exist_ok=True)
-        content = {
-            "networkPassphrase": passphrase,
-            "version": "1.0",
-            "compression": "zstd",
-            "ledgersPerBatch": ledgers_per_batch,
-            "batchesPerPartition": batches_per_partition,
-        }
-        (folder / CONFIG).write_text(json.dumps(content), encoding="utf-8")
+        (folder / CONFIG).write_bytes(msgspec.json.encode(self.config))
 
     def __enter__(self) -> LakeWriter:
         self._chain.on_close = self._write
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._chain.on_close = None
         self._flush()
 
@@ -205,3 +203,50 @@ def _envelope(ledger: int, keys: list[bytes]) -> bytes:
     operation = _NOTHING + _word(25) + _NOTHING + _word(100)
     transaction = _NOTHING + bytes(32) + _word(100) + _long(ledger) + _NOTHING + _NOTHING + _word(1) + operation
     return _word(2) + transaction + soroban + _NOTHING
+
+
+def live_through(network: RecordedNetwork, ledgers: int) -> None:
+    """Let a network close this many ledgers, in each of which the pools of one protocol move: that costs least."""
+    protocols = sorted({pool.protocol for pool in network.pools})
+    together = [[pool for pool in network.pools if pool.protocol == name] for name in protocols]
+    for pools in islice(cycle(together), ledgers):
+        network.advance(pools)
+
+
+def live_into_lake(network: RecordedNetwork, ledgers: int, folder: Path) -> StartState:
+    """The same, with the ledgers written into a lake; gives the state before."""
+    chain = network.chain
+    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    state = StartState(
+        chain.latest,
+        chain.close_time(chain.latest),
+        network.protocol_version,
+        lambda contracts, keys: {key: entry for key, entry in entries.items() if key[8:40] in contracts or key in keys},
+        "the embedded network",
+    )
+    with LakeWriter(chain, network.passphrase, folder, protocol=network.protocol_version):
+        live_through(network, ledgers)
+    return state
+
+
+def remember(
+    network: RecordedNetwork,
+    state: StartState,
+    folder: Path,
+    every: int,
+    settings: Settings,
+    store: Store,
+    workers: AbstractContextManager[Executor] | None = None,
+) -> LakeResult:
+    """Put into a history what runs would have published since a state, by the network's lake.
+
+    The latest ledger is left for the run that follows. ``every`` is in seconds. The work is done by processes of this
+    machine, or by ``workers``.
+    """
+    chain = network.chain
+    begins, ends = state.close_time, chain.close_time(chain.latest) - 1
+    first, last = state.ledger, chain.latest
+    plan = LakePlan(settings, str(folder), None, state, first, last, begins, ends, every, range_ledgers=RANGE_LEDGERS)
+    count = min(os.cpu_count() or 1, MAX_WORKERS)
+    with workers or processes(count) as executor:
+        return LakeJob(plan, store, MemoryStore(), executor, at_once=2 * count).run()

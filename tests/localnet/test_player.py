@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
-from exporter.localnet.past import live_into_lake, remember
+from exporter.localnet.lake_writer import live_into_lake, remember
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
 from exporter.protocols import storage_answers

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
+from nacl.exceptions import BadSignatureError
+from nacl.signing import VerifyKey
 
 from exporter.deployments.networks import network_id
 from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError, StoreError
@@ -200,9 +202,6 @@ def _may_be_of(header: LedgerHeader, network: bytes) -> bool:
     """
     if header.value_kind not in (1, 2):  # what exactly is signed from protocol 30 on was not seen yet
         return True
-    from nacl.exceptions import BadSignatureError
-    from nacl.signing import VerifyKey
-
     data = header.content
     end = header.value_end
     set_hash = data[36:68] if header.value_kind == 1 else data[end - 172 : end - 140]

@@ -148,7 +148,7 @@ import resource, sys
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.watch import Watch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-facts = extract(RangeOfLedgers(sys.argv[1], None, "made", 10, 15, Watch())).ledgers
+facts, _ = extract(RangeOfLedgers("", sys.argv[1], None, "made", 10, 15, Watch()))
 print(len(facts.gaps), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 assert "more than 67,108,864 bytes when decompressed" in facts.gaps[0].reason, facts.gaps[0]
 """

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from exporter.backfill.lake_command import find_range
+from exporter.backfill.lake_job import boundaries, last_before
 from exporter.errors import ConfigError
 from exporter.history.export import Moment
-from exporter.past.lake.boundaries import boundaries, find_range, last_before
 
 CLOSES = {5: 100, 6: 110, 7: 110, 8: 120}
 
