@@ -126,7 +126,7 @@ def test_retention() -> None:
     ],
 )
 def test_wrong_filters(events_rpc: LocalRpc, filters: Any, message: str) -> None:
-    """Topics that are none are -32602."""
+    """A topic of a wrong form is -32602."""
     assert (INVALID_PARAMS, message) == events_rpc.error("getEvents", {"startLedger": FIRST, "filters": filters})
 
 
