@@ -8,9 +8,8 @@ from dataclasses import replace
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.contract_storage import RULES, Read, StorageAnswers
-from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.alula import Alula
-from exporter.protocols.base import ProtocolModule
+from exporter.protocols.base import AccrualRule, ProtocolModule
 from exporter.protocols.blend import Blend
 from exporter.protocols.k2 import K2
 from exporter.protocols.peridot import Peridot

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import datetime
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 from exporter.deployments import Deployment, KnownContract
-from exporter.errors import lasting
+from exporter.errors import ExactError, lasting
+from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData
 from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.ledger.events import ContractEvent, EventFilter
+from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.accrual import AccrualRule
-from exporter.protocols.curves import RateModel
 from exporter.tree.documents import Absent, Unread
 from exporter.tree.values import RewardReason
 
@@ -303,6 +305,90 @@ class ProtocolViews:
     def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
         """A failed call's statement that the contract refuses a price. None for any other failure."""
         return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class RateModel:
+    """How a protocol's borrow rate follows from the utilization, in straight lines between knots of its own math.
+
+    ``full`` is a utilization of 100 %; ``knots`` are where one pool's curve bends, of its parameters. ``rate`` is the
+    math of a utilization, what ``more`` gives of the pool's row of the pools frame, and the parameters.
+    """
+
+    parameters: tuple[str, ...]
+    full: int
+    knots: Callable[[Mapping[str, int]], Iterable[int]]
+    rate: Callable[..., int]
+    more: Callable[[Mapping[str, Any]], tuple[int, ...]] = lambda _: ()
+
+    def curve(self, row: Mapping[str, Any], parameters: Mapping[str, int]) -> list[tuple[int, int]]:
+        """Utilizations with the rates there: at the knots, now, at none and at all, in the decimals of the row.
+
+        Empty where the math has no result at one of them, or the parameters are not all there.
+        """
+        if not parameters.keys() >= set(self.parameters):
+            return []
+        numbers = (*self.more(row), *(parameters[name] for name in self.parameters))
+        knots = (min(knot, self.full) for knot in self.knots(parameters))
+        places = sorted({0, *knots, self.full, row["accrued_utilization"]})
+        with suppress(ExactError):
+            return [(place, self.rate(place, *numbers)) for place in places]
+        return []
+
+
+Look = Callable[[bytes], Entry | None]
+"""Gives the entry under a LedgerKey."""
+
+
+class UntriedError(Exception):
+    """A contract brought a pool up to date, and what its math also needs is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A ledger and its close time: entries before it, after the first change that it made of each, and after all."""
+
+    time: int
+    before: Look
+    first: Look
+    after: Look
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """An accrual: the numbers before, with the ``close_time`` of the ledger, and those after, by the field compared."""
+
+    before: Mapping[str, Any]
+    after: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AccrualRule:
+    """How a protocol's accruals are known and computed (docs/lake.md).
+
+    Only what an action cannot change is compared, or what the entries show that it did not change.
+
+    ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows, and
+    raises `UntriedError`. ``compute`` gives the fields compared from the numbers before; it raises `ExactError`.
+    """
+
+    owns: Callable[[bytes], bool]
+    read: Callable[[bytes, Step], Iterator[Transition]]
+    compute: Callable[[Mapping[str, Any]], Mapping[str, int]]
+
+
+def is_variant(name: str, values: int = 1) -> Callable[[bytes], bool]:
+    """Whether a key is of an enum variant of this name with this number of values."""
+    head = (scval.VEC).to_bytes(4, "big") + b"\0\0\0\1" + (1 + values).to_bytes(4, "big") + encode_scval(symbol(name))
+    return lambda key: key.startswith(head, 40)
+
+
+def changed(key: bytes, step: Step) -> tuple[Entry, Entry]:
+    """An updated entry before the ledger, and after its first change."""
+    before, first = step.before(key), step.first(key)
+    assert before is not None  # or it would not be an update
+    assert first is not None
+    return before, first
 
 
 class ProtocolModule(ABC):

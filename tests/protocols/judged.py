@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from types import NoneType
 from typing import Any
 
 from exporter.protocols import PROTOCOLS
@@ -12,18 +13,10 @@ from tests.protocols.world import World
 
 @cache
 def names_of(protocol: str) -> Mapping[str, Any]:
-    """All that is read of a pool of a protocol, empty: numbers are 0."""
+    """All that is read of a pool of a protocol: numbers are 0, texts and lists empty, the rest as it was read."""
+    empty = {str: "", int: 0, bool: False, NoneType: 0, tuple: ()}
     pools = World(protocol).read().result.pools
-    return {name: _empty(value) for name, value in pools[0].items()}
-
-
-def _empty(value: object) -> object:
-    match value:
-        case str():
-            return ""
-        case tuple():
-            return type(value)()
-    return 0
+    return {name: empty.get(type(value), value) for name, value in pools[0].items()}
 
 
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tests of exporter.protocols.curves, on the pools of the recording."""
+"""Curves of the borrow rate, on the pools of the recording."""
 
 from __future__ import annotations
 

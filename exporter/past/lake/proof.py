@@ -19,7 +19,7 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
 from exporter.past.lake.extract import LedgerChanges
 from exporter.protocols import accrual_rules
-from exporter.protocols.accrual import AccrualRule, Look, Step, UntriedError
+from exporter.protocols.base import AccrualRule, Look, Step, UntriedError
 
 MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"

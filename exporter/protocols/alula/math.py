@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from exporter import exact
 from exporter.ledger.codec.fields import Fields
-from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.alula.layout import CURVE, FARMS, FROZEN, STATUS_NAMES, decode_pool
-from exporter.protocols.curves import RateModel
+from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, changed, is_variant
 from exporter.tree.values import RewardReason
 
 BPS = 10_000

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import aggregator_rule, reader, records
-from exporter.protocols.blend.accrual import RULE
 from exporter.protocols.blend.layout import SETUP, WASM_HASHES
 from exporter.protocols.blend.liquidations import liquidations_in
-from exporter.protocols.blend.math import RATE_MODEL, project
+from exporter.protocols.blend.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.blend.views import BlendViews
 
 
@@ -49,7 +48,7 @@ class Blend(ProtocolModule):
     takes_future_prices = True
     without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
     views = BlendViews()
-    accrual = RULE
+    accrual = ACCRUAL
     storage_rules = (aggregator_rule,)
     needs_record = True
     market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})

@@ -8,15 +8,19 @@ base units. Every value that has a name in the contract must fit into signed 128
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval_encode import encode_scval, symbol
+from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.blend.emissions import RATE_DECIMALS as REWARD_DECIMALS
 from exporter.protocols.blend.emissions import SIDES
-from exporter.protocols.blend.layout import NO_CAP, RATE_DECIMALS, WASM_HASHES
-from exporter.protocols.curves import RateModel
+from exporter.protocols.blend.layout import NO_CAP, RATE_DECIMALS, WASM_HASHES, decode_instance, decode_reserve
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -194,6 +198,26 @@ def loan_accrual(borrow_rate: int, seconds: int, rate_scale: int) -> int:
     """The factor by which debt grows, scaled by R; the share of the year is truncated before it meets the rate."""
     time_weight = exact.multiply_divide_floor(seconds, rate_scale, SECONDS_PER_YEAR)
     return exact.add(rate_scale, exact.multiply_divide_ceil(time_weight, borrow_rate, S7))
+
+
+def _read(key: bytes, step: Step) -> Iterator[Transition]:
+    """The accrual that a change of a reserve's state in a ledger shows."""
+    config = step.before(key.replace(encode_scval(symbol("ResData")), encode_scval(symbol("ResConfig")), 1))
+    instance_entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
+    if config is None or instance_entry is None:
+        was, is_now = (Fields.of(entry.value, "ResData").u64("last_time") for entry in changed(key, step))
+        if was < is_now == step.time:
+            raise UntriedError
+        return
+    instance = decode_instance(instance_entry)
+    old, new = (decode_reserve(config, entry) for entry in changed(key, step))
+    if not old["last_time"] < new["last_time"] == step.time or not old["b_supply"] or not old["d_supply"]:
+        return
+    own = {"bstop_rate": instance.backstop_rate, "generation": instance.generation, "close_time": step.time}
+    yield Transition(old | own, {name: new[name] for name in ACCRUING})
+
+
+ACCRUAL = AccrualRule(is_variant("ResData"), _read, lambda before: accrue(before, rates_of(before)))
 
 
 def terms(reserve: Mapping[str, Any], now: Rates) -> dict[str, Any]:

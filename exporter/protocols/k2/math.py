@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.entries import instance_key
-from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
-from exporter.protocols.curves import RateModel
+from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, changed, is_variant
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.layout import BPS, MIN_FIRST_SUPPLY, MODEL_FIELDS, RAY_DECIMALS
 from exporter.protocols.k2.rewards import of_reserve

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec import strkey
-from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, is_variant
 from exporter.protocols.balances import balance_key, decode_balance
-from exporter.protocols.curves import RateModel
+from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, UntriedError, is_variant
 from exporter.protocols.peridot.layout import (
     CURVE,
     PAUSES,

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.slender import reader
-from exporter.protocols.slender.accrual import RULE
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
-from exporter.protocols.slender.math import project
+from exporter.protocols.slender.math import ACCRUAL, project
 from exporter.protocols.slender.views import SlenderViews
 
 
@@ -50,7 +49,7 @@ class Slender(ProtocolModule):
         {"can_borrow": None, "can_liquidate": None}, "the contract asks other feeds, too, which are not read"
     )
     views = SlenderViews()
-    accrual = RULE
+    accrual = ACCRUAL
     market_names = frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project)

@@ -7,13 +7,14 @@ the reserve's sToken: a persistent entry of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, vec
+from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, by_symbol
 from exporter.protocols.base import Parameter
@@ -34,15 +35,13 @@ CONFIGURATION = {"util_cap": Number(scval.U32), "discount": Number(scval.U32), "
 _STATE = [symbol(name) for name in ("TokenSupply", "ProtocolFeeVault", "Pause")]
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
-POOL_NUMBERS = ("window", "paused", "grace_ends_at", "initial_health", "ir_scaling_coeff")
-"""Settings of all reserves of a pool: seconds (window), a yes or no (paused), unix seconds, basis points."""
-RESERVE_TERMS = ("is_active", "borrowing_enabled", "liquidity_cap", "util_cap", "discount")
-"""The terms of a reserve's configuration: two yes or no, base units, basis points."""
-
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A pool contract's instance entry; ``numbers`` are `POOL_NUMBERS`."""
+    """A pool contract's instance entry.
+
+    ``numbers`` are settings of all its reserves: seconds (window), a yes or no (paused), unix seconds, basis points.
+    """
 
     wasm_hash: str
     reserves: tuple[str, ...]
@@ -53,8 +52,7 @@ class PoolInstance:
         return self.storage.get(vec(symbol(variant), address(of)))
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(NamedTuple):
     """A price feed: a contract, the asset to ask it for, and up to which age in seconds the pool takes its price."""
 
     contract: str
@@ -62,35 +60,13 @@ class Feed:
     max_age: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve:
-    """A reserve of fungible tokens, as the pool's instance has it.
-
-    ``numbers`` are `RESERVE`, shares (s_supply, debt_supply), token base units (fees), `POOL_NUMBERS` and
-    `RESERVE_TERMS`. ``decimals`` are those that the pool's price feeds have of the token; ``feed`` is the first.
-    """
-
-    s_token: str
-    debt_token: str
-    numbers: dict[str, int]
-    decimals: int | None
-    feed: Feed | None
-    shown: tuple[Parameter, ...]
-
-
-class RwaReserveError(Exception):
-    """A reserve of real-world assets: it has no tokens of its own, and lends nothing."""
-
-
 def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = dict(instance.storage or ())
     config, pause, listed = (storage.get(vec(symbol(name))) for name in ("PoolConfig", "Pause", "Reserves"))
-    if config is None:
-        raise DecodeError("pool instance: field PoolConfig is missing")
-    if listed is None:
-        raise DecodeError("pool instance: field Reserves is missing")
+    if config is None or listed is None:
+        raise DecodeError(f"pool instance: field {'PoolConfig' if config is None else 'Reserves'} is missing")
     settings = Fields.of(config, "PoolConfig")
     numbers = {"window": settings.u64("timestamp_window"), "paused": 0, "grace_ends_at": 0}
     numbers |= {name: settings.u32(name) for name in ("initial_health", "ir_scaling_coeff")}
@@ -101,28 +77,40 @@ def decode_instance(entry: Entry) -> PoolInstance:
     return PoolInstance(wasm_hash.hex(), contracts(listed, "Reserves", MAX_RESERVES), storage, numbers)
 
 
-def decode_reserve(pool: PoolInstance, asset: str) -> Reserve:
-    """Decode what a pool keeps of a reserve. Raises `DecodeError` naming the field, and `RwaReserveError`."""
+def decode_reserve(pool: PoolInstance, asset: str) -> dict[str, Any] | None:
+    """What a pool keeps of a reserve; None of one of real-world assets, which has no tokens of its own.
+
+    ``decimals`` are those that the price feeds have of the token, ``feed`` is the first; either may be None. Raises
+    `DecodeError` naming the field.
+    """
     stored = pool.get("ReserveAssetKey", asset)
     if stored is None:
         raise DecodeError("the reserve is listed, but ReserveAssetKey has none of it")
     reserve = Fields.of(stored, "ReserveData")
-    s_token, debt_token = _tokens(reserve)
+    tokens = _tokens(reserve)
+    if tokens is None:
+        return None
     configuration = reserve.struct("configuration")
-    numbers = reserve.numbers(RESERVE) | configuration.numbers(CONFIGURATION) | pool.numbers
-    numbers |= {name: int(configuration.boolean(name)) for name in ("is_active", "borrowing_enabled")}
+    found: dict[str, Any] = reserve.numbers(RESERVE) | configuration.numbers(CONFIGURATION) | pool.numbers
+    found |= {name: int(configuration.boolean(name)) for name in ("is_active", "borrowing_enabled")}
+    found |= dict(zip(("s_token", "debt_token"), tokens, strict=True))
     for name, variant, of in (
-        ("s_supply", "TokenSupply", s_token),
-        ("debt_supply", "TokenSupply", debt_token),
+        ("s_supply", "TokenSupply", tokens[0]),
+        ("debt_supply", "TokenSupply", tokens[1]),
         ("fees", "ProtocolFeeVault", asset),
     ):
         value = pool.get(variant, of)
-        numbers[name] = 0 if value is None else expect(value, scval.I128, f"{variant} of {of}")
-        if numbers[name] < 0:
+        found[name] = 0 if value is None else expect(value, scval.I128, f"{variant} of {of}")
+        if found[name] < 0:
             raise DecodeError(f"{variant} of {of} is negative")
-    decimals, feed = _feed(pool.get("PriceFeed", asset))
-    shown = tuple(parameters_of(configuration, _SHOWN))
-    return Reserve(s_token, debt_token, numbers, decimals, feed, shown)
+    found["decimals"], found["feed"] = _feed(pool.get("PriceFeed", asset))
+    return found
+
+
+def shown_parameters(pool: PoolInstance, asset: str) -> tuple[Parameter, ...]:
+    """The configuration of a reserve that can be decoded."""
+    reserve = Fields.of(pool.get("ReserveAssetKey", asset) or VOID, "ReserveData")
+    return tuple(parameters_of(reserve.struct("configuration"), _SHOWN))
 
 
 def cash_key(market: str, asset: str, s_token: str) -> bytes:
@@ -153,12 +141,12 @@ def config_hash(pool: PoolInstance) -> str:
     return config_hash_of(pairs)
 
 
-def _tokens(reserve: Fields) -> tuple[str, str]:
+def _tokens(reserve: Fields) -> tuple[str, str] | None:
     """The share and the debt token of ``reserve_type``: [Fungible, sToken, debtToken], or [RWA] for one without."""
     parts = expect(reserve.required("reserve_type"), scval.VEC, "ReserveData: field reserve_type")
     kind = expect(parts[0], scval.SYMBOL, "ReserveData: field reserve_type") if parts else "empty"
     if kind == "RWA":
-        raise RwaReserveError
+        return None
     if kind != "Fungible":
         raise DecodeError(f"ReserveData: field reserve_type is {kind}, neither Fungible nor RWA")
     if len(parts) != 3:

@@ -7,11 +7,12 @@ into 128 bits before they are divided, as here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from exporter import exact
-from exporter.protocols.base import NO_REWARDS
+from exporter.protocols.base import NO_REWARDS, AccrualRule, Step, Transition, changed
+from exporter.protocols.slender import layout
 
 ONE, DECIMALS = 10**9, 9
 """Of rates, coefficients and utilization."""
@@ -142,3 +143,18 @@ def collateral_coefficient(owned: int, s_supply: int) -> int:
 def share(lent: int, owned: int, of: int) -> int:
     """The part of a number that the lent share of what is owned makes; 0 where nothing is owned."""
     return exact.multiply_divide_floor(lent, of, owned) if owned else 0
+
+
+def _read(key: bytes, step: Step) -> Iterator[Transition]:
+    """The accruals that a change of a pool's instance in a ledger shows."""
+    was, is_now = (layout.decode_instance(entry) for entry in changed(key, step))
+    for asset in was.reserves:
+        old, new = (layout.decode_reserve(pool, asset) for pool in (was, is_now))
+        if old and new and old["last_update_timestamp"] < new["last_update_timestamp"] and old["debt_supply"]:
+            # An operation grows the accrued rates by the rates that follow from what it did.
+            rates = {name: new[name] for name in ("lender_ir", "borrower_ir")}
+            after = {name: new[name] for name in ("lender_ar", "borrower_ar")}
+            yield Transition(old | rates | {"close_time": step.time}, after)
+
+
+ACCRUAL = AccrualRule(lambda key: len(key) == 48, _read, accrue)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
@@ -27,9 +27,8 @@ class _Reader(Collector):
         super().__init__(NAME, candidates)
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
-        self.markets: dict[str, Market] = {}
-        self.reserves: dict[tuple[str, str], layout.Reserve] = {}
-        self.assets: dict[tuple[str, str], ScVal] = {}
+        self.reserves: list[tuple[Market, str, dict[str, Any]]] = []
+        """Those that can be decoded: the market, the token, and what the pool keeps."""
 
     def take_market(self, market: str, entry: Entry | None) -> None:
         """A published pool that is archived is absent; one that the operator named is unread (docs/decisions.md)."""
@@ -43,22 +42,24 @@ class _Reader(Collector):
             pool = self.pools[market] = layout.decode_instance(live(entry, "the market's instance"))
             self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, entry, {"Admin": "admin"})
+            self.take_reserves(market, pool)
 
-    def take_reserves(self, market: str) -> None:
-        pool = self.pools[market]
-        members = []
+    def take_reserves(self, market: str, pool: layout.PoolInstance) -> None:
+        members, decoded = [], {}
         for asset in pool.reserves:
             try:
-                self.reserves[market, asset] = layout.decode_reserve(pool, asset)
-            except layout.RwaReserveError:
-                self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is not a pool")
-                continue
+                reserve = layout.decode_reserve(pool, asset)
             except DecodeError as error:
                 self.unread(market, asset, "undecodable", str(error))
-            members.append(asset)
-        own = (item for (owner, _), item in self.reserves.items() if owner == market)
-        feeds = {None if item.feed is None else item.feed.contract for item in own}
-        self.markets[market] = Market(
+                members.append(asset)
+                continue
+            if reserve is None:
+                self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is not a pool")
+            else:
+                decoded[asset] = reserve
+                members.append(asset)
+        feeds = {reserve["feed"] and reserve["feed"].contract for reserve in decoded.values()}
+        found = Market(
             address=market,
             protocol=NAME,
             version=layout.VERSION,
@@ -69,37 +70,31 @@ class _Reader(Collector):
             wasm_hash=pool.wasm_hash,
             members=tuple(members),
         )
-        self.reading.markets.append(self.markets[market])
+        self.reading.markets.append(found)
+        self.reserves += [(found, asset, reserve) for asset, reserve in decoded.items()]
 
-    def cash_of(self, market: str, asset: str, entry: Entry | None) -> int:
-        """The cash of a reserve. Raises `DecodeError` and `UnreadError` where that cannot be determined.
+    def take_cash(self, market: Market, asset: str, reserve: dict[str, Any], entry: Entry | None) -> None:
+        """Take a reserve with its cash.
 
         The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
         writes it, and nothing removes it, so a missing one with shares or debt is a contradiction.
         """
-        what = f"the reserve's cash, TokenBalance of sToken {self.reserves[market, asset].s_token},"
-        numbers = self.reserves[market, asset].numbers
-        if entry is None:
-            if numbers["s_supply"] or numbers["debt_supply"]:
-                raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
-            return 0
-        if entry.archived:
+        what = f"the reserve's cash, TokenBalance of sToken {reserve['s_token']},"
+        if entry is None and (reserve["s_supply"] or reserve["debt_supply"]):
+            raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
+        if entry is not None and entry.archived:
             raise UnreadError("archived", f"{what} is archived; it is not 0, and can be restored")
-        return layout.decode_cash(entry)
-
-    def append_reserve(self, market: str, asset: str, cash: int) -> None:
-        reserve, token = self.reserves[market, asset], self.reading.tokens[asset]
-        decimals = token.decimals if reserve.decimals is None else reserve.decimals
+        cash = 0 if entry is None else layout.decode_cash(entry)
+        token, feed = self.reading.tokens[asset], reserve["feed"]
+        decimals = token.decimals if reserve["decimals"] is None else reserve["decimals"]
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
             raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
-        self.compare_decimals(market, decimals, token)
-        if reserve.feed is not None:
-            self.assets[reserve.feed.contract, asset] = reserve.feed.asset
-            self.reading.price_limits[market, asset] = reserve.feed.max_age
-        own = {"decimals": decimals, "s_token": reserve.s_token, "debt_token": reserve.debt_token, "cash": cash}
-        oracle = reserve.feed and reserve.feed.contract
-        self.append_pool(self.markets[market], asset, asset, reserve.numbers | own | {"oracle": oracle})
-        self.reading.parameters[market, asset] = reserve.shown
+        self.compare_decimals(market.address, decimals, token)
+        if feed is not None:
+            self.reading.price_limits[market.address, asset] = feed.max_age
+        own = {"decimals": decimals, "cash": cash, "oracle": feed and feed.contract}
+        self.append_pool(market, asset, asset, reserve | own)
+        self.reading.parameters[market.address, asset] = layout.shown_parameters(self.pools[market.address], asset)
 
 
 async def read_markets(
@@ -111,15 +106,15 @@ async def read_markets(
     entries = await view.read([instance_key(market) for market in markets])
     for market in markets:
         reader.take_market(market, entries[instance_key(market)])
-    for market in reader.pools:
-        reader.take_reserves(market)
-    keys = [(*pair, layout.cash_key(*pair, reserve.s_token)) for pair, reserve in reader.reserves.items()]
-    tokens = dict.fromkeys(asset for _, asset in reader.reserves)
-    feeds = oracle_keys(reserve.feed.contract for reserve in reader.reserves.values() if reserve.feed is not None)
-    entries = await view.read([*(key for *_, key in keys), *feeds, *(instance_key(token) for token in tokens)])
+    keys = [layout.cash_key(found.address, asset, reserve["s_token"]) for found, asset, reserve in reader.reserves]
+    tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
+    feeds = oracle_keys(reserve["feed"] and reserve["feed"].contract for *_, reserve in reader.reserves)
+    entries = await view.read([*keys, *feeds, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
-    for market, asset, key in keys:
-        with reader.noting(market, asset):
-            reader.append_reserve(market, asset, reader.cash_of(market, asset, entries[key]))
-    reader.reading.quotes = await read_asset_quotes(view, reader.assets)
+    for key, (found, asset, reserve) in zip(keys, reader.reserves, strict=True):
+        with reader.noting(found.address, asset):
+            reader.take_cash(found, asset, reserve, entries[key])
+    pools = reader.reading.pools
+    assets = {(pool["oracle"], pool["pool"]): pool["feed"].asset for pool in pools if pool["feed"] is not None}
+    reader.reading.quotes = await read_asset_quotes(view, assets)
     return reader.reading

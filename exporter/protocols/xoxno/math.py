@@ -14,9 +14,16 @@ from typing import Any
 
 from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
-from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
-from exporter.protocols.base import NO_REWARDS
-from exporter.protocols.curves import RateModel
+from exporter.protocols.base import (
+    NO_REWARDS,
+    AccrualRule,
+    RateModel,
+    Step,
+    Transition,
+    UntriedError,
+    changed,
+    is_variant,
+)
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS
 from exporter.protocols.xoxno.terms import terms_of
