@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from exporter.errors import ExactOverflowError
-from exporter.protocols.k2 import math, rewards
+from exporter.protocols.k2 import math
 from exporter.protocols.k2.layout import BITS, shown_parameters
-from exporter.protocols.k2.rewards import Emission, Emissions
+from exporter.protocols.k2.rewards import Emission, Emissions, of_reserve
 from tests.protocols.judged import closed, published
 from tests.protocols.world import contract
 
@@ -174,26 +174,24 @@ P, Q = contract("P"), contract("Q")
 
 
 @pytest.mark.parametrize(
-    ("emissions", "expected"),
+    ("supply", "borrow", "token", "expected"),
     [
-        (None, (None, None, None, "unread")),
-        ((), (None, 0, None, "no_emissions")),
-        ((Emission(P, 0, 0),), (None, 0, None, "expired")),
-        ((Emission(P, 5, NOW),), (None, 0, None, "expired")),
-        ((Emission(P, 5, NOW + 1),), (P, 5, NOW + 1, "valid")),
-        ((Emission(P, 5, 0), Emission(Q, 6, NOW)), (P, 5, None, "valid")),
-        ((Emission(P, 5, 0), Emission(Q, 6, 0)), (None, None, None, "several_tokens")),
+        (None, (), None, (None, None, "unread")),
+        ((), None, None, (0, None, "no_emissions")),
+        ((Emission(P, 0, 0),), (), None, (0, None, "expired")),
+        ((Emission(P, 5, NOW),), (), None, (0, None, "expired")),
+        ((Emission(P, 5, NOW + 1),), (), P, (5, NOW + 1, "valid")),
+        ((Emission(P, 5, 0), Emission(Q, 6, NOW)), (), P, (5, None, "valid")),
+        ((Emission(P, 5, 0), Emission(Q, 6, 0)), (), None, (None, None, "several_tokens")),
+        ((Emission(P, 5, 0),), (Emission(Q, 6, 0),), None, (None, None, "several_tokens")),
+        ((), (Emission(Q, 6, 0),), Q, (0, None, "no_emissions")),
     ],
 )
-def test_rewards_at_a_time(emissions: Emissions, expected: rewards.Reward) -> None:
-    """What has not ended counts, to the second before its end; of several tokens no sum is given."""
-    assert expected == rewards.at(emissions, NOW)
+def test_rewards_at_a_time(
+    supply: Emissions, borrow: Emissions, token: str | None, expected: tuple[int | None, int | None, str]
+) -> None:
+    """What has not ended counts, to the second before its end; amounts of two tokens, also of both sides, do not."""
+    row = of_reserve(supply, borrow, NOW)
+    names = ("per_second", "expiration", "reason")
 
-
-def test_rewards_of_two_tokens() -> None:
-    """A pool has one reward token: where its sides are paid in two, neither is given."""
-    row = rewards.of_reserve((Emission(P, 5, 0),), (Emission(Q, 6, 0),), NOW)
-    assert {None, "several_tokens", 0} == set(row.values())
-
-    row = rewards.of_reserve((Emission(P, 5, 0),), (), NOW)
-    assert (P, 5, 0) == (row["reward_token"], row["supply_reward_per_second"], row["borrow_reward_per_second"])
+    assert (token, *expected) == (row["reward_token"], *(row[f"supply_reward_{name}"] for name in names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -22,8 +22,7 @@ SIDES = {"supply": 0, "borrow": 1}
 """The sides, and the contract's number for each: what holders of aTokens get, and of debt tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(NamedTuple):
     """An amount in base units of a token a second, until the end (unix seconds; 0: no end)."""
 
     token: str
@@ -34,30 +33,30 @@ class Emission:
 Emissions = tuple[Emission, ...] | None
 """All that are switched on, of one side; None where they could not be read."""
 
-Reward = tuple[str | None, int | None, int | None, RewardReason]
-"""The reward at a time: the token, base units a second, the end, and why there is no such amount."""
-
 
 async def read_emissions(view: LedgerView, tokens: Mapping[str, tuple[str, Entry | None]]) -> Mapping[str, Emissions]:
     """The rewards of each share token's holders, of tokens with their side and instance. Raises `SourceError`."""
-    found: dict[str, Emissions] = dict.fromkeys(tokens, ())
     contracts = {token: _reward_contract_of(instance) for token, (_, instance) in tokens.items()}
     lists = {token: variant_key(contract, "RTL", address(token)) for token, contract in contracts.items() if contract}
     entries = dict(await view.read(lists.values()))
-    keys: dict[str, dict[str, bytes]] = {}
+    found: dict[str, Emissions] = dict.fromkeys(tokens, ())
+    rates: dict[tuple[str, str], bytes] = {}
     for token, key in lists.items():
-        entry, holder, side = entries[key], address(token), u32(SIDES[tokens[token][0]])
+        entry, side = entries[key], u32(SIDES[tokens[token][0]])
         try:
-            paid = () if entry is None else addresses(entry.value, "RTL", MAX_TOKENS)
+            for paid in () if entry is None else addresses(entry.value, "RTL", MAX_TOKENS):
+                names = address(token), address(paid), side
+                rates[token, paid] = variant_key(str(contracts[token]), "ARC", *names)
         except DecodeError:
             found[token] = None
-            continue
-        keys[token] = {each: variant_key(str(contracts[token]), "ARC", holder, address(each), side) for each in paid}
-    entries |= await view.read([key for own in keys.values() for key in own.values()])
-    for token, own in keys.items():
+    entries |= await view.read(rates.values())
+    for (token, paid), key in rates.items():
+        entry, known = entries[key], found[token]
         try:
-            emissions = [_decode(each, entries[key]) for each, key in own.items()]
-            found[token] = tuple(emission for emission in emissions if emission is not None)
+            fields = None if entry is None else Fields.of(entry.value, "ARC")
+            if known is not None and fields is not None and fields.boolean("is_active"):
+                rate = fields.number("emission_per_second", *UNSIGNED)
+                found[token] = (*known, Emission(paid, rate, fields.u64("distribution_end")))
         except DecodeError:
             found[token] = None
     return found
@@ -72,35 +71,25 @@ def _reward_contract_of(token: Entry | None) -> str | None:
     return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
 
 
-def _decode(token: str, entry: Entry | None) -> Emission | None:
-    """What is paid in a token, if it is switched on, also of an archived entry. Raises `DecodeError`."""
-    fields = None if entry is None else Fields.of(entry.value, "ARC")
-    if fields is None or not fields.boolean("is_active"):
-        return None
-    return Emission(token, fields.number("emission_per_second", *UNSIGNED), fields.u64("distribution_end"))
-
-
-def at(emissions: Emissions, time: int) -> Reward:
-    """The reward of a side at a time (unix seconds). Several tokens have no sum."""
-    if emissions is None:
-        return None, None, None, RewardReason.UNREAD
-    running = [each for each in emissions if each.per_second and (not each.end or time < each.end)]
-    if not running:
-        return None, 0, None, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS
-    if len(running) > 1:
-        return None, None, None, RewardReason.SEVERAL_TOKENS
-    (one,) = running
-    return one.token, one.per_second, one.end or None, RewardReason.VALID
-
-
-def of_reserve(supply: Emissions, borrow: Emissions, time: int) -> dict[str, object]:
-    """The reward columns of a reserve at a time: its two sides have one token, or none that can be named."""
-    rewards = dict(zip(SIDES, (at(supply, time), at(borrow, time)), strict=True))
-    tokens = {token for token, *_ in rewards.values()} - {None}
-    row: dict[str, object] = {"reward_token": tokens.pop() if len(tokens) == 1 else None, "reward_decimals": 0}
-    for side, (token, per_second, end, reason) in rewards.items():
-        if token is not None and row["reward_token"] is None:
-            per_second, end, reason = None, None, RewardReason.SEVERAL_TOKENS
+def of_reserve(supply: Emissions, borrow: Emissions, time: int) -> dict[str, Any]:
+    """The reward columns of a reserve at a time (unix seconds): amounts of several tokens are not given."""
+    row: dict[str, Any] = {"reward_decimals": 0}
+    running = {
+        side: [each for each in emissions or () if each.per_second and (not each.end or time < each.end)]
+        for side, emissions in zip(SIDES, (supply, borrow), strict=True)
+    }
+    tokens = {paid[0].token for paid in running.values() if len(paid) == 1}
+    row["reward_token"] = next(iter(tokens)) if len(tokens) == 1 else None
+    for (side, paid), emissions in zip(running.items(), (supply, borrow), strict=True):
+        per_second, end = None, None
+        if emissions is None:
+            reason = RewardReason.UNREAD
+        elif not paid:
+            per_second, reason = 0, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS
+        elif len(paid) > 1 or len(tokens) > 1:
+            reason = RewardReason.SEVERAL_TOKENS
+        else:
+            per_second, end, reason = paid[0].per_second, paid[0].end or None, RewardReason.VALID
         row |= {f"{side}_reward_per_second": per_second, f"{side}_reward_expiration": end}
         row[f"{side}_reward_reason"] = reason
     return row

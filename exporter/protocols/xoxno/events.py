@@ -35,40 +35,29 @@ def event_filters(deployments: Sequence[Deployment]) -> tuple[EventFilter, ...]:
 def candidates_in(event: ContractEvent) -> list[Candidate]:
     """The hub markets that an event names and no list has, each once. Raises `DecodeError`."""
     topics = tuple(str(payload) for kind, payload in event.topics[:2] if kind == scval.SYMBOL)
-    if topics == CREATED:
-        named = [_named_in(event.value, topics[1], "base_asset")]
-    elif topics in (PARAMETERS_SET, STATE_CHANGED):
-        what = topics[1]
-        items: Sequence[ScVal] = expect(event.value, scval.VEC, what) or ()
-        if len(items) > MAX_POOLS_IN_EVENT:
-            raise DecodeError(f"{what}: {len(items)} pools, more than {MAX_POOLS_IN_EVENT}")
-        named = [_named_in(item, what, "asset") if topics == PARAMETERS_SET else _changed(item, what) for item in items]
-    else:
+    if topics not in (CREATED, PARAMETERS_SET, STATE_CHANGED):
         raise DecodeError(f"the event's topics {topics} do not name a hub market")
+    what = topics[1]
+    items: Sequence[ScVal] = (event.value,) if topics == CREATED else expect(event.value, scval.VEC, what) or ()
+    if len(items) > MAX_POOLS_IN_EVENT:
+        raise DecodeError(f"{what}: {len(items)} pools, more than {MAX_POOLS_IN_EVENT}")
+    named = []
+    for item in items:
+        if topics == STATE_CHANGED:
+            values: Sequence[ScVal] = expect(item, scval.VEC, what) or ()
+            if len(values) < _STATE_VALUES:
+                raise DecodeError(f"{what}: {len(values)} values, fewer than {_STATE_VALUES}")
+            hub, token = expect(values[0], scval.U32, f"{what}: hub_id"), expect(values[1], scval.ADDRESS, what)
+        else:
+            fields = Fields.of(item, what)
+            hub, token = fields.u32("hub_id"), fields.address("base_asset" if topics == CREATED else "asset")
+        if not strkey.is_contract(token):
+            raise DecodeError(f"the token {token} of a hub market is not a contract")
+        named.append(HubAsset(hub, token).pool)
     if event.contract not in _listed():
         raise DecodeError(f"the event is of contract {event.contract}, which is not a known controller or its pool")
     controller, known = _listed()[event.contract]
-    pools = dict.fromkeys(pool.pool for pool in named)
-    return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in pools if pool not in known]
-
-
-def _named_in(value: ScVal, what: str, asset: str) -> HubAsset:
-    fields = Fields.of(value, what)
-    return _hub_asset(fields.u32("hub_id"), fields.address(asset))
-
-
-def _changed(item: ScVal, what: str) -> HubAsset:
-    values: Sequence[ScVal] = expect(item, scval.VEC, what) or ()
-    if len(values) < _STATE_VALUES:
-        raise DecodeError(f"{what}: {len(values)} values, fewer than {_STATE_VALUES}")
-    hub = expect(values[0], scval.U32, f"{what}: hub_id")
-    return _hub_asset(hub, expect(values[1], scval.ADDRESS, f"{what}: asset"))
-
-
-def _hub_asset(hub: int, token: str) -> HubAsset:
-    if not strkey.is_contract(token):
-        raise DecodeError(f"the token {token} of a hub market is not a contract")
-    return HubAsset(hub, token)
+    return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in dict.fromkeys(named) if pool not in known]
 
 
 @cache

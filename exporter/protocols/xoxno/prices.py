@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -34,7 +33,7 @@ async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> 
             failed += [(aggregator, token) for token in tokens if answer.value is None and len(tokens) > 1]
             results |= {(aggregator, token): answer for token in tokens}
         parts = parts_of(failed, 1)
-    return {pair: _with_limit(_quote(*pair, result), asked[pair]) for pair, result in results.items()}
+    return {pair: _quote(*pair, result, asked[pair]) for pair, result in results.items()}
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
@@ -49,22 +48,13 @@ def price_failure(quote: Quote, close_time: int) -> str | None:
     return None
 
 
-def _with_limit(quote: Quote, oracle: Entry | None) -> Quote:
+def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None) -> Quote:
     """The quote with the token's limit of age; without a readable limit there is no price."""
     if oracle is None:
-        return replace(quote, failure="the price aggregator has no oracle for this token", is_known=True)
+        return Quote(aggregator, token, failure="the price aggregator has no oracle for this token")
     if oracle.archived:
-        problem = "the price aggregator's oracle for this token is archived; it can be restored"
-        return replace(quote, failure=problem, is_known=False)
-    try:
-        return replace(quote, max_age=Fields.of(oracle.value, "Oracle").u64("max_price_stale_seconds"))
-    except DecodeError as error:
-        if quote.failure is not None:
-            return quote
-        return replace(quote, failure=f"the limit of the price's age cannot be read: {error}", is_known=False)
-
-
-def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
+        failure = "the price aggregator's oracle for this token is archived; it can be restored"
+        return Quote(aggregator, token, failure=failure, is_known=False)
     if result.value is None:
         return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     try:
@@ -73,7 +63,9 @@ def _quote(aggregator: str, token: str, result: CallResult) -> Quote:
             return Quote(aggregator, token, failure="quotes() gave no status of this token")
         status = Fields.of(found, "quotes()")
         price, time = status.i128("final_wad"), status.u64("price_timestamp")
-        return Quote(aggregator, token, WAD_DECIMALS, price, time, _verdict(status, price))
+        verdict = _verdict(status, price)
+        limit = None if verdict else Fields.of(oracle.value, "the limit of age: Oracle").u64("max_price_stale_seconds")
+        return Quote(aggregator, token, WAD_DECIMALS, price, time, verdict, limit)
     except DecodeError as error:
         return Quote(aggregator, token, failure=str(error), is_known=False)
 
