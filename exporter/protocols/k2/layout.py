@@ -100,11 +100,15 @@ class RouterInstance:
 
 @dataclass(frozen=True, slots=True)
 class ReserveEntry:
-    """An ``RDATA`` entry: the share tokens by side, the rate contract, and the numbers of `RESERVE` and `BITS`."""
+    """An ``RDATA`` entry: the share tokens by side, the rate contract, and the numbers of `RESERVE` and `BITS`.
+
+    ``configuration`` are the three contracts and the bitmap as they are stored.
+    """
 
     share_tokens: dict[str, str]
     rate_contract: str
     numbers: dict[str, int]
+    configuration: tuple[ScVal, ...]
 
 
 def router_keys(router: str) -> tuple[bytes, bytes, bytes]:
@@ -139,18 +143,12 @@ def decode_router(entry: Entry) -> RouterInstance:
         oracle=storage.address("ORACLE") if "ORACLE" in storage else None,
         price_decimals=PRICE_DECIMALS if oracle_config is None else oracle_config.u32("price_precision"),
         price_age=storage.u64("PSTALE") if "PSTALE" in storage else DEFAULT_PRICE_AGE,
-        asset_price_ages=_asset_price_ages(storage.get("ASTALMP")),
+        asset_price_ages={
+            expect(asset, scval.ADDRESS, "ASTALMP: an asset"): expect(age, scval.U64, "ASTALMP: an age")
+            for asset, age in expect(storage.get("ASTALMP") or (scval.MAP, ()), scval.MAP, "ASTALMP") or ()
+        },
         storage=instance.storage or (),
     )
-
-
-def _asset_price_ages(value: ScVal | None) -> dict[str, int]:
-    if value is None:
-        return {}
-    return {
-        expect(asset, scval.ADDRESS, "ASTALMP: an asset"): expect(age, scval.U64, "ASTALMP: an age")
-        for asset, age in expect(value, scval.MAP, "ASTALMP") or ()
-    }
 
 
 def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
@@ -177,7 +175,8 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
         raise DecodeError(f"RDATA.configuration: the reserve factor is {bits['reserve_factor']}, above {BPS}")
     tokens = {"supply": reserve.contract("a_token_address"), "borrow": reserve.contract("debt_token_address")}
     rate_contract = reserve.contract("interest_rate_strategy_address")
-    return ReserveEntry(tokens, rate_contract, reserve.numbers(RESERVE) | bits)
+    names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
+    return ReserveEntry(tokens, rate_contract, reserve.numbers(RESERVE) | bits, tuple(map(reserve.required, names)))
 
 
 def decode_debt_ceiling(entry: Entry | None) -> int:
@@ -219,17 +218,6 @@ def shown_parameters(numbers: dict[str, int], model: dict[str, int], debt_ceilin
 
 
 def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -> str:
-    """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each reserve's `reserve_configuration`."""
+    """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each reserve's configuration."""
     storage = [pair for pair in router.storage if pair[0][0] != scval.SYMBOL or pair[0][1] not in NOT_CONFIGURATION]
     return config_hash_of(by_key(storage), ((address(asset), configured) for asset, configured in reserves))
-
-
-def reserve_configuration(entry: Entry | None, own: Entry | None, defaults: Entry | None) -> ScVal:
-    """A reserve's three contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
-    names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
-    try:
-        model = decode_rate_model(own, defaults)
-        reserve = Fields.of((scval.VOID, None) if entry is None else entry.value, "RDATA")
-        return vec(*map(reserve.required, names), *((scval.U128, model[name]) for name in MODEL_FIELDS))
-    except DecodeError:
-        return (scval.VEC, None)

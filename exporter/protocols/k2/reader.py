@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from exporter.deployments import Deployment
+from exporter.errors import DecodeError
+from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.observation import Entries
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import read_tokens
@@ -89,12 +93,14 @@ class _Reader(Collector):
                     self.append_pool(found, asset, asset, row)
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
-        """A reserve's configuration, whatever of its totals can be read."""
+        """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
         reserve = self.reserves.get((market, asset))
-        if reserve is None:
-            return layout.reserve_configuration(None, None, None)
-        models = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
-        return layout.reserve_configuration(entries[layout.reserve_key(market, asset)], *models)
+        with suppress(DecodeError):
+            if reserve is not None:
+                models = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
+                model = layout.decode_rate_model(*models)
+                return vec(*reserve.configuration, *((scval.U128, model[name]) for name in layout.MODEL_FIELDS))
+        return (scval.VEC, None)
 
     def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
         reserve = self.reserves[market, asset]

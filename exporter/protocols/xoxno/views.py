@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -13,10 +13,9 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import Compared, NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
 from exporter.protocols.xoxno.layout import RAY, RAY_DECIMALS, hub_asset
 
-POOLS_PER_CALL = 64
 _BULK = "get_bulk_indexes"
 
 
@@ -43,35 +42,21 @@ class XoxnoViews(ProtocolViews):
     """The view functions of XOXNO Lending."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        found: dict[str, dict[str, list[str]]] = {market.address: {} for market in reading.markets}
+        for market in reading.markets:
+            if market.address not in {raw["market"] for raw in reading.pools}:
+                yield NoView(market.address, "none of its pools could be read")
         for raw in reading.pools:
-            found[raw["market"]].setdefault(raw["pool_contract"], []).append(raw["pool"])
-        for market, contracts in found.items():
-            if not contracts:
-                yield NoView(market, "none of its pools could be read")
-            for contract, pools in contracts.items():
-                for start in range(0, len(pools), POOLS_PER_CALL):
-                    some = tuple(pools[start : start + POOLS_PER_CALL])
-                    keys = vec(*(hub_asset(pool).value() for pool in some))
-                    yield ViewCall(market, some, ContractCall(contract, _BULK, (keys,)))
-                for pool in pools:
-                    for function in _SINGLE:
-                        call = ContractCall(contract, function, (hub_asset(pool).value(),))
-                        yield ViewCall(market, (pool,), call)
+            key = hub_asset(raw["pool"]).value()
+            for function in (*_SINGLE, _BULK):
+                call = ContractCall(raw["pool_contract"], function, (vec(key) if function == _BULK else key,))
+                yield ViewCall(raw["market"], (raw["pool"],), call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+        if asked.call.function == _BULK:
+            items: Sequence[ScVal] = expect(value, scval.VEC, _BULK) or ()
+            if len(items) != 1:
+                raise DecodeError(f"{_BULK} gave {len(items)} results for a pool")
+            fields = Fields.of(items[0], _BULK)
+            return {name: (row[name], fields.i128(name)) for name in ("borrow_index", "supply_index")}
         name, ours = _SINGLE[asked.call.function]
         return {name: (ours(row), expect(value, scval.I128, asked.call.function))}
-
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
-        if asked.call.function != _BULK:
-            yield from super().compare(asked, value, rows, time)
-            return
-        items = expect(value, scval.VEC, _BULK) or ()
-        if len(items) != len(asked.pools):
-            raise DecodeError(f"{_BULK} gave {len(items)} results for {len(asked.pools)} pools")
-        for pool, item in zip(asked.pools, items, strict=True):
-            fields = Fields.of(item, _BULK)
-            for name in ("borrow_index", "supply_index"):
-                if pool in rows:
-                    yield Compared(asked.market, pool, name, rows[pool][name], fields.i128(name))
