@@ -16,7 +16,7 @@ from exporter.localnet.network import Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
-from tests.protocols.judged import published
+from tests.protocols.judged import names_of, published
 
 ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
@@ -89,6 +89,9 @@ def _data(chain: Chain, ledger: int, key: bytes) -> ContractData:
     entry = chain.entry(key, ledger)
     assert entry is not None
     return decode_contract_data(entry.data)
+
+
+names_of("alula")  # reads the recording, which cannot be done within the loop of a server
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
