@@ -6,11 +6,12 @@ lines), so that it follows the theme. Values and coordinates are exact integers;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -146,8 +147,9 @@ def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Mar
     """The data of charts as a table, the newest first, folded away, with what the script needs to point at a row."""
     heads = "".join(f'<th scope="col" class="number">{escape(column.title)}</th>' for column in columns)
     cells = [[NOTHING if value is None else unit.full(value) for value in values] for _, unit, values in columns]
-    row = "%s" + '<td class="number">%s</td>' * len(columns)
-    rows = "".join([row % parts for parts in zip(_row_heads(tuple(starts)), *cells, strict=True)][::-1])
+    row = '<tr><th scope="row">%s</th>' + '<td class="number">%s</td>' * len(columns)
+    times = [moment(start).removesuffix(" UTC") for start in starts]
+    rows = "".join([row % parts for parts in zip(times, *cells, strict=True)][::-1])
     return Markup(
         f'<details class="data"><summary>The same numbers as a table</summary><div class="scroll" tabindex="0" '
         f'role="region" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
@@ -172,6 +174,8 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     def place(utilization: int, rate: int) -> tuple[int, int]:
         return _LEFT + utilization * (_RIGHT - _LEFT) // widest, _BOTTOM - rate * (_BOTTOM - _TOP) // top
 
+    parts = range(0, widest // 100 + 1, 25)
+    axis = _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{THIN}%") for part in parts])
     places, said = [place(*point) for point in points], [_costs(*point) for point in points]
     path = "L".join([f"{x} {y}" for x, y in places])
     knots = "".join(
@@ -187,18 +191,13 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
         '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
         f'<desc id="curve-d">{"; ".join(said)}. Now: {described}.</desc>'
-        f'{_value_axis(RATE, top, step)}{_use_axis(widest)}<path class="line k3" d="M{path}"/>{knots}'
+        f'{_value_axis(RATE, top, step)}{axis}<path class="line k3" d="M{path}"/>{knots}'
         f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{described}</title></circle></svg></figure>'
     )
 
 
 def _costs(utilization: int, rate: int) -> str:
     return f"at a utilization of {exact_percent(utilization)} borrowing costs {exact_percent(rate)} a year"
-
-
-def _use_axis(widest: int) -> str:
-    parts = range(0, widest // 100 + 1, 25)
-    return _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{THIN}%") for part in parts])
 
 
 def _scale(greatest: int) -> tuple[int, int]:
@@ -270,12 +269,12 @@ def _draw(colour: int, values: Sequence[int | None], xs: Sequence[str], top: int
     height = _BOTTOM - _TOP
     strokes = fills = ""
     points: list[str] = []
-    for begin, end in _known(values):
-        known: Sequence[int] = values[begin:end]  # type: ignore[assignment]
-        points = [x + _YS[value * height // top] for x, value in zip(xs[begin:end], known, strict=True)]
-        path = " ".join(points)
-        strokes += f"M{path}" if len(points) > 1 else f"M{path}h0"
-        fills += f"M{path} {xs[end - 1]}{_BOTTOM} {xs[begin]}{_BOTTOM}Z"
+    for is_known, run in groupby(zip(xs, values, strict=True), key=lambda point: point[1] is not None):
+        if is_known:
+            points = [x + _YS[value * height // top] for x, value in run if value is not None]
+            path, (first, *_), (last, *_) = " ".join(points), points[0].split(), points[-1].split()
+            strokes += f"M{path}" if len(points) > 1 else f"M{path}h0"
+            fills += f"M{path} {last} {_BOTTOM} {first} {_BOTTOM}Z"
     if not points:
         return ""
     x, _, y = points[-1].partition(" ")
@@ -285,21 +284,3 @@ def _draw(colour: int, values: Sequence[int | None], xs: Sequence[str], top: int
 
 _YS = [str(_BOTTOM - up) for up in range(_BOTTOM - _TOP + 1)]
 """The ordinates of a plot, by how far they are above its axis."""
-
-
-def _known(values: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    if None not in values:
-        yield 0, len(values)
-        return
-    begin = None
-    for position, value in enumerate((*values, None)):
-        if value is None and begin is not None:
-            yield begin, position
-            begin = None
-        elif value is not None and begin is None:
-            begin = position
-
-
-@lru_cache(maxsize=1 << 8)
-def _row_heads(starts: tuple[int, ...]) -> list[str]:
-    return [f'<tr><th scope="row">{moment(start).removesuffix(" UTC")}</th>' for start in starts]
