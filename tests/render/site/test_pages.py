@@ -107,6 +107,7 @@ def test_equal_symbols_have_labels() -> None:
     }.items():
         heads = re.findall(r'<th scope="row"><a.*?</th>', site[key])
         assert labels == [Page(head).text for head in heads], key
+    assert f'<dt>Pool</dt><dd><code class="address">2-{token}<' in site[f"pools/{contract(100)}/2-{token}.html"]
     assert (
         f"USDC Hub 2 {ids[0]} in Market 0"
         in re.findall("<title>(.*?)</title>", site[f"pools/{contract(100)}/2-{token}.html"])[0]

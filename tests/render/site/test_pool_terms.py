@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -198,6 +199,7 @@ def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
     assert "<title>at a utilization of 50.00 % borrowing costs 3.50 % a year</title>" in text
     assert "<title>at a utilization of 75.00 % borrowing costs 5.00 % a year</title>" in text
     assert "<li>At 100.00 % <b>555.00 %</b></li>" in text
+    assert "<dt>Borrow, accrued</dt><dd>3.5 %</dd>" in text
     assert "borrowing costs 555" not in text
     tables.parameters[place] = ()
     assert "Borrow rate by utilization" not in site_of(tables)[key]
@@ -205,19 +207,18 @@ def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
 
 def test_spokes_one_by_one() -> None:
     """Each spoke has its factors and gates, also one that is not known; a paused one is that alone."""
-    open_one = {
-        "spoke": 1,
-        "paused": False,
-        "collateral_factor_bps": 7_500,
-        "liquidation_threshold_bps": 8_000,
-        "can_supply": True,
-        "can_borrow": None,
-    }
+    factors = {"collateral_factor_bps": 7_500, "liquidation_threshold_bps": 8_000}
+    open_one = {"spoke": 1, "paused": False, **factors, "can_supply": True, "can_borrow": None}
+    spokes = [open_one, open_one | {"spoke": 2, "paused": True}]
 
     assert {
         "Spoke 1": "collateral factor 75 %, threshold 80 %; supply open, borrow not known",
         "Spoke 2": "paused",
-    } == said("spoke_list", [open_one, open_one | {"spoke": 2, "paused": True}])
+    } == said("spoke_list", spokes)
+    tables = tables_of([pool_row(0, 0)])
+    place = contract(100), contract(10_000)
+    tables.spokes[place] = msgspec.json.encode(spokes).decode()
+    assert "<dt>Spoke 2</dt><dd>paused</dd>" in site_of(tables)[f"pools/{place[0]}/{place[1]}.html"]
 
 
 def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:
