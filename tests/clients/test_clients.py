@@ -199,9 +199,7 @@ def worker(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
     command = ["node", runner, str(script), str(root), str(folder / "keys.json"), str(INSTALLED)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        target = HttpTarget(int(process.stdout.readline()))
-        yield target
-        target.close()
+        yield HttpTarget(int(process.stdout.readline()))
         process.communicate(timeout=20)
 
 

@@ -27,65 +27,48 @@ from tests.render.rendering import contract, market_row
 LEDGER = 65_000_000
 CLOSE_TIME = 1_794_996_000  # 2026-11-18 10:00:00 UTC
 LOCAL = NETWORKS["local"].passphrase
-_TEXTS: dict[str, Any] = {
-    "protocol": "blend",
-    "version": "v2",
-    "market_status": "active",
-    "wasm_hash": "ab" * 32,
-    "oracle": contract(1),
-    "oracle_price_usd": "1.0000000",
-    "price_reason": "valid",
-}
-_NUMBERS: dict[str, int] = {
-    "decimals": 7,
-    "supply_apy_bps": 320,
-    "borrow_apy_bps": 512,
-    "utilization_bps": 6543,
-    "total_supplied": 10**13,
-    "total_borrowed": 6 * 10**12,
-    "tvl_usd_cents": 10**8,
-    "oracle_decimals": 7,
-    "oracle_price": 10**7,
-}
 
 
 def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
     """One row of a pools frame, every column filled."""
     row: dict[str, Any] = {name: (7 if kind.is_integer() else "text") for name, kind in POOLS.items()}
     row |= dict.fromkeys(TERMS)
-    row |= _TEXTS | _NUMBERS | dict.fromkeys(("can_supply", "can_borrow"), True)
     row |= {
         "market": contract(100 + market),
         "pool": contract(10_000 + pool),
         "token_address": contract(10_000 + pool),
         "market_name": f"Market {market}",
         "symbol": f"TOK{pool}",
-        "last_accrual_time": CLOSE_TIME,
-        "price_timestamp": CLOSE_TIME,
+        "protocol": "blend",
+        "version": "v2",
+        "market_status": "active",
+        "wasm_hash": "ab" * 32,
+        "oracle": contract(1),
+        "price_reason": "valid",
+        "supply_apy_bps": 320,
+        "borrow_apy_bps": 512,
+        "utilization_bps": 6543,
+        "total_supplied": 10**13,
+        "total_borrowed": 6 * 10**12,
+        "tvl_usd_cents": 10**8,
+        "supplied_usd_cents": 10**8,
+        "borrowed_usd_cents": 6 * 10**7,
+        "oracle_price": 10**7,
+        "oracle_price_usd": "1.0000000",
         "observed_ledger": LEDGER,
-        "ledger_close_time": CLOSE_TIME,
     }
-    row |= dict.fromkeys(("available_to_supply_usd_cents", "available_to_borrow_usd_cents", "supply_reward_apr_bps"))
-    row |= {"supplied_usd_cents": 10**8, "borrowed_usd_cents": 6 * 10**7, "borrow_reward_apr_bps": None} | changes
+    row |= dict.fromkeys(("can_supply", "can_borrow"), True)
+    row |= dict.fromkeys(("last_accrual_time", "price_timestamp", "ledger_close_time"), CLOSE_TIME)
+    row |= dict.fromkeys(("available_to_supply_usd_cents", "available_to_borrow_usd_cents"))
+    row |= dict.fromkeys(("supply_reward_apr_bps", "borrow_reward_apr_bps")) | changes
     of_protocol = {f"comparable_{side}_apy_bps": row[f"{side}_apy_bps"] for side in ("supply", "borrow")}
     return row | of_protocol | {"total_supply_apy_bps": row["supply_apy_bps"]} | changes
 
 
 def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:
     """What is different in a row without a price."""
-    names = (
-        "oracle_decimals",
-        "oracle_price",
-        "price_timestamp",
-        "oracle_price_usd",
-        "tvl_usd_cents",
-        "supplied_usd_cents",
-        "borrowed_usd_cents",
-        "available_usd_cents",
-        "available_to_supply_usd_cents",
-        "available_to_borrow_usd_cents",
-    )
-    return dict.fromkeys(names) | {"price_reason": reason}
+    priced = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
+    return dict.fromkeys((*priced, *(name for name in POOLS if name.endswith("usd_cents")))) | {"price_reason": reason}
 
 
 def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **market: Any) -> Tables:

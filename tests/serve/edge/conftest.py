@@ -51,9 +51,7 @@ def preview(root: Path) -> Iterator[HttpTarget]:
         server = make_server(root)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        target = HttpTarget(listener.getsockname()[1])
-        yield target
-        target.close()
+        yield HttpTarget(listener.getsockname()[1])
         server.should_exit = True
         thread.join(timeout=20)
 
@@ -64,9 +62,7 @@ def nginx(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Http
     program, port = nginx_or_skip(), free_port()
     configuration = write_rule(tmp_path_factory.mktemp("nginx"), root, Settings(), port)
     with running(program, configuration, port):
-        target = HttpTarget(port)
-        yield target
-        target.close()
+        yield HttpTarget(port)
 
 
 @pytest.fixture(scope="package")

@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
-from http.client import HTTPConnection, RemoteDisconnected
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -27,36 +28,23 @@ Ask = Callable[[Case], Answer]
 
 
 class HttpTarget:
-    """Asks a server over one kept connection, and sends URLs exactly as they are."""
+    """Asks a server, and sends URLs exactly as they are."""
 
     def __init__(self, port: int) -> None:
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        self._port = port
 
     def __call__(self, case: Case) -> Answer:
-        """Ask, and read the whole answer; once more where the server had closed the idle connection."""
-        try:
-            return self._exchange(case)
-        except (RemoteDisconnected, ConnectionError):
-            self._connection.close()
-            return self._exchange(case)
-
-    def _exchange(self, case: Case) -> Answer:
-        self._connection.putrequest(case.method, case.url, skip_accept_encoding=True)
-        for name, value in case.headers.items():
-            self._connection.putheader(name, value)
-        self._connection.endheaders()
-        response = self._connection.getresponse()
-        headers: dict[str, str] = {}
-        for name, value in response.getheaders():  # what is sent twice is read as a list
-            headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
-        answer = Answer(response.status, headers, response.read())
-        if response.will_close:
-            self._connection.close()
-        return answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Ask, and read the whole answer."""
+        with closing(HTTPConnection("127.0.0.1", self._port, timeout=20)) as connection:
+            connection.putrequest(case.method, case.url, skip_accept_encoding=True)
+            for name, value in case.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            response = connection.getresponse()
+            headers: dict[str, str] = {}
+            for name, value in response.getheaders():  # what is sent twice is read as a list
+                headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
+            return Answer(response.status, headers, response.read())
 
 
 class NodeProcess:
