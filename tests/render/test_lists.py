@@ -18,10 +18,13 @@ from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.localnet.server import running
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.compute import Tables
 from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
+from exporter.tables import MARKETS
 from exporter.tree.values import as_written
+from tests.history.frames import CLOSE_TIME, LEDGER
 from tests.render.rendering import contract, pool, pools_frame
 
 
@@ -136,22 +139,20 @@ def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch)
         assert [names[:2], names[2:4], names[4:]] == [[row["pool"] for row in page["data"]] for page in pages]
 
 
-def test_tokens_have_their_best_pools(tree: Path) -> None:
-    """A token counts its pools, and its best rates are those of the pools that they name (`test_best` has the rule)."""
-    rows = rows_of(tree, "v1/pools/index.json")
-    tokens, named = read(tree, "v1/tokens.json")["data"], 0
-    for token in tokens:
-        own = [row for row in rows if row["token_address"] == token["address"]]
-        supplying = sum(bool(row["can_supply"]) for row in own)
-        assert (len(own), supplying) == (token["pool_count"], token["open_pool_count"])
-        for side in ("supply", "borrow"):
-            best = token[f"best_{side}"] or {"pool": None}
-            for row in (row for row in own if row["pool"] == best["pool"] and row["market"] == best["market"]):
-                reward = row[f"{side}_reward_apr_bps"]
-                total = row[f"comparable_{side}_apy_bps"] + (reward or 0) * (1 if side == "supply" else -1)
-                assert (reward, total, True) == (best["reward_apr_bps"], best["total_apy_bps"], row[f"can_{side}"])
-                named += 1
-    assert len(tokens) < named <= 2 * len(tokens)
+def test_a_token_has_its_pools_counted_and_its_best_rates() -> None:
+    """A best rate has the protocol's own yield, the comparable one, the reward, and both together (`test_best`)."""
+    of_supply = {"supply_apy_bps": 1, "comparable_supply_apy_bps": 2, "supply_reward_apr_bps": 3}
+    of_borrow = {"borrow_apy_bps": 4, "comparable_borrow_apy_bps": 5, "borrow_reward_apr_bps": 6}
+    price = {"total_supply_apy_bps": 7, "price_timestamp": CLOSE_TIME}
+    market, token = contract(1), contract(10)
+    rows = [pool(market, token, **of_supply, **of_borrow, **price), pool(contract(2), token, can_supply=False)]
+    tables = Tables(LEDGER, CLOSE_TIME, pools_frame(rows), pl.DataFrame(schema=MARKETS))
+    [found] = json.loads(lists.render_token_list(tables, {}).data)["data"]
+
+    assert (2, 1) == (found["pool_count"], found["open_pool_count"])
+    for side, rates in (("supply", (1, 2, 3, 7)), ("borrow", (4, 5, 6, -1))):
+        names = ("apy_bps", "comparable_apy_bps", "reward_apr_bps", "total_apy_bps")
+        assert (market, *rates) == tuple(found[f"best_{side}"][name] for name in ("market", *names))
 
 
 def test_yields_have_the_other_shape(tree: Path) -> None:

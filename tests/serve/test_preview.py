@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import socket
@@ -11,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from exporter.errors import ConfigError
@@ -130,6 +132,9 @@ def test_unexpected_errors_reveal_nothing(root: Path, monkeypatch: pytest.Monkey
     response = fetch(create_app(root), "/v1/assets")
     assert (500, "application/problem+json") == (response.status_code, response.headers["content-type"])
     assert b"secret" not in response.content
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(create_app(root)), base_url="http://preview")
+    with pytest.raises(OSError, match="on fire"):  # for who runs the server
+        asyncio.run(client.get("/v1/assets"))
     assert "*" == response.headers["access-control-allow-origin"]
 
 

@@ -240,7 +240,9 @@ def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
 
 def test_hostile_names_stay_names() -> None:
     """A market or token that calls itself a script, a link, or a text of 500 letters is shown, and does nothing."""
-    tables = tables_of([pool_row(0, 0, market_name=HOSTILE, symbol=HOSTILE, **unpriced(HOSTILE))], name=HOSTILE)
+    tables = tables_of(
+        [pool_row(0, 0, market_name=HOSTILE, symbol=HOSTILE, can_reason=HOSTILE, **unpriced(HOSTILE))], name=HOSTILE
+    )
     tables.notices.append(HOSTILE)
     tables.unread.append(Unread(contract(5), None, "blend", "undecodable", HOSTILE))
     for key, text in site_of(tables, series_of(tables, 3)).items():
