@@ -21,12 +21,12 @@ from exporter.config import Settings
 from exporter.serve.edge import render_edge, write_edge
 from exporter.tree.headers import content_type
 from tests.embedded import PROJECT_ROOT, serving
-from tests.render.whole_tree import publish_tree
+from tests.render.conftest import tree
 from tests.serve.edge.cases import can_be_sent, expected, faults, table
 from tests.serve.edge.conftest import root
 from tests.serve.edge.targets import HttpTarget
 
-__all__ = ["root"]  # the tree of the edge's own suite
+__all__ = ["root", "tree"]  # fixtures of other suites
 
 INSTALLED = PROJECT_ROOT / "build" / "clients"
 PYTHON_CLIENT = "lending_markets_of_soroban_client"
@@ -40,14 +40,6 @@ def run(*command: str | Path, cwd: Path, timeout: int = 120) -> str:
     done = subprocess.run(parts, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
     assert 0 == done.returncode, f"{done.stdout}\n{done.stderr}"
     return done.stdout
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published tree of all protocols, of three runs."""
-    folder = tmp_path_factory.mktemp("clients") / "public"
-    publish_tree(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import polars as pl
 from starlette.types import ASGIApp
 
-from exporter import FORMAT
 from exporter.protocols.compute import Tables
 from exporter.render.lists import render_assets
 from exporter.render.run_documents import render_markets
 from exporter.tables import MARKETS
 from exporter.tree.documents import SystemStatus
+from exporter.tree.families import POINTER_KEY
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document
+from tests.check.trees import small_tree
 from tests.history import frames
 
 LEDGER = 55_261_759
@@ -92,39 +94,9 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
 
 
 def system_status(**changes: Any) -> SystemStatus:
-    """A pointer with nothing out of the ordinary in it."""
-    fields: dict[str, Any] = {
-        "run_id": "55261759-0a1b2c3d",
-        "format": FORMAT,
-        "network": "local",
-        "network_name": "local",
-        "observed_ledger": LEDGER,
-        "ledger_close_time": "2026-11-21T10:54:57Z",
-        "generated_at": "2026-11-21T10:55:03Z",
-        "next_expected_at": None,
-        "market_count": 3,
-        "pool_count": 7,
-        "token_count": 5,
-        "unread_count": 0,
-        "unpriced_count": 0,
-        "unread": [],
-        "unpriced": [],
-        "unpriced_bps": 0,
-        "unpriced_markets": [],
-        "bounded": [],
-        "absent": [],
-        "notices": [],
-        "page_sizes": list(SIZES),
-        "default_page_size": 50,
-        "retention_hours": 24,
-        "manifest_key": "v1/runs/55261759-0a1b2c3d.json",
-        "manifest_sha256": "0" * 64,
-        "previous_run_id": None,
-        "evidence_key": f"v1/evidence/{'0' * 64}.jsonl.gz",
-        "market_pools_cap": 200,
-        "proof_checkpoint": 55_261_759,
-    }
-    return SystemStatus(**fields | changes)
+    """The pointer of a small published tree, with other values."""
+    published = msgspec.json.decode(small_tree()[POINTER_KEY], type=SystemStatus)
+    return msgspec.structs.replace(published, **{"page_sizes": list(SIZES), "default_page_size": 50} | changes)
 
 
 def write(root: Path, files: Iterable[RenderedFile]) -> None:
