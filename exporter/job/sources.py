@@ -35,10 +35,6 @@ TOLERANCE = timedelta(minutes=5)
 OnRequest = Callable[[], None]
 
 
-def ignore_requests() -> None:
-    """Do nothing for a request."""
-
-
 @dataclass(slots=True)
 class OpenSource:
     """An open source, its network, and for a snapshot file or an archive the contracts in it.
@@ -74,9 +70,7 @@ class Source(Protocol):
     @property
     def live(self) -> bool: ...
 
-    def open(
-        self, settings: Settings, on_request: OnRequest = ignore_requests
-    ) -> AbstractAsyncContextManager[OpenSource]:
+    def open(self, settings: Settings, on_request: OnRequest = ...) -> AbstractAsyncContextManager[OpenSource]:
         """Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError`."""
         ...
 
@@ -87,7 +81,7 @@ class RpcEndpoints:
     live: ClassVar[bool] = True
 
     @asynccontextmanager
-    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:
         check_rpc_urls(settings)
         limits = RpcLimits(
             max_in_flight=settings.network.max_in_flight,
@@ -109,7 +103,7 @@ class StoredLedger:
     live: ClassVar[bool] = False
 
     @asynccontextmanager
-    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - it makes none
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - it makes none
         content = read_snapshot_bytes(self.path)
         if content.startswith(MAGIC):
             yield open_evidence(settings, Evidence.decode(content, self.path.name))
@@ -195,7 +189,7 @@ class FromArchive:
     live: ClassVar[bool] = False
 
     @asynccontextmanager
-    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
         with open_archive_state(settings, self) as state:
             network = network_of(settings.passphrase)
             opened = OpenSource(state.source, network, state.instances, state.source.label, state)

@@ -14,7 +14,7 @@ from pathlib import Path
 from exporter.cli import main
 from exporter.config import Settings
 from exporter.job import sources
-from exporter.job.sources import OnRequest, OpenSource, StoredLedger, ignore_requests
+from exporter.job.sources import OnRequest, OpenSource, StoredLedger
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from tests.host.host_network import HostSource
 from tests.host.machine import Machine
@@ -24,7 +24,7 @@ class HostedLedger(StoredLedger):
     """A ledger snapshot file whose contracts the host runs."""
 
     @asynccontextmanager
-    async def open(self, settings: Settings, on_request: OnRequest = ignore_requests) -> AsyncIterator[OpenSource]:
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:
         """See `exporter.job.sources.Source`."""
         async with StoredLedger(self.path).open(settings, on_request) as opened:
             assert isinstance(opened.source, SnapshotSource)
