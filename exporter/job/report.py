@@ -24,6 +24,7 @@ from exporter.errors import CheckError, ConfigError, LostRaceError, StoreError, 
 from exporter.ledger.view import Certificate
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
+from exporter.render.site.templates import environment
 from exporter.tree.documents import EXPORTER_VERSION
 
 REPORT_VERSION = 1
@@ -207,27 +208,5 @@ def _first(names: Sequence[str]) -> str:
 
 def metrics_of(facts: Mapping[str, Any]) -> str:
     """The report of a run that ended, in Prometheus' text format; what it does not have has no line."""
-    proven: Mapping[str, int] = facts.get("proven", {})
-    of_run = {
-        "run_exit_code": ("How the run ended (docs/failures.md).", facts["exit_code"]),
-        "run_finished_timestamp_seconds": ("When it ended.", facts["finished_at"]),
-        "run_published_timestamp_seconds": ("When it was published.", facts.get("published_at")),
-        "run_next_expected_timestamp_seconds": ("When the next is expected.", facts.get("next_expected_at")),
-        "run_retries": ("Requests to the RPC that repeat one that failed.", facts.get("reading", {}).get("retries")),
-        "proven_ledger": ("The ledger of the newest proven run.", proven.get("ledger")),
-        "proven_ratio": (
-            "Share of its entries that a signed checkpoint confirms.",
-            round(proven["confirmed"] / proven["entries"], 4) if proven.get("entries") else None,
-        ),
-    }
-    steps = [step for step in facts["steps"] if step["complete"]]
-    lines = [
-        f"{_head(name, said)}lending_{name} {value}" for name, (said, value) in of_run.items() if value is not None
-    ]
-    lines += [_head("run_step_seconds", "How long each step took.").rstrip()] if steps else []
-    lines += [f'lending_run_step_seconds{{step="{step["step"]}"}} {step["seconds"]}' for step in steps]
-    return "\n".join((*lines, ""))
-
-
-def _head(name: str, text: str) -> str:
-    return f"# HELP lending_{name} {text}\n# TYPE lending_{name} gauge\n"
+    template = environment().get_template("run_metrics.txt.j2")
+    return template.render(facts=facts, proven=facts.get("proven", {}))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter import errors
+from exporter.render.site.templates import environment
 
 DAY = 24 * 60
 _CRON = re.compile(r"""^\s*-\s*cron:\s*["']?([^"'#\n]+)""", re.MULTILINE)
@@ -25,7 +26,6 @@ SHOWN = 20
 """How many things of one kind are named; a page of GitHub takes 1 MiB."""
 LONGEST = 200
 _OF_EVERY_STEP = ("step", "complete", "seconds", "processor_seconds")
-LISTS = {"unread": "Unread", "unpriced": "Unpriced", "bounded": "At a bound", "notices": "Notices"}
 
 OUTCOMES = {
     errors.EXIT_DONE: "published",
@@ -47,45 +47,13 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     outcome = OUTCOMES.get(exit_code, "of no known meaning")
     if report is not None and report.get("nothing_to_do") is True:
         outcome = "nothing to do, its ledger is published already"
-    lines = [f"## Exit code {exit_code}: {outcome}", ""]
-    if report is None:
-        return "\n".join((*lines, "The run left no report that can be read.", ""))
-    if report.get("complete") is not True:
-        lines += ["The report is not complete: the run was stopped from outside.", ""]
-    if message := report.get("message"):
-        lines += [_code(message), ""]
+    template = environment().get_template("run_summary.md.j2")
+    given = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": SHOWN}
+    return template.render(given, code=_code, named=_named, facts=_facts)
 
-    lists: dict[str, list[Any]] = {key: report[key] for key in LISTS if key in report}
-    facts: dict[str, Any] = {
-        "network": report.get("network"),
-        "output": report.get("output"),
-        "run": report.get("run_id"),
-        "ledger": report.get("certificate", {}).get("ledger"),
-        "seconds": report.get("seconds"),
-        **{key: len(lists[key]) for key in ("unread", "unpriced") if key in lists},
-        "exporter": report.get("exporter_version"),
-    }
-    lines += ["| | |", "|---|---|"]
-    lines += [f"| {name} | {_code(value)} |" for name, value in facts.items() if value is not None]
 
-    lines += ["", "| step | seconds | |", "|---|---:|---|"]
-    for step in report.get("steps", ()):
-        facts = {key: value for key, value in step.items() if key not in _OF_EVERY_STEP}
-        shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
-        state = "" if step.get("complete") else "**not complete** "
-        lines.append(f"| {_code(step['step'])} | {_code(step.get('seconds', ''))} | {state}{_code(shown)} |")
-
-    for key, items in lists.items():
-        if items:
-            lines += [
-                "",
-                f"### {LISTS[key]}: {len(items)}",
-                "",
-                *(f"- {_code(_named(item))}" for item in items[:SHOWN]),
-            ]
-        if len(items) > SHOWN:
-            lines.append(f"- and {len(items) - SHOWN} more")
-    return "\n".join((*lines, ""))
+def _facts(step: dict[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in step.items() if key not in _OF_EVERY_STEP)
 
 
 def _named(item: object) -> object:
