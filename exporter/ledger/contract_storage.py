@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from exporter.errors import DecodeError, SourceError
-from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from exporter.ledger.storage_rules import redstone, reflector, token_contract
-from exporter.ledger.storage_rules.host import Call, Contract, NotFromStorageError, Rule, StorageHost, TrapError
+from exporter.ledger.storage_rules.host import NotFromStorageError, Rule, StorageHost, TrapError
 
 Read = Callable[[bytes], RawEntry | None]
 """Gives the entry under a LedgerKey XDR as a reader at the ledger sees it."""
@@ -38,7 +37,7 @@ class StorageAnswers:
 
     def answer(self, call: ContractCall) -> SimulationAnswer:
         """The call's result, or its error. The footprint is what was looked at, found or not, also with an error."""
-        host = StorageHost(self._read, self._close_time, self._dispatch)
+        host = StorageHost(self._read, self._close_time, self._rules)
         result, error = None, None
         try:
             result = encode_scval(host.call(call.contract, call.function, *call.arguments))
@@ -49,14 +48,6 @@ class StorageAnswers:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as bug:  # costs this call alone
             error = f"{NOT_FROM_STORAGE}the rule failed: {type(bug).__name__}: {bug}"[:300]
         return SimulationAnswer(self._ledger, result, error, tuple(host.footprint), "storage")
-
-    def _dispatch(self, host: StorageHost, contract: Contract, call: Call) -> ScVal:
-        for rule in self._rules:
-            if rule.recognises(host, contract):
-                return rule.answer(host, contract, call)
-        wasm_hash = contract.instance.wasm_hash
-        code = "an asset contract" if wasm_hash is None else f"code {wasm_hash.hex()[:16]}"
-        raise NotFromStorageError(f"no rule for {contract.address}, which runs {code}")
 
 
 class Answers(Protocol):

@@ -1,24 +1,28 @@
 """Ledger snapshot files: the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
 
-A file holds the state after one ledger, in either XDR-JSON convention, as pairs of key and entry or, from version 25 of
-the tool's library on, as ``{"entry", "live_until"}``. The files of that tool record no time to live: ``live_until`` is
+A file holds the state after one ledger as XDR-JSON (SEP-51), as pairs of key and entry or, from version 25 of the
+tool's library on, as ``{"entry", "live_until"}``. The files of that tool record no time to live: ``live_until`` is
 always 4294967295, and what was archived and evicted is absent.
+
+Two conventions of XDR-JSON are in use, and both are read, value by value. Version 2 (RPC and CLI from 23 on) writes
+64-bit and wider integers as decimal strings. Version 1 (22 and before) writes 64-bit integers as numbers and wider ones
+as ``{"hi": .., "lo": ..}`` or as four such parts. stellar-sdk reads and writes version 2 alone.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from exporter.errors import DecodeError, SnapshotFileError
-from exporter.ledger.codec import xdr_json
 from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
@@ -32,6 +36,15 @@ _KEY_FIELDS = {"contract_data": ("contract", "key", "durability"), "contract_cod
 """The kinds of entries that are kept, and of which of an entry's fields its key consists."""
 
 _UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
+Json: TypeAlias = Any
+"""The types of parsed JSON: dict, list, str, int, float, bool or None."""
+
+_NUMBERS: Final = ("u64", "i64", "timepoint", "duration", "nonce")
+_PARTS_128: Final = ("hi", "lo")
+_PARTS_256: Final = ("hi_hi", "hi_lo", "lo_hi", "lo_lo")
+_WIDE: Final = {"u128": _PARTS_128, "i128": _PARTS_128, "u256": _PARTS_256, "i256": _PARTS_256}
+"""The parts of wide integers in version 1, 64 bits each, the highest first."""
+
 Ledger: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Document: TypeAlias = Annotated[dict[str, Any], Meta(min_length=1, max_length=1)]
 """A union in XDR-JSON: its arm alone."""
@@ -41,9 +54,8 @@ Document: TypeAlias = Annotated[dict[str, Any], Meta(min_length=1, max_length=1)
 class LedgerSnapshot:
     """The content of a ledger snapshot file: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
-    ``entries`` has contract data and code by LedgerKey XDR, ``left_out`` counts the entries of other kinds.
-    ``unreadable`` says what is wrong with each entry that is damaged or of a newer protocol; it is in ``entries`` too,
-    with data that fails to decode, so that it is never taken for absent.
+    ``entries`` has contract data and code by LedgerKey XDR. What is damaged, or of a newer protocol, has bytes that do
+    not decode, so that it is never taken for absent.
     """
 
     protocol_version: int
@@ -51,8 +63,6 @@ class LedgerSnapshot:
     close_time: int
     network_id: str
     entries: Mapping[bytes, RawEntry]
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    unreadable: Mapping[bytes, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path, max_bytes: int = MAX_FILE_BYTES) -> LedgerSnapshot:
@@ -69,10 +79,11 @@ class LedgerSnapshot:
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
         """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
         for key in sorted(self.entries):
-            if is_instance_key(key) and key not in self.unreadable:
-                entry = decode_contract_data(self.entries[key].data)
-                if entry.key == INSTANCE_KEY:
-                    yield entry.contract, instance_of(entry)
+            if is_instance_key(key):
+                with suppress(DecodeError):
+                    entry = decode_contract_data(self.entries[key].data)
+                    if entry.key == INSTANCE_KEY:
+                        yield entry.contract, instance_of(entry)
 
 
 class SnapshotSource(StoredSource):
@@ -137,41 +148,27 @@ def _snapshot(content: bytes) -> LedgerSnapshot:
             "set it to the unix seconds at which the ledger closed"
         )
     entries: dict[bytes, RawEntry] = {}
-    left_out: Counter[str] = Counter()
-    unreadable: dict[bytes, str] = {}
     for index, item in enumerate(file.ledger_entries):
-        place = f"ledger_entries[{index}]"
         try:
-            kind, key, entry, document = _entry(item)
+            key, entry, document = _entry(item)
             if key is None:
-                left_out[kind[:40]] += 1
                 continue
             if key in entries:
                 raise DecodeError("the file has the key twice")
             if entry.last_modified > file.sequence_number:
                 raise DecodeError(f"{entry.last_modified} is not a ledger up to {file.sequence_number}")
         except (DecodeError, msgspec.ValidationError) as error:
-            raise SnapshotFileError(f"{place}: {str(error)[:200]}") from None
-        try:
-            entries[key] = replace(entry, data=xdr_json.xdr_from_json("LedgerEntryData", document))
-        except DecodeError as error:
-            entries[key], unreadable[key] = entry, f"{place}.data: {error}"
-    return LedgerSnapshot(
-        file.protocol_version,
-        file.sequence_number,
-        file.timestamp,
-        file.network_id,
-        entries,
-        dict(left_out),
-        unreadable,
-    )
+            raise SnapshotFileError(f"ledger_entries[{index}]: {str(error)[:200]}") from None
+        entries[key] = entry
+        with suppress(DecodeError):
+            entries[key] = replace(entry, data=xdr_from_json("LedgerEntryData", document))
+    return LedgerSnapshot(file.protocol_version, file.sequence_number, file.timestamp, file.network_id, entries)
 
 
-def _entry(item: xdr_json.Json) -> tuple[str, bytes | None, RawEntry, Document]:
-    """The kind of an item in either form, its key unless it is left out, the entry without data, and its document."""
-    key_document = None
+def _entry(item: Json) -> tuple[bytes | None, RawEntry, Document]:
+    """The key of an item in either form unless it is left out, the entry without data, and its document."""
     if isinstance(item, list):
-        key_document, (entry, live_until) = msgspec.convert(item, tuple[Document, tuple[_Entry, Ledger | None]])
+        _, (entry, live_until) = msgspec.convert(item, tuple[Document, tuple[_Entry, Ledger | None]])
     else:
         newer = msgspec.convert(item, _Item)
         entry, live_until = newer.entry, newer.live_until
@@ -182,10 +179,49 @@ def _entry(item: xdr_json.Json) -> tuple[str, bytes | None, RawEntry, Document]:
             own = {kind: {name: body[name] for name in _KEY_FIELDS[kind]}}
         except (KeyError, TypeError):
             raise DecodeError(f"data.{kind}: expected the fields {', '.join(_KEY_FIELDS[kind])}") from None
-        if key_document not in (None, own):
-            raise DecodeError("the key disagrees with its entry")
         with suppress(DecodeError):  # nobody can ask for it
-            key = xdr_json.xdr_from_json("LedgerKey", own)
+            key = xdr_from_json("LedgerKey", own)
     # The kind, no extension, then the key's own parts, and nothing that could be decoded.
     undecodable = b"" if key is None else key[:4] + b"\0\0\0\0" + key[4:] + _UNREADABLE_VALUE
-    return kind, key, RawEntry(undecodable, entry.last_modified_ledger_seq, live_until), entry.data
+    return key, RawEntry(undecodable, entry.last_modified_ledger_seq, live_until), entry.data
+
+
+def xdr_from_json(name: str, document: Json) -> bytes:
+    """The XDR of a type, such as LedgerKey, LedgerEntryData or SCVal, from its XDR-JSON. Raises `DecodeError`."""
+    from stellar_sdk import xdr  # half a second, which runs without a file need not take
+
+    kind: Any = getattr(xdr, name)
+    try:
+        wanted = _second_convention(document)
+        data: bytes = kind.from_json_dict(wanted).to_xdr_bytes()
+        # The SDK passes over unknown fields, takes other spellings of numbers, and wraps those that are out of range.
+        if _text(kind.from_xdr_bytes(data).to_json_dict()) != _text(wanted):
+            raise ValueError("unknown fields, or values that are out of range or written in another way")
+    except Exception as error:  # the SDK has no base for what it raises: ValueError, KeyError, TypeError, XdrError, ...
+        raise DecodeError(f"not XDR-JSON of a known kind: {type(error).__name__}: {error}"[:160]) from None
+    return data
+
+
+def _text(document: Json) -> str:
+    return json.dumps(document, sort_keys=True)
+
+
+def _second_convention(document: Json) -> Json:
+    if isinstance(document, list):
+        return [_second_convention(item) for item in document]
+    if not isinstance(document, dict):
+        return document
+    if len(document) == 1:
+        ((arm, body),) = document.items()
+        if arm in _NUMBERS and type(body) is int:  # not isinstance: True is an int
+            return {arm: str(body)}
+        if arm in _WIDE and isinstance(body, dict):
+            return {arm: _joined(body, _WIDE[arm])}
+    return {name: _second_convention(item) for name, item in document.items()}
+
+
+def _joined(parts: dict[str, Json], names: tuple[str, ...]) -> str:
+    numbers = [int(parts[name]) for name in names]
+    if len(parts) != len(names) or any(not 0 <= number < 2**64 for number in numbers[1:]):
+        raise ValueError(f"an integer of other parts than {', '.join(names)} of 64 bits")
+    return str(reduce(lambda higher, number: higher << 64 | number, numbers))

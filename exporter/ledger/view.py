@@ -13,7 +13,7 @@ gets, and returns what it made of them. It may be run several times, so it must 
 If nothing that was used changed, the program's result is valid; otherwise it runs again. Rounds and time are bounded;
 at the limit the run fails and nothing is published (docs/decisions.md).
 
-Parts of a program may run as tasks side by side: `exporter.ledger.batcher` sends together what they ask for.
+Parts of a program may run as tasks side by side: a `Batcher` sends together what they ask for.
 `exporter.ledger.observation` knows at which ledgers each answer holds.
 """
 
@@ -21,17 +21,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from exporter.errors import NoCommonLedgerError
-from exporter.ledger.batcher import Batcher
 from exporter.ledger.codec.entries import names_no_contract
 from exporter.ledger.observation import NO_CONTRACT, UNCERTIFIED, CallResult, Entry, Interval, Observed
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=Hashable)
+
+STILL_TURNS = 5
+"""How many turns of the event loop without a further question mean that every part of a program waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,33 @@ class Reading(Generic[T]):
     certificate: Certificate
     entries: Mapping[bytes, RawEntry | None] = field(default_factory=dict)
     calls: Mapping[ContractCall, SimulationAnswer] = field(default_factory=dict)
+
+
+class Batcher(Generic[Q]):
+    """Collects the questions of a program's parts, and gives each batch to ``send`` when every part waits.
+
+    With it small readers cost no more requests than one large one.
+    """
+
+    def __init__(self, send: Callable[[list[Q]], Awaitable[None]]) -> None:
+        self._send = send
+        self._batch: dict[Q, None] = {}
+        self._sending: asyncio.Task[None] | None = None
+
+    async def ask(self, questions: Iterable[Q]) -> None:
+        """Wait until these are answered. Raises what ``send`` does."""
+        self._batch.update(dict.fromkeys(questions))
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_when_still())
+        await asyncio.shield(self._sending)  # the others still wait for it when this part is cancelled
+
+    async def _send_when_still(self) -> None:
+        still, size = 0, 0
+        while still < STILL_TURNS:
+            still, size = (still + 1, size) if size == len(self._batch) else (0, len(self._batch))
+            await asyncio.sleep(0)
+        batch, self._batch, self._sending = list(self._batch), {}, None
+        await self._send(batch)
 
 
 class LedgerView:

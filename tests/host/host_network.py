@@ -33,7 +33,7 @@ def load_snapshot(machine: Machine, snapshot: LedgerSnapshot) -> None:
     The ledger's protocol is taken for the host's, whatever it is. Contracts run alike in all, except for what they
     cost; those that were built for a later one are refused when they are called.
     """
-    machine.put({key: entry for key, entry in snapshot.entries.items() if key not in snapshot.unreadable})
+    machine.put(dict(snapshot.entries))
     machine.at(LedgerInfo(snapshot.ledger, snapshot.close_time, snapshot.network_id, machine.protocol))
 
 

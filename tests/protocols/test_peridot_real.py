@@ -18,8 +18,8 @@ import pytest
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, decode_contract_data, variant_key
 from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
-from exporter.ledger.codec.xdr_json import xdr_from_json
 from exporter.ledger.observation import Entry
+from exporter.ledger.snapshot_file import xdr_from_json
 from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Step, Transition
 from exporter.protocols.peridot import math

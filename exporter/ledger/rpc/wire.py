@@ -27,13 +27,6 @@ Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1)]
 LiveUntil: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 T = TypeVar("T")
 
-MAX_EVENT_BYTES: Final = 64 * 1024
-"""Base64 of a topic or value; a longer one names no market."""
-
-MAX_FOOTPRINT = 1000
-"""Of keys that a call only reads, and of those that it writes; no network allows as many."""
-
-_MAX_TOPICS: Final = 4
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
 _RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
 OUT_OF_RANGE: Final = -32600
@@ -243,8 +236,6 @@ def events_page(result: EventsResult, start: int | str) -> EventsPage:
     ledger = int(at[1]) >> 32
     events: list[ContractEvent] = []
     given = result.events or []
-    if len(given) > MAX_EVENTS_PER_PAGE:
-        unusable("a page of events has more of them than were asked for")
     undecodable = 0
     for info in given:
         if info.ledger > result.latest_ledger:
@@ -253,13 +244,11 @@ def events_page(result: EventsResult, start: int | str) -> EventsPage:
             try:
                 strkey.decode_contract(info.contract_id)
                 topics = info.topic or []
-                if len(topics) > _MAX_TOPICS or any(len(text) > MAX_EVENT_BYTES for text in (*topics, info.value)):
-                    raise DecodeError("an event is larger than any that names a market")
                 values = [decode_scval(msgspec.convert(text, bytes)) for text in (*topics, info.value)]
                 events.append(ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1]))
             except (DecodeError, msgspec.ValidationError):
                 undecodable += 1
-    full = len(given) == MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
+    full = len(given) >= MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
     through = min(ledger - 1 if full else ledger, result.latest_ledger)
     if full or through < result.latest_ledger:
         cursor = result.cursor
@@ -312,8 +301,6 @@ def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[b
         position = _data_extension(transaction_data, 0)
         for _ in ("read only", "read write"):
             (count,) = xdr_walk.word(transaction_data, position)
-            if count > MAX_FOOTPRINT:
-                raise DecodeError(f"a footprint announces more than {MAX_FOOTPRINT} keys")
             position += 4
             keys = []
             for _ in range(count):

@@ -75,17 +75,12 @@ def _contract(address: str, data: bytes) -> Contract:
 class StorageHost:
     """The state of one ledger as contract code sees it; ``footprint`` has every key that was looked at.
 
-    ``read`` gives an entry as a reader at the ledger sees it, or None. ``dispatch`` answers a call of a contract.
+    ``read`` gives an entry as a reader at the ledger sees it, or None. The first rule that fits answers a call.
     """
 
-    def __init__(
-        self,
-        read: Callable[[bytes], RawEntry | None],
-        close_time: int,
-        dispatch: Callable[[StorageHost, Contract, Call], ScVal],
-    ) -> None:
+    def __init__(self, read: Callable[[bytes], RawEntry | None], close_time: int, rules: Sequence[Rule]) -> None:
         self._read = read
-        self._dispatch = dispatch
+        self._rules = rules
         self._running: list[str] = []
         self.now = close_time
         self.footprint: dict[bytes, None] = {}
@@ -120,11 +115,17 @@ class StorageHost:
         """Call a contract. Raises `TrapError` where it fails, and `NotFromStorageError`."""
         if address in self._running:
             raise TrapError("Error(Context, InvalidAction)")
+        contract = self.contract(address)
         self._running.append(address)
         try:
-            return self._dispatch(self, self.contract(address), (function, *arguments))
+            for rule in self._rules:
+                if rule.recognises(self, contract):
+                    return rule.answer(self, contract, (function, *arguments))
         finally:
             self._running.pop()
+        wasm_hash = contract.instance.wasm_hash
+        code = "an asset contract" if wasm_hash is None else f"code {wasm_hash.hex()[:16]}"
+        raise NotFromStorageError(f"no rule for {address}, which runs {code}")
 
     def try_call(self, address: str, function: str, *arguments: ScVal) -> ScVal | None:
         """As `call`, but None where the other contract fails, as a caller has it that goes on then."""

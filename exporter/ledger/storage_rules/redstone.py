@@ -92,9 +92,6 @@ def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["lastprice", asset]:
             found = _of_feed(host, contract, asset, most, "read_price_data_for_feed")
             return found[0][1] if found else VOID
-        case ["price", asset, (scval.U64, int(time))]:
-            found = _of_feed(host, contract, asset, most, "read_price_history", u32(2**32 - 1))
-            return next((price for at, price in found if at == time), VOID)
         case ["prices", asset, (scval.U32, int(records))]:
             found = _of_feed(host, contract, asset, most, "read_price_history", u32(records))
             given = [price for _, price in found if price != VOID]

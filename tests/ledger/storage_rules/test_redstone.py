@@ -93,7 +93,6 @@ def test_the_sep40_contract_scales_a_feed() -> None:
     assert price_data(600_000_000_000_000, NOW - 60) == stored.value(SEP40, "lastprice", other("BTC"))
     assert [VOID, VOID] == [stored.value(SEP40, "lastprice", other(name)) for name in ("OLD", "ETH")]
     assert [u32(10), u32(DAY)] == [stored.value(SEP40, function) for function in ("decimals", "resolution")]
-    assert price_data(200, NOW - 120) == stored.value(SEP40, "price", other("BTC"), u64(NOW - 120))
     assert vec(price_data(200, NOW - 120), price_data(100, NOW - 60)) == stored.value(
         SEP40, "prices", other("BTC"), u32(2)
     )
