@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from exporter import FORMAT
 from exporter.check import freshness
-from exporter.check.freshness import PublishedStatus, describe, judge, read_status
+from exporter.check.freshness import PublishedStatus, judge, read_status
 from exporter.cli import main
 from exporter.errors import SourceError
 from exporter.localnet.server import running
@@ -63,14 +64,6 @@ def problems(
     """What is wrong with a run, this many seconds after it was published."""
     status = msgspec.convert(pointer(**changes), PublishedStatus)
     return judge(status, PUBLISHED + timedelta(seconds=after), max_lag, max_age, grace)
-
-
-def test_a_run_in_one_line(tmp_path: Path) -> None:
-    """The run, its ledger, its times and what could not be read or priced."""
-    assert (
-        "run 55261759-0123456789ab: ledger 55261759, closed 2026-11-21T11:59:00Z; published 2026-11-21T12:00:00Z, "
-        "10 minutes ago; next expected 2026-11-21T12:30:00Z; 57 pools, 1 unread, 4 unpriced"
-    ) == describe(read(write(tmp_path, pointer())), PUBLISHED + timedelta(minutes=10))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +151,12 @@ def test_the_command(tmp_path: Path) -> None:
     answer = json.loads(as_json.stdout)
 
     assert (3, 0, 3, 2) == (stale.exit_code, excused.exit_code, nothing.exit_code, unknown.exit_code)
-    assert (True, True) == (stale.stdout.startswith("run 55261759"), stale.stderr.startswith("error: "))
+    assert re.fullmatch(
+        r"run 55261759-0123456789ab: ledger 55261759, closed \S+Z; published \S+Z, 2 hours( \d seconds?)? ago; "
+        r"next expected \S+Z; 57 pools, 1 unread, 4 unpriced\n",
+        stale.stdout,
+    )
+    assert stale.stderr.startswith("error: ")
     assert ("", True) == (excused.stderr, "nothing is published" in nothing.stderr)
     assert (False, True, 55_261_759, 57) == (
         answer["fresh"],

@@ -109,11 +109,3 @@ def test_the_rest(runs: list[Counted]) -> None:
         {name: count for name, count in each.methods.items() if name not in ("getLedgerEntries", "simulateTransaction")}
         for each in runs
     ]
-
-
-def test_what_is_new(network: RecordedNetwork, runs: list[Counted]) -> None:
-    """Pools that only events name are named as discovered by the first run, and known to the second."""
-    assert {(market, "event") for market in network.copies} == {
-        (item.market, item.origin) for item in runs[0].read.discovered
-    }
-    assert [] == runs[1].read.discovered
