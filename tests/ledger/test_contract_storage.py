@@ -149,7 +149,6 @@ def test_damaged_entries_cost_a_call_at_most() -> None:
         *(ContractCall(ORACLE, "prices", (asset, u32(3))) for asset in by_token),
         ContractCall(aggregator, "quotes", (priced,)),
         ContractCall(aggregator, "prices", (priced,)),
-        ContractCall(lists["peridot"].address("vault") or "", "get_available_liquidity"),
         *(ContractCall(token, "symbol") for token in tokens[:3]),
     ]
     k2 = [ContractCall(K2, PLAIN, (vec(BTC, stellar(TOKEN_OF_K2)),)), ContractCall(K2, FRESH, (vec(BTC),))]

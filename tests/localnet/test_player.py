@@ -54,22 +54,15 @@ def test_everything_is_read_and_priced() -> None:
     assert ([], []) == (tables.unread, tables.unpriced)
 
 
-def test_recorded_answers_and_storage_rules_agree() -> None:
-    """Where a call has a recorded answer and a rule of the exporter, both say the same."""
+def test_recorded_answers_are_played() -> None:
+    """A call that was recorded has that answer; none of these is of a contract that a storage rule answers for."""
     network = RecordedNetwork()
     ledger, time = network.chain.latest, network.chain.close_time(network.chain.latest)
     rules = storage_answers(lambda key: network.chain.entry(key, ledger), ledger, time)
-    compared = Counter[str]()
     for item in shipped().answers:
         call = ContractCall(item.contract, item.function, tuple(map(decode_scval, item.arguments)))
-        answer = rules.answer(call)
-        if answer.error is None or not answer.error.startswith(NOT_FROM_STORAGE):
-            assert (item.result, item.error) == (answer.result, answer.error), item.function
-            compared[item.function] += 1
         assert item.result == network.contracts.simulate(network.chain, ledger, call).result
-
-    peridot = ("get_available_liquidity", "get_total_borrowed", "get_total_ptokens", "get_total_underlying")
-    assert dict.fromkeys(peridot, 3) == dict(compared)
+        assert (rules.answer(call).error or "").startswith(NOT_FROM_STORAGE)
 
 
 def test_recorded_answers_hold_at_their_ledger_alone() -> None:

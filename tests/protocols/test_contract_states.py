@@ -111,7 +111,7 @@ def test_k2_fields(real_data: Path, every: int) -> None:
 @EVERY
 @pytest.mark.parametrize("protocol", ["k2", "peridot", "xoxno"])
 def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> None:
-    """What the rules of known contracts say of tokens, vaults and K2's prices is what the contracts answered."""
+    """What the rules of known contracts say of tokens and K2's prices is what the contracts answered."""
     answered = 0
     for state in states(real_data, protocol)[::every]:
         answers = storage_answers(state.entry, state.snapshot.ledger, state.snapshot.close_time)

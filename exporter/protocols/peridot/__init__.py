@@ -7,7 +7,7 @@ from typing import ClassVar
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader
 from exporter.protocols.peridot.math import RATE_MODEL, RULE, project
-from exporter.protocols.peridot.views import PeridotViews, VaultRule
+from exporter.protocols.peridot.views import PeridotViews
 
 
 class Peridot(ProtocolModule):
@@ -60,7 +60,6 @@ class Peridot(ProtocolModule):
     )
     views = PeridotViews()
     accrual = RULE
-    storage_rules = (VaultRule(),)
     market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project)
