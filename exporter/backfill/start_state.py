@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +12,14 @@ from tempfile import TemporaryDirectory
 from exporter.deployments.networks import network_id
 from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
-from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
+from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, FolderFiles, checkpoint_of
+from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.state_index import StateIndex
+from exporter.past.archive.trusted_organisations import trust_of
 from exporter.past.lake.objects import Lake
 
 SOROBAN_PROTOCOL = 20
@@ -44,8 +49,6 @@ class StartState:
 
 def snapshot_start(path: Path, passphrase: str) -> StartState:
     """The state in a ledger snapshot file. Raises `SnapshotFileError`, `NetworkMismatchError`."""
-    from exporter.ledger.snapshot_file import LedgerSnapshot
-
     snapshot = LedgerSnapshot.load(path)
     if snapshot.network_id != network_id(passphrase):
         raise NetworkMismatchError(
@@ -74,46 +77,34 @@ def archive_start(
     Raises `ArchiveError` where it cannot be read or proven, `ConfigError` where nobody is known to trust or the archive
     begins later, `NetworkMismatchError`.
     """
-    from exporter.past.archive.archive_files import FolderFiles
-    from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
-    from exporter.past.archive.checkpoint import HistoryArchive
-    from exporter.past.archive.checkpoint_proof import make_proof
-    from exporter.past.archive.state_index import StateIndex
-    from exporter.past.archive.trusted_organisations import trust_of
-
     trusted = trust_of(passphrase, trust)
 
-    def opened() -> HistoryArchive:
+    def opened() -> Archives:
         deadline = Deadline(seconds, "network.read_deadline_seconds")
-        return HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(Path(uri)))
+        return Archives([HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(Path(uri)))])
 
     def at(checkpoint_ledger: int) -> StartState:
-        archive = opened()
-        checkpoint = archive.checkpoint(checkpoint_ledger)
-        stated = checkpoint.passphrase
-        if stated is not None and stated != passphrase:
+        archives = opened()
+        stated = archives.each[0].checkpoint(checkpoint_ledger).passphrase
+        if stated not in (None, passphrase):
             raise NetworkMismatchError(f"--archive is of the network {stated!r}, not of {passphrase!r}")
-        checkpoint = make_proof(Archives([archive]), checkpoint_ledger, trusted)[0]
+        checkpoint = make_proof(archives, checkpoint_ledger, trusted)[0]
 
         def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
-            archives = Archives([opened()])  # each reading has its own time
+            def wanted(key: bytes) -> bool:
+                return (key[:8] == b"\0\0\0\x06\0\0\0\1" and key[8:40] in contracts) or key in keys
+
             with TemporaryDirectory() as folder:
-                index = StateIndex(archives, checkpoint, Path(folder), partial(is_wanted, contracts, keys))
+                index = StateIndex(opened(), checkpoint, Path(folder), wanted)
                 found = dict(islice(index.items(), MAX_ENTRIES + 1))
                 index.close()
             if len(found) > MAX_ENTRIES:
                 raise ArchiveError(f"more than {MAX_ENTRIES} entries were asked for; name fewer contracts")
             return found
 
-        header = checkpoint.header
-        return StartState(
-            checkpoint_ledger,
-            header.close_time,
-            header.protocol_version,
-            entries,
-            f"checkpoint {checkpoint_ledger} of the history archive",
-            later=lambda after: at(checkpoint_of(after)),
-        )
+        header, label = checkpoint.header, f"checkpoint {checkpoint_ledger} of the history archive"
+        facts = checkpoint_ledger, header.close_time, header.protocol_version, entries, label
+        return StartState(*facts, later=lambda after: at(checkpoint_of(after)))
 
     before = ledger - (ledger + 1) % CHECKPOINT_LEDGERS
     if before < CHECKPOINT_LEDGERS - 1:
@@ -121,11 +112,6 @@ def archive_start(
             f"--archive: the first checkpoint is of ledger 63, after ledger {ledger}, the first of --from"
         )
     return at(before)
-
-
-def is_wanted(contracts: Collection[bytes], keys: Collection[bytes], key: bytes) -> bool:
-    """Whether a LedgerKey is one of the keys, or of data of one of the contracts (ids)."""
-    return (key[:8] == b"\0\0\0\x06\0\0\0\1" and key[8:40] in contracts) or key in keys
 
 
 def empty_start(lake: Lake) -> StartState:
