@@ -106,7 +106,6 @@ class World:
             lasting |= _entry(self.lp, _balance_key(user), i128(10**16), machine.info.ledger)
         # Other pools' entries cannot be reached from this market's.
         machine.put(lasting)
-        self._start = (lasting, machine.info)
         self.oracle_assets = [*self.assets, *self.spare]
         self.entries, self.info = dict(lasting), machine.info
         self._must("set_data", self.oracle, *self._oracle_data())
@@ -227,6 +226,14 @@ def _bool(value: bool) -> ScVal:
     return (scval.BOOL, value)
 
 
+def configuration(decimals: int, enabled: bool = True, supply_cap: int = 2**127 - 1, **numbers: int) -> ScVal:
+    """A reserve's configuration, whose rates rise quickly unless ``numbers`` say otherwise."""
+    usual = {"c_factor": 9_000_000, "decimals": decimals, "index": 0, "l_factor": 9_000_000, "max_util": 9_900_000}
+    usual |= {"r_base": 5_000, "r_one": 300_000, "r_two": 2_000_000, "r_three": 10_000_000, "reactivity": 1_000}
+    fields = {name: u32(number) for name, number in (usual | numbers).items()}
+    return struct_map({**fields, "enabled": _bool(enabled), "supply_cap": i128(supply_cap)})
+
+
 def _storage(entries: Mapping[bytes, RawEntry], contract: str) -> dict[str, ScVal]:
     instance = instance_of(decode_contract_data(entries[instance_key(contract)].data))
     return {key[1]: value for key, value in instance.storage or () if key[0] == scval.SYMBOL}
@@ -304,13 +311,9 @@ class Player:
         """Two reserves get a low target, above which their rates rise quickly."""
         steps = []
         for asset in self.chance.sample(self.world.assets[:4], 2):
-            numbers = {"c_factor": 9_000_000, "decimals": 7, "index": 0, "l_factor": 9_000_000, "max_util": 9_900_000}
-            numbers |= {"r_base": 5_000, "r_one": 300_000, "r_two": 2_000_000, "r_three": 10_000_000}
-            numbers |= {"reactivity": 1_000, "util": self.chance.choice([500_000, 1_000_000, 3_000_000])}
-            fields = {name: u32(number) for name, number in numbers.items()}
-            fields |= {"enabled": _bool(True), "supply_cap": i128(2**127 - 1)}
+            low = configuration(7, util=self.chance.choice([500_000, 1_000_000, 3_000_000]))
             steps += [
-                Step(60, 12, POOL, "queue_set_reserve", (address(asset), struct_map(fields))),
+                Step(60, 12, POOL, "queue_set_reserve", (address(asset), low)),
                 Step(604_801, 1_000, POOL, "set_reserve", (address(asset),)),
             ]
         return steps
@@ -445,32 +448,17 @@ class Player:
         if kind == BAD_DEBT:
             bid = [assets[index] for index in self.world.positions(self.world.backstop)["liabilities"]]
             return self._new_auction(kind, self.world.backstop, bid or assets[:1], [self.world.lp], 100)
-        owing = [(self._health(user), user) for user in USERS if self.world.positions(user)["liabilities"]]
+        owing = [user for user in USERS if self.world.positions(user)["liabilities"]]
         if not owing:
             return self._borrow()
-        health, user = min(owing)
+        user = self.chance.choice(owing)
         positions = self.world.positions(user)
-        if health > 1:  # nobody can be liquidated: let the price of what the weakest owes rise
-            return self._price(self.chance.choice(list(positions["liabilities"])), min(health * 1.2, 3))
+        if self.chance.random() < 0.5:  # so that somebody can be liquidated
+            return self._price(self.chance.choice(list(positions["liabilities"])), 3)
         percent = self.chance.choice([10, 25, 50, 75, 90, 100, 100])
         bid = [assets[index] for index in positions["liabilities"]]
         lot = [assets[index] for index in positions["collateral"]]
         return self._new_auction(kind, user, bid, lot, percent)
-
-    def _health(self, user: str) -> float:
-        """About what the contract takes a user's health for: below 1 the user can be liquidated."""
-        totals = {"collateral": 0.0, "liabilities": 0.0}
-        positions = self.world.positions(user)
-        for name, shares_rate, factor in (("collateral", "b_rate", "c_factor"), ("liabilities", "d_rate", "l_factor")):
-            for index, shares in positions[name].items():
-                asset = self.world.assets[index]
-                config, data = (
-                    Fields.of(decode_contract_data(entry.data).value, "reserve") for entry in self.world.reserve(asset)
-                )
-                weight = config.u32(factor) / 10**7
-                value = shares * data.i128(shares_rate) * self._price_of(asset) / 10 ** config.u32("decimals")
-                totals[name] += value * weight if name == "collateral" else value / (weight or 1e-9)
-        return totals["collateral"] / (totals["liabilities"] or 1)
 
     def _price_of(self, asset: str) -> int:
         return self.world.prices[self.world.oracle_assets.index(asset)]
@@ -524,22 +512,21 @@ class Player:
         util = pick([0, 1, 5_000_000, 9_000_000, between(0, 9_000_000)])
         # Together with r_base the first two have to fit into 32 bits: test_blend_numbers.py has what happens otherwise.
         rates = sorted(pick([0, 1, between(0, 10**6), between(0, 10**8), 2**31 - 10**7]) for _ in range(3))
-        fields = {
-            "c_factor": u32(pick([0, 5_000_000, 9_000_000, 10**7])),
-            "decimals": u32(decimals),
-            "enabled": _bool(self.chance.random() < 0.9),
-            "index": u32(0),
-            "l_factor": u32(pick([5_000_000, 9_000_000, 10**7])),
-            "max_util": u32(pick([10**7, max(util + 1, 9_500_000)])),
-            "r_base": u32(pick([1_000, 5_000, 9_999_999])),
-            "r_one": u32(rates[0]),
-            "r_two": u32(rates[1]),
-            "r_three": u32(pick([rates[2], rates[2], 2**32 - 1])),
-            "reactivity": u32(pick([0, 1, 50, 1_000])),
-            "supply_cap": i128(pick([2**127 - 1, 10**20])),
-            "util": u32(util),
-        }
-        return POOL, "queue_set_reserve", (address(asset), struct_map(fields))
+        changed = configuration(
+            decimals,
+            c_factor=pick([0, 5_000_000, 9_000_000, 10**7]),
+            enabled=self.chance.random() < 0.9,
+            l_factor=pick([5_000_000, 9_000_000, 10**7]),
+            max_util=pick([10**7, max(util + 1, 9_500_000)]),
+            r_base=pick([1_000, 5_000, 9_999_999]),
+            r_one=rates[0],
+            r_two=rates[1],
+            r_three=pick([rates[2], rates[2], 2**32 - 1]),
+            reactivity=pick([0, 1, 50, 1_000]),
+            supply_cap=pick([2**127 - 1, 10**20]),
+            util=util,
+        )
+        return POOL, "queue_set_reserve", (address(asset), changed)
 
 
 _CHOICES = {"supply": 20, "withdraw": 13, "borrow": 22, "repay": 13, "donate": 2, "gulp": 3, "status": 5}

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from exporter.deployments.networks import NETWORKS
-from exporter.ledger.codec import strkey
-from exporter.ledger.source import RawEntry
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof, newest_proof, unlisted_validators
 from exporter.past.archive.stellar_proof import (
     INIT,
     LIVE,
-    Claims,
     RefusedError,
     bucket_records,
     bucket_spans,
     check_entries,
-    check_message,
     check_proof,
     number,
     read_claims,
@@ -99,34 +92,6 @@ def test_the_real_pools_entries_are_confirmed_by_the_real_buckets(
             check_entries(older, proven, [source])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "passphrase", "ledgers", "messages"),
-    [
-        ("archive-testnet", TESTNET, range(63, 10_048, 64), 30_136),
-        ("archive-pubnet", MAINNET, range(11_999_999, 12_001_024, 64), 1_099),
-    ],
-)
-def test_every_signature_of_the_real_archives_is_valid(
-    real_data: Path, tmp_path: Path, name: str, passphrase: str, ledgers: range, messages: int
-) -> None:
-    """All EXTERNALIZE messages are signed, for their network and ledger, and their quorum sets are there."""
-    archive = opened(real_data, name, tmp_path).each[0]
-    network_id = hashlib.sha256(passphrase.encode()).digest()
-    quorum_sets: set[bytes] = set()
-
-    def signed() -> Iterator[tuple[bytes, bytes]]:
-        for ledger in ledgers:
-            for record in archive.scp_records(ledger):
-                quorum_sets.update(record.quorum_sets)
-                for message in record.externalized:
-                    assert message.quorum_set_hash in quorum_sets
-                    yield check_message(message.envelope, network_id, record.ledger)
-
-    assert messages == sum(1 for _ in signed())
-    assert 1 == len(quorum_sets)
-
-
 @pytest.mark.parametrize("step", [26, pytest.param(1, marks=pytest.mark.slow)])
 def test_real_buckets_hold_the_ledgers_of_their_spans(testnet: Archives, step: int) -> None:
     """Every entry in every bucket of testnet's checkpoints was last changed in the span that its place says."""
@@ -141,27 +106,3 @@ def test_real_buckets_hold_the_ledgers_of_their_spans(testnet: Archives, step: i
                 assert not outside, (ledger, first, last)
 
     assert seen > 1000
-
-
-def test_a_market_that_never_was(testnet: Archives, real_data: Path) -> None:
-    """The real pool's entries under another contract, a ledger before the checkpoint: refused, or not looked up."""
-    trust, archive, invented = trust_of(TESTNET), testnet.each[0], hashlib.sha256(b"never deployed").digest()
-    proven = check_proof(make_proof(testnet, 9_982, trust)[1], trust)
-    real = archive_snapshot(archive, 9_983, [POOL]).entries
-    source = partial(bucket_records, str(real_data / "archive-testnet"))
-    pool = strkey.decode(POOL)[1]
-    copied = {
-        key.replace(pool, invented): replace(entry, data=entry.data.replace(pool, invented))
-        for key, entry in real.items()
-        if key[8:40] == pool
-    }
-
-    def claims(entries: dict[bytes, RawEntry]) -> Claims:
-        return read_claims(entries_content(TESTNET, 9_982, proven.closed[9_982], entries))
-
-    assert sorted(real) == sorted(check_entries(claims(dict(real)), proven, [source])["confirmed"])
-    for key, entry in copied.items():
-        with pytest.raises(RefusedError, match="nothing says that it ever was"):
-            check_entries(claims({key: entry}), proven, [source])
-    found = check_entries(claims(copied), proven, [source], newest=True)
-    assert (13, sorted(copied)) == (len(copied), sorted(found["not_looked_up"]))

@@ -21,6 +21,7 @@ from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key
 from exporter.ledger.codec.scval_encode import symbol, u32
 from exporter.ledger.source import RawEntry
 from exporter.past.archive import stellar_proof
+from exporter.past.archive.archive_files import bucket_name
 from exporter.past.archive.stellar_proof import (
     RefusedError,
     Trust,
@@ -181,23 +182,20 @@ def test_the_entries_must_be_of_the_same_network_ledger_and_time(case: Case) -> 
 def test_a_bucket_that_is_not_its_name_is_never_used(case: Case, tmp_path: Path) -> None:
     """A copy with other content is passed over for the next archive's; without another one nothing is said."""
     proven, said = check_proof(case.proof, case.trust), read_claims(claims())
-    copy = tmp_path / "bucket"
-    for path in (case.made.folder / "bucket").rglob("*.gz"):
-        place = copy / path.relative_to(case.made.folder / "bucket")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(path.read_bytes())
-    (newest,) = copy.rglob(f"bucket-{proven.live[0].hex()}*")
-    (other,) = copy.rglob(f"bucket-{proven.live[1].hex()}*")
-    newest.write_bytes(other.read_bytes())
+    newest, other = (bucket_name(digest) for digest in proven.live[:2])
+    whole = (case.made.folder / other).read_bytes()
+    (tmp_path / newest).parent.mkdir(parents=True)
     forged, true = (partial(bucket_records, str(place)) for place in (tmp_path, case.made.folder))
-
-    assert sorted(STATE) == check_entries(said, proven, [forged, true])["confirmed"]
-    with pytest.raises(OSError, match=rf"{proven.live[0].hex()} cannot be had: .* has other content than its name"):
-        check_entries(said, proven, [forged])
-    for content in (b"", other.read_bytes()[:-20], b"no gzip"):
-        newest.write_bytes(content)
-        with pytest.raises(OSError, match=f"{proven.live[0].hex()} cannot be had"):
+    for content, problem in (
+        (whole, "has other content than its name"),
+        (whole[:-20], ""),
+        (b"", ""),
+        (b"no gzip", ""),
+    ):
+        (tmp_path / newest).write_bytes(content)
+        with pytest.raises(OSError, match=f"{proven.live[0].hex()} cannot be had: .*{problem}"):
             check_entries(said, proven, [forged])
+        assert sorted(STATE) == check_entries(said, proven, [forged, true])["confirmed"]
     with pytest.raises(OSError, match="name an archive"):
         check_entries(said, proven, [])
 
@@ -400,12 +398,3 @@ def test_the_checker_needs_no_other_module(case: Case, tmp_path: Path) -> None:
         (3, "nothing is said: ", check("missing.json")),
     ):
         assert (code, True) == (result.returncode, said in result.stderr), result
-
-
-def test_the_checker_is_short_enough_to_be_read() -> None:
-    """Whoever believes the project by this file can read all of it."""
-    text = Path(stellar_proof.__file__).read_text(encoding="utf-8")
-
-    assert len(text.splitlines()) < 600
-    assert "import exporter" not in text
-    assert "from exporter" not in text
