@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter import exact
@@ -64,17 +64,6 @@ def test_operations_equal_python_integers(name: str, data: st.DataObject) -> Non
     """Every operation gives what Python's integers give, or says that it has no result."""
     operation, arity = OPERATIONS[name]
     agree(name, operation, *data.draw(st.tuples(*[st.integers(-9, 9) | int128()] * arity)))
-
-
-@given(int128(), int128(), st.integers(-1, 1))
-@example(1, 2, 1)
-@example(1, 3, -1)
-@example(INT128_MAX, INT128_MAX, 0)
-def test_multiply_divide_at_exact_multiples(factor: int, divisor: int, step: int) -> None:
-    """Products at, just below and just above a multiple of the divisor round as they should, however wide."""
-    for name, (operation, arity) in OPERATIONS.items():
-        if arity == 3:
-            agree(name, operation, factor, exact.clamp(divisor + step, INT128_MIN, INT128_MAX), divisor)
 
 
 def test_errors_name_the_quantity() -> None:

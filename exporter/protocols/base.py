@@ -44,16 +44,14 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists.
-
-    ``voucher`` is the contract of the protocol (a strkey) that should have a record of it, where that is known.
-    """
+    """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists."""
 
     protocol: str
     address: str
     origin: Origin = Origin.DEPLOYMENT
     pool: str | None = None
     voucher: str | None = None
+    """The contract of the protocol that should have a record of it, where that is known."""
 
     @property
     def demanded(self) -> bool:
@@ -111,11 +109,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class WithoutPrice:
-    """The operations that a market refuses without a valid price of a token.
-
-    ``gates`` are the columns of what it refuses then (False), or refuses some and not others (None); ``note`` says to
-    whom.
-    """
+    """The gates that are closed (False), or not known (None), without a valid price; ``note`` says to whom."""
 
     gates: Mapping[str, bool | None] = field(default_factory=dict)
     note: str = ""
@@ -151,10 +145,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A change that a market's contracts have noted and that is not in effect yet, of a pool or (None) of the market.
+    """A change of terms, admin, code or oracle that is noted and not in effect; of a pool or (None) of the market.
 
-    ``kind`` is terms, admin, code or oracle, ``value`` says in words what will be. From ``takes_effect`` (unix seconds)
-    on it can be put into effect; None where the contracts give no time, as for an admin who has to accept.
+    From ``takes_effect`` (unix seconds) on it can be; None where the contracts give no time.
     """
 
     market: str
@@ -170,10 +163,7 @@ NOBODY = "none"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Something of a market that moves money when it changes: ``kind`` is admin, code or oracle.
-
-    ``subject`` says which of them: a role, or a contract; ``value`` is the address, or the hash of the code.
-    """
+    """An admin, a code or an oracle of a market: ``subject`` is a role or contract, ``value`` an address or hash."""
 
     market: str
     kind: str
@@ -183,10 +173,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class RewardPrice:
-    """One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``; ``source`` says so.
-
-    The market's oracle has the price of that token, which may be the reward token itself, at a rate of 1.
-    """
+    """One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``, which has a price."""
 
     priced_in: str
     rate: int = 1
@@ -446,10 +433,7 @@ class ProtocolModule(ABC):
         return ()
 
     async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:  # noqa: ARG002
-        """The deployments with those contracts that publish events and that only the chain names. Raises `SourceError`.
-
-        It is asked before the run's ledger is known: what it gives only says where to look.
-        """
+        """The deployments with the contracts that publish events and only the chain names. Raises `SourceError`."""
         return deployments
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:

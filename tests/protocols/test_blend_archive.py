@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
@@ -21,17 +20,7 @@ from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import compute
 from tests.past.archive.archive_snapshot import archive_snapshot
 
-NATIVE = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC"
-USDC = "CAQCFVLOBK5GIULPNZRGATJJMIZL5BSP7X5YJVMGCPTUEPFM4AVSRCJU"
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
-
-STORED_AS = {
-    "b_rate": "supply_index",
-    "d_rate": "borrow_index",
-    "ir_mod": "rate_modifier",
-    "backstop_credit": "backstop_credit",
-}
-"""The four values that accrual moves, and the published columns that have them at the ledger's close time."""
 
 
 @pytest.fixture(scope="module")
@@ -96,32 +85,6 @@ def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[s
         expected["supply_cap"] = int(config["supply_cap"])
         assert expected == {name: row[name] for name in expected}
         assert reserve["asset_metadata"]["symbol"] == reading.tokens[reserve["asset"]].symbol
-
-
-@pytest.mark.parametrize(
-    ("asset", "before", "after", "written"),
-    [(NATIVE, 575, 959, 920), (USDC, 575, 895, 833), (USDC, 895, 959, 924)],
-    ids=["native 557 to 920", "USDC 557 to 833", "USDC 833 to 924"],
-)
-def test_interest_as_the_deployed_contract_stored_it(
-    archive: HistoryArchive, facts: dict[str, Any], asset: str, before: int, after: int, written: int
-) -> None:
-    """From one stored state our math gives the next one that the contract stored, to the last digit of all four values.
-
-    The time in between is from the archive's headers, the states are what our reader reads at two checkpoints.
-    """
-    contracts = contracts_of(facts)
-    close_time = next(header.close_time for header in archive.headers(after) if header.ledger == written)
-    earlier, later = (read(snapshot_at(archive, checkpoint, contracts)) for checkpoint in (before, after))
-
-    tables = compute([earlier], PROTOCOLS, before, close_time)
-
-    published = tables.pools.row(by_predicate=pl.col("pool") == asset, named=True)
-    before_it, stored = (pool for reading in (earlier, later) for pool in reading.pools if pool["pool"] == asset)
-    assert close_time == stored["last_time"] > published["last_accrual_time"]
-    assert {name: stored[name] for name in STORED_AS} == {name: published[of] for name, of in STORED_AS.items()}
-    moved = {name for name in STORED_AS if stored[name] != before_it[name]}
-    assert moved >= {"b_rate", "d_rate", "backstop_credit"}  # the modifier of native was at its target
 
 
 def test_backstop(archive: HistoryArchive, facts: dict[str, Any]) -> None:

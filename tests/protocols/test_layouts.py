@@ -15,7 +15,7 @@ import pytest
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.codec.fields import Number
+from exporter.ledger.codec.fields import Fields, Number
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import (
     address,
@@ -30,7 +30,9 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.ledger.observation import Entry
 from exporter.protocols.alula import layout as alula_layout
+from exporter.protocols.base import Parameter
 from exporter.protocols.blend import layout as blend_layout
+from exporter.protocols.collector import parameters_of
 from exporter.protocols.k2 import layout as k2_layout
 from exporter.protocols.slender import layout as slender_layout
 from exporter.protocols.xoxno import layout as xoxno_layout
@@ -248,3 +250,28 @@ def test_stated_definition_of_the_configuration_hash() -> None:
     assert blend_layout.config_hash(pool, (), ()) == blend_layout.config_hash(
         replace(pool, storage=pool.storage[::-1]), (), ()
     )
+
+
+def test_what_is_shown_of_a_configuration() -> None:
+    """Numbers and yes or no, in the given order with their scale; the largest of a kind limits nothing.
+
+    What is missing, or no number, is left out.
+    """
+    fields: dict[str, ScVal] = {
+        "cap": (scval.I128, 10**30),
+        "enabled": (scval.BOOL, True),
+        "name": symbol("pool"),
+        "since": (scval.U64, 2**63),
+        "positions": (scval.U32, 2**32 - 1),
+        "most": (scval.I128, 2**127 - 1),
+    }
+    scales = {"positions": 0, "enabled": 0, "gone": 7, "name": 0, "cap": 18, "since": 0, "most": 7}
+    struct = Fields(((symbol(name), value) for name, value in fields.items()), "ResConfig")
+
+    assert [
+        Parameter("positions", 2**32 - 1, 0, no_limit=True),
+        Parameter("enabled", 1, 0),
+        Parameter("cap", 10**30, 18),
+        Parameter("since", 2**63, 0),
+        Parameter("most", 2**127 - 1, 7, no_limit=True),
+    ] == list(parameters_of(struct, scales))

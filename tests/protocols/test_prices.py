@@ -162,24 +162,6 @@ class TestValues:
             assert expected == [row["tvl_usd_cents"] for row in rows]
             assert sum(value for value in expected if value is not None) <= LARGEST
 
-    @given(st.lists(pools_strategy, max_size=6))
-    def test_price_and_values_go_together(self, pools: list[Pool]) -> None:
-        """A pool has a value exactly when it has a price; each of its parts has one of its own, rounded apart."""
-        for pool, row in zip(pools, valued(*pools), strict=True):
-            has = row["tvl_usd_cents"] is not None
-            names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd")
-            assert [has] * 4 == [row[name] is not None for name in names]
-            assert has == (row["price_reason"] == "valid")
-            market, supplied, collateral, *scale = pool
-            parts = {
-                "supplied": supplied,
-                "borrowed": supplied // 3,
-                "available": None if collateral else supplied // 2,
-            }
-            for name, amount in parts.items():
-                part: Any = (market, amount, 0, *scale)
-                assert (true_value(part) if has and amount is not None else None) == row[f"{name}_usd_cents"]
-
     def test_collateral_of_39_digits_has_no_value(self) -> None:
         """Plain collateral that cannot be given exactly has no value in money, whatever the price."""
         rows = valued(("M", 5, 10**38, 38, 1, 0), ("M", 5, 10**38 - 6, 38, 1, 0), ("M", 5, 10**38, 38, None, 0))
