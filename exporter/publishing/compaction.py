@@ -25,17 +25,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, StoreError
-from exporter.history.manifest import HistoryPart, data_of, file_reference, read_history_manifest
+from exporter.history.manifest import HistoryPart, data_of, file_reference, folder_of, read_history_manifest
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
 from exporter.publishing.history_step import replace_history
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
+from exporter.tree.families import HISTORY_PREFIX
 from exporter.tree.files import FileKind, RenderedFile
 
 DEFAULT_MONTHS = 2
 """How many whole months stay in a file a day; months before them are compacted to one file each."""
+
+_MONTH = len("2026-11")
 
 MAX_MONTH_BYTES = 256 * 2**20
 """The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
@@ -182,24 +184,22 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
     A day is closed when the history has a later one; the newest day never is. A month is compacted when at least
     ``months`` whole months lie between it and the newest day.
     """
-    placed = [(file, *_place(file.key)) for file in sorted(manifest.files, key=lambda file: file.first_ledger)]
-    days = [day for _, day, _ in placed if day is not None]
-    if not days:
+    ascending = sorted(manifest.files, key=lambda file: file.first_ledger)
+    newest = max((folder for file in ascending if len(folder := folder_of(file.key)) > _MONTH), default=None)
+    if newest is None:
         return []
-    newest = max(days)
-    before = _month_before(newest[:7], months)
+    before = _month_before(newest[:_MONTH], months)
     pieces: list[Piece] = []
-    by_month = groupby(placed, key=lambda item: item[2])
-    for month, of_month in by_month:
-        group = list(of_month)
-        if month < before and sum(file.bytes for file, _, _ in group) <= MAX_MONTH_BYTES:
-            if len(group) > 1 or group[0][1] is not None:
-                pieces.append(Piece(f"{HISTORY_PREFIX}month={month}/", tuple(file for file, _, _ in group)))
+    for month, of_month in groupby(ascending, key=lambda file: folder_of(file.key)[:_MONTH]):
+        files = tuple(of_month)
+        if month < before and sum(file.bytes for file in files) <= MAX_MONTH_BYTES:
+            if len(files) > 1 or folder_of(files[0].key) != month:
+                pieces.append(Piece(f"{HISTORY_PREFIX}month={month}/", files))
             continue
-        for day, of_day in groupby(group, key=lambda item: item[1]):
-            files = tuple(file for file, _, _ in of_day)
-            if day is not None and day != newest and len(files) > 1:
-                pieces.append(Piece(f"{HISTORY_PREFIX}date={day}/", files))
+        for folder, of_day in groupby(files, key=lambda file: folder_of(file.key)):
+            of_one = tuple(of_day)
+            if folder not in (month, newest) and len(of_one) > 1:
+                pieces.append(Piece(f"{HISTORY_PREFIX}date={folder}/", of_one))
     return pieces
 
 
@@ -235,15 +235,6 @@ def _replace(
     replaced = msgspec.structs.replace(manifest, files=files)
     replace_history(store, replaced, gone - {compacted.entry.key}, now(), rollups=False)
     return replaced
-
-
-def _place(key: str) -> tuple[str | None, str]:
-    """The day (None for a month's file) and the month that a file's folder names."""
-    found = parse_key(key)
-    if found is None or found[0].kind is not FileKind.HISTORY:
-        raise StoreError(f"{HISTORY_MANIFEST_KEY} names {key}, which is under no day and no month")
-    day, month = found[1].get("day"), found[1].get("month")
-    return day, month or str(day)[:7]
 
 
 def _month_before(month: str, count: int) -> str:

@@ -57,7 +57,7 @@ class Lease:
     """The hold of one publisher. `acquire` gives it; a thread renews it until `release`."""
 
     def __init__(self, client: S3Client, clock: Monotonic) -> None:
-        self._client = client
+        self._client, self._uri = client, client.uri
         self._options = client.options
         self._clock = clock
         self._holder: str | None = secrets.token_hex(16)
@@ -138,10 +138,15 @@ class Lease:
         raise LostRaceError(f"another publisher got hold of {self._uri} at this moment; let it finish and run again")
 
     def _refuse_if_held(self, current: Found) -> None:
-        lease = _read(current, self._options.lease_seconds)
+        try:
+            lease = decode_json(current.data, _Lease)
+        except msgspec.DecodeError:
+            lease = _Lease("", -1, 0)
         if lease.holder is None:
             return
-        until = current.modified + timedelta(seconds=lease.lease_seconds + CLOCK_GRACE_SECONDS)
+        believable = 0 <= lease.lease_seconds <= MAX_LEASE_SECONDS
+        seconds = lease.lease_seconds if believable else self._options.lease_seconds  # as long as ours would hold
+        until = current.modified + timedelta(seconds=seconds + CLOCK_GRACE_SECONDS)
         if current.answered < until:
             raise LostRaceError(
                 f"another publisher holds {self._uri} until {until.astimezone(UTC):%H:%M:%S} UTC, or longer while it "
@@ -198,21 +203,6 @@ class Lease:
             "finished. Run again"
         )
 
-    @property
-    def _uri(self) -> str:
-        return self._client.uri
-
 
 class _ReleasedError(Exception):
     """The lease is being released, so it need not be renewed any more."""
-
-
-def _read(current: Found, otherwise: float) -> _Lease:
-    """Read a lease; one that cannot be understood holds for as long as ours would."""
-    try:
-        lease = decode_json(current.data, _Lease)
-    except msgspec.DecodeError:
-        return _Lease("", otherwise, 0)
-    if not 0 <= lease.lease_seconds <= MAX_LEASE_SECONDS:
-        return _Lease(lease.holder, otherwise, lease.renewals)
-    return lease

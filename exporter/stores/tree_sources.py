@@ -50,14 +50,10 @@ class StoreSource:
     def __init__(self, store: Store) -> None:
         self.uri = store.uri
         self._store = store
-        self._distant = store.reads_at_once > 1
 
     async def get(self, key: str, most: int) -> bytes | None:
         try:
-            if self._distant:  # files that are asked for together come together
-                stored = await asyncio.to_thread(self._store.get, key)
-            else:
-                stored = self._store.get(key)
+            stored = await asyncio.to_thread(self._store.get, key)  # files that are asked for together come together
         except StoreError as error:
             raise SourceError(str(error)) from error
         return None if stored is None else stored.data[: most + 1]

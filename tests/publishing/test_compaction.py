@@ -131,12 +131,6 @@ def test_months_that_stay_a_file_a_day() -> None:
     assert [] == planned(*files, entry("date=2026-11-30/9.parquet", 9))
 
 
-def test_strange_keys() -> None:
-    """A manifest that names a file elsewhere is refused: what it means is not known."""
-    with pytest.raises(StoreError, match="under no day and no month"):
-        planned(entry("x.parquet", 1))
-
-
 class TestRows:
     @settings(deadline=None, max_examples=15)
     @given(st.lists(st.integers(0, 100 * DAY), min_size=1, max_size=12, unique=True), st.integers(0, 3))
