@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from exporter.errors import ExactOverflowError
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval_encode import symbol, u128
 from exporter.protocols.k2 import math
-from exporter.protocols.k2.layout import BITS, shown_parameters
+from exporter.protocols.k2.layout import BITS, MODEL_FIELDS, bits_of, shown_parameters
 from exporter.protocols.k2.rewards import Emission, Emissions, of_reserve
 from tests.protocols.judged import closed, published
 from tests.protocols.world import contract
@@ -18,106 +20,23 @@ Reserve = dict[str, int]
 RAY = 10**27
 DAY, YEAR = 86_400, 31_536_000
 NOW = 1_800_000_000
-SUPPLY, DEBT = 1_000 * 10**7, 500 * 10**7
 
-# The example of K2's documentation
-MODEL = {
-    "base_variable_borrow_rate": 0,
-    "optimal_utilization_rate": 8 * RAY // 10,
-    "variable_rate_slope1": 4 * RAY // 100,
-    "variable_rate_slope2": 6 * RAY // 10,
-}
-
-# At 5 percent for suppliers and 10 percent for borrowers
-STATE = {
-    "liquidity_index": RAY,
-    "variable_borrow_index": RAY,
-    "current_liquidity_rate": 5 * RAY // 100,
-    "current_variable_borrow_rate": RAY // 10,
-}
-RESERVE: Reserve = {
-    **STATE,
-    **MODEL,
-    "last_update_timestamp": NOW - 100,
-    "reserve_factor": 2_000,
-    "total_supply_scaled": SUPPLY,
-    "total_debt_scaled": DEBT,
-}
-
-
-@pytest.mark.parametrize(("utilization", "percent"), [(0, 0), (20, 1), (40, 2), (60, 3), (80, 4), (90, 34), (100, 64)])
-def test_borrow_rate_of_the_docs(utilization: int, percent: int) -> None:
-    """The docs' example, base 0, slopes 4 and 60 %, optimum 80 %."""
-    assert percent * RAY // 100 == math.variable_borrow_rate(utilization * RAY // 100, *MODEL.values())
-
-
-def test_supply_rate_of_the_docs() -> None:
-    """10 % x 80 % x (1 - 20 %) = 6.4 %."""
-    assert 64 * RAY // 1_000 == math.liquidity_rate(RAY // 10, 8 * RAY // 10, 2_000)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0, RAY), (DAY, 1000273972602739726027397260), (30 * DAY, 1008219178082191780821917808), (YEAR, 11 * RAY // 10)],
-)
-def test_linear_interest(seconds: int, expected: int) -> None:
-    """The factor of supply at 10 %."""
-    assert expected == math.linear_interest(RAY // 10, seconds)
-
-
-@pytest.mark.parametrize(
-    ("rate", "seconds", "expected"),
-    [
-        (RAY // 10, DAY, 1000274010136131111741806860),
-        (RAY // 10, 30 * DAY, 1008253045486897700926205808),
-        (RAY // 10, YEAR, 1105162042821782412575504000),
-        (RAY // 20, DAY, 1000136995684207123907444230),
-        (RAY // 20, YEAR, 1051265681539063650421944000),
-        (RAY // 10, 0, RAY),
-        (RAY // 10, 1, RAY + RAY // 10 // YEAR),
-        (0, YEAR, RAY),
-    ],
-)
-def test_compound_interest(rate: int, seconds: int, expected: int) -> None:
-    """The factor of debt, with the floors of the small powers kept."""
-    assert expected == math.compound_interest(rate, seconds)
-
-
-@pytest.mark.parametrize(
-    ("rate", "expected"), [(0, (0, 0)), (RAY // 10, (1_000, 1_051)), (RAY // 20, (500, 512)), (RAY, (10_000, 16_666))]
-)
-def test_yields(rate: int, expected: tuple[int, int]) -> None:
-    """Supply earns the rate, debt the contract's own factor of a year: 1.10516... at 10 % (3.1, vectors)."""
-    assert expected == (math.supply_apy_bps(rate), math.borrow_apy_bps(rate))
-
-
-def test_seconds_clock() -> None:
-    """A day is 86,400 of the clock; a last update in milliseconds is refused, not taken for one of now."""
-    assert 1000274010136131111741806860 == row_of(OPEN | {"last_update_timestamp": NOW - DAY})["borrow_index"]
-    assert RAY == row_of(OPEN | {"last_update_timestamp": NOW})["borrow_index"]
-    with pytest.raises(ExactOverflowError, match="time since the last update"):
-        row_of(OPEN | {"last_update_timestamp": NOW * 1_000})
-
-
-@pytest.mark.parametrize(("optimal", "expected"), [(0, 61), (RAY, 4)])
-def test_models_with_one_slope(optimal: int, expected: int) -> None:
-    """An optimum of 0 or of 1 divides by nothing: at full utilization the rate is that of the only slope."""
-    slopes = 4 * RAY // 100, 57 * RAY // 100
-
-    assert expected * RAY // 100 == math.variable_borrow_rate(RAY, 0, optimal, *slopes)
-    assert 0 == math.variable_borrow_rate(0, 0, optimal, *slopes)
-
+MODEL = 0, 8 * RAY // 10, 4 * RAY // 100, 6 * RAY // 10
+"""The example of K2's documentation: base 0, optimum 80 %, slopes 4 and 60 %."""
 
 OPEN: Reserve = {
-    **dict.fromkeys((*BITS, "router_paused", "debt_ceiling"), 0),
-    **RESERVE,
+    "liquidity_index": RAY,
+    "variable_borrow_index": RAY,
+    "current_liquidity_rate": RAY // 10,
+    "current_variable_borrow_rate": RAY // 10,
+    "last_update_timestamp": NOW - DAY,
+    "total_supply_scaled": 1_000 * 10**7,
+    "total_debt_scaled": 500 * 10**7,
     "decimals": 7,
     "ltv": 7_500,
-    "liquidation_threshold": 8_000,
-    "liquidation_bonus": 500,
     "active": 1,
     "borrowing_enabled": 1,
-    "cash": SUPPLY - DEBT,
+    "cash": 500 * 10**7,
 }
 
 
@@ -126,18 +45,81 @@ def row_of(reserve: Reserve) -> dict[str, Any]:
     return published("k2", {**reserve, "supply_emissions": (), "borrow_emissions": ()}, NOW)
 
 
-def test_terms() -> None:
-    """A loan-to-value of 0 rules collateral out, the lower limit of debt counts, caps bound what is available."""
-    capped = row_of(OPEN | {"ltv": 0, "supply_cap": 7, "borrow_cap": 6, "debt_ceiling": 5, "cash": 2**127 - 1})
-    assert (7 * 10**7, 5 * 10**7, False) == (capped["supply_cap"], capped["borrow_cap"], capped["can_be_collateral"])
-    assert (0, 0) == (capped["available_to_supply"], capped["available_to_borrow"])  # both are above it already
-    assert capped["total_supplied"] == capped["available_to_withdraw"]  # whatever else the aToken holds
-    assert 6 * 10**7 == row_of(OPEN | {"borrow_cap": 6})["borrow_cap"]
+@pytest.mark.parametrize(
+    ("utilization", "model", "percent"),
+    [
+        *((20 * times, MODEL, times) for times in range(5)),
+        (90, MODEL, 34),
+        (100, MODEL, 64),
+        # An optimum of 0 or of 1 divides by nothing.
+        (0, (0, 0, *MODEL[2:]), 0),
+        (100, (0, 0, *MODEL[2:]), 64),
+        (100, (0, RAY, *MODEL[2:]), 4),
+    ],
+)
+def test_borrow_rate_of_the_docs(utilization: int, model: tuple[int, ...], percent: int) -> None:
+    """The docs' example, and models with one slope."""
+    assert percent * RAY // 100 == math.variable_borrow_rate(utilization * RAY // 100, *model)
+
+
+def test_supply_rate_of_the_docs() -> None:
+    """10 % x 80 % x (1 - 20 %) = 6.4 %."""
+    assert 64 * RAY // 1_000 == math.liquidity_rate(RAY // 10, 8 * RAY // 10, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "expected"),
+    [
+        (RAY // 10, 30 * DAY, 1008253045486897700926205808),
+        (RAY // 10, YEAR, 1105162042821782412575504000),
+        (RAY // 20, DAY, 1000136995684207123907444230),
+        (RAY // 20, YEAR, 1051265681539063650421944000),
+        (RAY // 10, 1, RAY + RAY // 10 // YEAR),
+    ],
+)
+def test_compound_interest(rate: int, seconds: int, expected: int) -> None:
+    """The factor of debt, with the floors of the small powers kept."""
+    assert expected == math.compound_interest(rate, seconds)
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(RAY // 10, (1_000, 1_051)), (RAY, (10_000, 16_666))])
+def test_yields(rate: int, expected: tuple[int, int]) -> None:
+    """Supply earns the rate, debt the contract's own factor of a year: 1.10516... at 10 % (3.1, vectors)."""
+    assert expected == (math.supply_apy_bps(rate), math.borrow_apy_bps(rate))
+
+
+def test_seconds_clock() -> None:
+    """A day is 86,400 of the clock; a last update in milliseconds is refused, not taken for one of now."""
+    day, now = row_of(OPEN), row_of(OPEN | {"last_update_timestamp": NOW})
+    assert (1000273972602739726027397260, RAY) == (day["supply_index"], now["supply_index"])
+    assert (1000274010136131111741806860, RAY) == (day["borrow_index"], now["borrow_index"])
+    with pytest.raises(ExactOverflowError, match="time since the last update"):
+        row_of(OPEN | {"last_update_timestamp": NOW * 1_000})
+
+
+def test_bits() -> None:
+    """What no recorded reserve sets in the bitmap is where docs/protocols/k2.md has it."""
+    words = {"data_low": u128(7 << 71), "data_high": u128(5 | 6 << 64)}
+    found = bits_of(Fields(((symbol(name), word) for name, word in words.items()), "configuration"))
+
+    assert {"min_remaining_debt": 7, "borrow_cap": 5, "supply_cap": 6}.items() <= found.items()
+    assert 18 == sum(found.values())
+
+
+@pytest.mark.parametrize(("borrow_cap", "ceiling"), [(506, 505), (505, 506), (505, 0)])
+def test_caps(borrow_cap: int, ceiling: int) -> None:
+    """The lower limit of debt counts; caps bound what is available, and the supply what can be withdrawn."""
+    caps = {"supply_cap": 1_007, "borrow_cap": borrow_cap, "debt_ceiling": ceiling, "last_update_timestamp": NOW}
+    row = row_of(OPEN | caps | {"cash": 2**127 - 1})
+
+    assert (1_007 * 10**7, 505 * 10**7) == (row["supply_cap"], row["borrow_cap"])
+    assert (7 * 10**7, 5 * 10**7) == (row["available_to_supply"], row["available_to_borrow"])
+    assert row["total_supplied"] == row["available_to_withdraw"]
 
 
 def test_limits_that_are_shown() -> None:
     """A cap or a ceiling of 0 limits nothing; nothing else has such a value."""
-    shown = shown_parameters(dict.fromkeys(BITS, 0) | {"supply_cap": 5}, MODEL, 0)
+    shown = shown_parameters(dict.fromkeys(BITS, 0) | {"supply_cap": 5}, dict.fromkeys(MODEL_FIELDS, 0), 0)
 
     assert ["borrow_cap", "debt_ceiling"] == [item.name for item in shown if item.no_limit]
 
@@ -160,6 +142,8 @@ def test_limits_that_the_contract_cannot_compute_with(limit: str) -> None:
         ({"paused": 1}, "paused", "supply withdraw borrow repay liquidate"),
         ({"active": 0}, "inactive", "supply withdraw borrow repay liquidate"),
         ({"frozen": 1}, "frozen", "supply borrow"),
+        ({"ltv": 0}, "active", ""),
+        ({"frozen": 1, "paused": 1}, "paused", "supply withdraw borrow repay liquidate"),
         ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
     ],
 )
@@ -168,6 +152,10 @@ def test_gates(changes: Reserve, status: str, gates: str) -> None:
     row = row_of(OPEN | changes)
 
     assert (status, gates) == (row["pool_status"], closed(row))
+    assert ("ltv" not in changes, "borrowing_enabled" not in changes) == (
+        row["can_be_collateral"],
+        row["can_be_borrowed"],
+    )
 
 
 P, Q = contract("P"), contract("Q")
