@@ -1,6 +1,6 @@
 """Writing the files of a run into a bucket against bare boto3.
 
-The bucket is a Ceph RADOS Gateway (``scripts/radosgw``), or a simulated one where there is none.
+The bucket is that of ``scripts/radosgw run scripts/bench publish``, or a simulated one without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exporter.stores import open_store
 from exporter.tree.families import kind_of
 from exporter.tree.headers import cache_control
 from tests.bench.table import Row
-from tests.s3.radosgw import GatewayError, gateway
+from tests.s3.clients import given_gateway
 from tests.s3.wire_bucket import WireBucket
 
 OBJECTS, BYTES = 2_000, 2_000
@@ -29,15 +29,11 @@ Files = Sequence[tuple[str, bytes]]
 
 
 def run(quick: bool = False) -> list[Row]:
-    """One row; the quick run takes the simulated bucket."""
+    """One row."""
     numbers, rounds = range(20 if quick else OBJECTS), 1 if quick else 5
     files = [(f"v1/pages/{number:032x}.json", f'"{number:0{BYTES - 2}}"'.encode()) for number in numbers]
     with ExitStack() as stack:
-        where, bucket = "a simulated bucket", "bucket"
-        try:
-            found = {} if quick else stack.enter_context(gateway())
-        except GatewayError:
-            found = {}
+        where, bucket, found = "a simulated bucket", "bucket", given_gateway()
         stack.enter_context(variables(found or stack.enter_context(WireBucket()).environment("bench")))
         if found:
             where, bucket = "a RADOS Gateway", "bench"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -13,13 +14,16 @@ from boto3.session import Session
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_lease import monotonic
 from exporter.stores.s3_store import S3Store
-from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
 from tests.s3.wire_bucket import BUCKET, WireBucket
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client as BotoClient
 
 Variables = Mapping[str, str]
+
+ENDPOINT_VARIABLE = "EXPORTER_TEST_S3_ENDPOINT"
+# Read now: the tests take every EXPORTER_* variable away before they run.
+_given = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", ENDPOINT_VARIABLE))}
 
 OPTIONS = S3Options(
     concurrency=8,
@@ -31,6 +35,12 @@ OPTIONS = S3Options(
     lease_seconds=60,
 )
 """Bounds for tests: the same as elsewhere, but nobody waits long."""
+
+
+def given_gateway() -> Variables | None:
+    """The environment of the server that ``scripts/radosgw run`` gave to this process; None where there is none."""
+    return _given if ENDPOINT_VARIABLE in _given else None
+
 
 SERVERS = ("simulated bucket", "real server")
 

@@ -21,8 +21,7 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import assert_whole, publish_run
-from tests.s3.clients import real_client, store_at
-from tests.s3.radosgw import given_gateway
+from tests.s3.clients import given_gateway, real_client, store_at
 from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import BUCKET, Stall, WireBucket
 

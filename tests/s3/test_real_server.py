@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from exporter.errors import EXIT_LOST_RACE
+from tests.s3.clients import ENDPOINT_VARIABLE, given_gateway
 from tests.s3.places import (
     RealPlace,
     assert_one_wins,
@@ -24,7 +25,6 @@ from tests.s3.places import (
     readers,
     sweep_in,
 )
-from tests.s3.radosgw import ENDPOINT_VARIABLE, given_gateway
 from tests.s3.wire_bucket import BUCKET
 
 pytestmark = pytest.mark.skipif(

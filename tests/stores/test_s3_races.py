@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
+from exporter.errors import LostRaceError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written
 from exporter.tree.families import POINTER_KEY
@@ -55,27 +55,6 @@ def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, b
                 alice.put(key, b"3")
 
     assert {"v1/system/intent.json": b"2", "v1/history.json": b"2"} == bucket.data()
-
-
-def test_one_of_sixteen_creates(server: Variables) -> None:
-    """Of sixteen that create the same immutable object with other bytes each, one does."""
-    store = store_at(server)
-
-    def create(number: int) -> bool:
-        try:
-            return store.put_new("v1/pages/x.json", b"%d" % number)
-        except ImmutableKeyError:
-            return False
-
-    store.get("x")
-    with ThreadPoolExecutor(16) as pool:
-        winners = [number for number, won in enumerate(pool.map(create, range(16))) if won]
-    stored = store.get("v1/pages/x.json")
-    store.close()
-
-    assert 1 == len(winners)
-    assert stored is not None
-    assert b"%d" % winners[0] == stored.data
 
 
 def test_a_counter(server: Variables) -> None:

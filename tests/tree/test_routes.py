@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.tree.families import kind_of
-from exporter.tree.files import FileKind, is_key
-from exporter.tree.headers import cache_control, content_type
+from exporter.tree.files import is_key
+from exporter.tree.headers import content_type
 from exporter.tree.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract
@@ -355,25 +354,3 @@ def test_problem_documents_have_the_fields_of_rfc_9457() -> None:
     expected = b'{"type":"about:blank","title":"Not Found","status":404,"detail":"Nothing."}'
 
     assert expected == encode_problem(problem(404, "Nothing."))
-
-
-@pytest.mark.parametrize(
-    ("key", "kind", "sent_as", "cached"),
-    [
-        (f"v1/pages/{TOKEN}.json", FileKind.PAGE, "application/json", "public, max-age=31536000, immutable"),
-        (
-            "history/pools/date=2026-11-21/1.parquet",
-            FileKind.HISTORY,
-            "application/vnd.apache.parquet",
-            "public, max-age=31536000, immutable",
-        ),
-        ("v1/system/status.json", FileKind.POINTER, "application/json", "public, max-age=5, must-revalidate"),
-        ("v1/assets/index.json", FileKind.DOCUMENT, "application/json", "public, max-age=30"),
-        ("index.html", FileKind.DOCUMENT, "text/html; charset=utf-8", "public, max-age=30"),
-        ("exporter.toml", FileKind.DOCUMENT, None, "public, max-age=30"),
-        ("json", FileKind.DOCUMENT, None, "public, max-age=30"),
-    ],
-)
-def test_headers_follow_from_the_key(key: str, kind: FileKind, sent_as: str | None, cached: str) -> None:
-    """The class of a key, its content type and its cache lifetime."""
-    assert (kind, sent_as, cached) == (kind_of(key), content_type(key), cache_control(kind_of(key)))
