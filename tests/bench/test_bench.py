@@ -13,7 +13,12 @@ from tests.bench import __main__ as bench
 @pytest.mark.parametrize("name", bench.BENCHMARKS)
 def test_benchmark_runs(name: str) -> None:
     """At a tiny size a benchmark gives finite ratios."""
-    rows = bench.BENCHMARKS[name](True)
+    try:
+        rows = bench.BENCHMARKS[name](True)
+    except RuntimeError as error:
+        if "is not installed" in str(error):
+            pytest.skip(str(error))
+        raise
 
     assert [] == [row.what for row in rows if not all(map(math.isfinite, row.ratios))]
     assert any(row.ratios for row in rows)

@@ -62,8 +62,13 @@ def free_port() -> int:
 def write_rule(folder: Path, root: Path, settings: Settings, port: int) -> Path:
     """Write the rendered rule and a configuration around it; gives the configuration's path."""
     http, server = write_edge(folder / "edge", render_edge("nginx", settings, root=str(root), origin=None))
+    return write_main(folder, port, f'include "{http}";', f'include "{server}";')
+
+
+def write_main(folder: Path, port: int, http: str, server: str) -> Path:
+    """Write a configuration with a part for the http and one for the server block; gives its path."""
     path = folder / "nginx.conf"
-    path.write_text(_MAIN.format(folder=folder, port=port, http=f'include "{http}";', server=f'include "{server}";'))
+    path.write_text(_MAIN.format(folder=folder, port=port, http=http, server=server))
     return path
 
 
