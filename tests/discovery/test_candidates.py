@@ -18,7 +18,7 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.blend.layout import WASM_HASHES
-from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, MadeSource, contract, instance, known
+from tests.protocols.made_ledger import UNKNOWN_CODE, MadeLedger, contract, instance, known
 
 CODE = {generation: code for code, generation in WASM_HASHES.items()}
 LISTS = {"b1": "AB", "b2": "C"}
@@ -125,12 +125,10 @@ def test_drift(role: str, listed: bytes | None, found: bytes | None, whole: bool
     """What is said where a contract of the lists has other code on the ledger, or is not there."""
     date = datetime.date(2026, 9, 28)
     known = KnownContract(X, role, "a source", date, wasm_hash=listed.hex() if listed else None)
-    ledger = MadeLedger()
-    if found is not None:
-        ledger.replace(instance(X, [], found))
+    ledger = MadeLedger(*([] if found is None else [instance(X, [], found)]))
 
     async def program(view: LedgerView) -> list[Drift]:
         return await check_lists(view, [Deployment("blend", "v1", (known,))], whole=whole)
 
-    drifts = asyncio.run(read_at_one_ledger(MadeSource(ledger.chain(), {}), program)).result
+    drifts = asyncio.run(read_at_one_ledger(ledger, program)).result
     assert [("blend", X, notice) for notice in notices] == [(*drift[:2], drift.notice) for drift in drifts]

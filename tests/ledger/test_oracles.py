@@ -13,33 +13,29 @@ from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quo
 from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import price_data
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.chain_simulator import Chain
-from tests.protocols.made_ledger import NOW, MadeLedger, MadeSource, account, contract, lastprice
+from tests.protocols.made_ledger import NOW, MadeLedger, account, contract, lastprice
 
 
-def quotes_of(ledger: MadeLedger, *pairs: tuple[str, str]) -> tuple[dict[tuple[str, str], Quote], MadeSource]:
+def quotes_of(ledger: MadeLedger, *pairs: tuple[str, str]) -> dict[tuple[str, str], Quote]:
     """Quotes of (oracle, token) by label."""
-    source = MadeSource(ledger.chain(), ledger.results)
     wanted = [(contract(oracle), contract(token)) for oracle, token in pairs]
 
     async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
         return dict(await read_quotes(view, wanted))
 
-    quotes = asyncio.run(read_at_one_ledger(source, program)).result
-    return {pair: quotes[contract(pair[0]), contract(pair[1])] for pair in pairs}, source
+    quotes = asyncio.run(read_at_one_ledger(ledger, program)).result
+    return {pair: quotes[contract(pair[0]), contract(pair[1])] for pair in pairs}
 
 
 def quote_of(ledger: MadeLedger) -> Quote:
     """The quote of oracle O for token T."""
-    return quotes_of(ledger, ("O", "T"))[0]["O", "T"]
+    return quotes_of(ledger, ("O", "T"))["O", "T"]
 
 
 def oracle(decimals: ScVal | bytes | str, price: ScVal | bytes | str) -> MadeLedger:
     """A ledger with one oracle O that says this of token T."""
-    ledger = MadeLedger()
-    ledger.set_decimals("O", decimals)
-    ledger.set_lastprice("O", "T", price)
-    return ledger
+    results = {ContractCall(contract("O"), "decimals"): decimals, lastprice("O", "T"): price}
+    return MadeLedger(results=results)
 
 
 @pytest.mark.parametrize("decimals", [0, 7, 14, 38])
@@ -88,27 +84,26 @@ def test_each_call_once() -> None:
     """``decimals()`` is called once an oracle, ``lastprice()`` once for each (oracle, token), however often named."""
     ledger = oracle(u32(7), price_data(3, NOW))
     pairs = [("O", "T"), ("O", "U"), ("P", "T"), ("O", "T"), ("P", "T")]
-    _, source = quotes_of(ledger, *pairs)
+    quotes_of(ledger, *pairs)
 
     expected = [ContractCall(contract(name), "decimals") for name in ("O", "P")]
     expected += [lastprice("O", "T"), lastprice("O", "U"), lastprice("P", "T")]
-    assert dict.fromkeys(expected, 1) == Counter(source.calls)
+    assert dict.fromkeys(expected, 1) == Counter(ledger.calls)
 
 
 def test_oracle_that_is_an_account() -> None:
     """An oracle address that is not a contract is never called, which an RPC would refuse; its tokens have no price."""
     ledger = oracle(u32(7), price_data(3, NOW))
-    source = MadeSource(ledger.chain(), ledger.results)
     pairs = [(account("O"), contract("T")), (contract("O"), contract("T"))]
 
     async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
         return dict(await read_quotes(view, pairs))
 
-    quotes = asyncio.run(read_at_one_ledger(source, program)).result
+    quotes = asyncio.run(read_at_one_ledger(ledger, program)).result
 
     assert "the market's oracle is not a contract" == quotes[pairs[0]].failure
     assert 3 == quotes[pairs[1]].price
-    assert {contract("O")} == {call.contract for call in source.calls}
+    assert {contract("O")} == {call.contract for call in ledger.calls}
 
 
 def test_assets_are_asked_for_as_they_are_known() -> None:
@@ -118,10 +113,10 @@ def test_assets_are_asked_for_as_they_are_known() -> None:
     results: dict[ContractCall, ScVal | bytes | str] = {ContractCall(oracle_address, "decimals"): u32(14)}
     for place, asset in enumerate(assets.values()):
         results[ContractCall(oracle_address, "lastprice", (asset,))] = price_data(7 + place, NOW)
-    source = MadeSource(Chain(), results)
+    ledger = MadeLedger(results=results)
 
     assert {
         (oracle_address, xlm): Quote(oracle_address, xlm, 14, 7, NOW),
         (oracle_address, usdc): Quote(oracle_address, usdc, 14, 8, NOW),
-    } == asyncio.run(read_at_one_ledger(source, lambda view: read_asset_quotes(view, assets))).result
-    assert 3 == len(source.calls)
+    } == asyncio.run(read_at_one_ledger(ledger, lambda view: read_asset_quotes(view, assets))).result
+    assert 3 == len(ledger.calls)

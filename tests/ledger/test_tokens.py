@@ -8,64 +8,69 @@ import pytest
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import i128, string, symbol, u32
+from exporter.ledger.codec.scval_encode import i128, string, struct_map, symbol, u32
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView, read_at_one_ledger
-from tests.protocols.made_ledger import MadeLedger, MadeSource, bare_token, contract, instance, token_instance
+from tests.protocols.made_ledger import MadeLedger, Written, changed, contract, instance
 
 
-def tokens_of(ledger: MadeLedger, *labels: str) -> tuple[dict[str, Token], MadeSource]:
-    """Read tokens by label, through the one-ledger view; gives them by label, and the source with its log."""
-    source = MadeSource(ledger.chain(), ledger.results)
+def tokens_of(ledger: MadeLedger, *labels: str) -> dict[str, Token]:
+    """Read tokens by label, through the one-ledger view; gives them by label."""
 
     async def program(view: LedgerView) -> dict[str, Token]:
         return dict(await read_tokens(view, map(contract, labels)))
 
-    tokens = asyncio.run(read_at_one_ledger(source, program)).result
-    return {label: tokens[contract(label)] for label in labels}, source
+    tokens = asyncio.run(read_at_one_ledger(ledger, program)).result
+    return {label: tokens[contract(label)] for label in labels}
+
+
+def token_instance(label: str, **changes: ScVal | None) -> Written:
+    """A token's instance with METADATA; ``changes`` replace or remove fields of it."""
+    fields = {"decimal": u32(7), "name": string("A token"), "symbol": string("USDC")}
+    metadata = changed(struct_map(fields), changes)
+    return instance(contract(label), [(symbol("METADATA"), metadata)], bytes(32))
+
+
+def functions(token_symbol: ScVal | str, decimals: ScVal | str) -> dict[ContractCall, ScVal | bytes | str]:
+    """What a token T says when it is asked."""
+    return {ContractCall(contract("T"), "symbol"): token_symbol, ContractCall(contract("T"), "decimals"): decimals}
 
 
 def with_functions(token_symbol: ScVal | str, decimals: ScVal | str) -> MadeLedger:
     """A ledger with one token T that gives its metadata through its functions only."""
-    ledger = MadeLedger()
-    ledger.replace(bare_token("T"))
-    ledger.set_function("T", "symbol", token_symbol)
-    ledger.set_function("T", "decimals", decimals)
-    return ledger
+    return MadeLedger(instance(contract("T"), None, bytes(32)), results=functions(token_symbol, decimals))
 
 
 class TestMetadata:
     def test_what_a_token_says(self) -> None:
         """Symbol and decimals are METADATA's, and nothing is called. Only the network's own code has an issuer."""
         issued = "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
-        ledger = MadeLedger()
 
-        def asset(label: str, code: str, name: str) -> None:
-            fields = (("decimal", u32(7)), ("name", string(name)), ("symbol", string(code)))
-            metadata = (scval.MAP, tuple((symbol(key), value) for key, value in fields))
-            storage = [(symbol("METADATA"), metadata)]
-            ledger.replace(instance(contract(label), storage, executable=scval.STELLAR_ASSET))
+        def asset(label: str, code: str, name: str) -> Written:
+            metadata = struct_map({"decimal": u32(7), "name": string(name), "symbol": string(code)})
+            return instance(contract(label), [(symbol("METADATA"), metadata)], executable=scval.STELLAR_ASSET)
 
-        asset("N", "native", "native")
-        asset("U", "USDC", issued)
-        ledger.replace(token_instance("W", b"wETH", 18, changes={"name": string(issued)}))
-        tokens, source = tokens_of(ledger, "N", "U", "W")
+        ledger = MadeLedger(
+            asset("N", "native", "native"),
+            asset("U", "USDC", issued),
+            token_instance("W", symbol=string("wETH"), decimal=u32(18), name=string(issued)),
+        )
+        tokens = tokens_of(ledger, "N", "U", "W")
 
         assert {
             "N": Token(contract("N"), "native", 7, name="native"),
             "U": Token(contract("U"), "USDC", 7, name=issued, issuer=issued[5:]),
             "W": Token(contract("W"), "wETH", 18, name=issued),
         } == tokens
-        assert [] == source.calls
+        assert [] == ledger.calls
 
     @pytest.mark.parametrize("name", [None, string(""), string("x" * (MAX_SYMBOL_LENGTH + 1))])
     def test_no_name(self, name: ScVal | None) -> None:
         """A token without a name, or with one that would fill every page, has none and is a token all the same."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T", changes={"name": name}))
+        ledger = MadeLedger(token_instance("T", name=name))
 
-        assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")[0]["T"]
+        assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")["T"]
 
     @pytest.mark.parametrize(
         ("content", "expected"),
@@ -80,10 +85,7 @@ class TestMetadata:
     )
     def test_odd_symbols(self, content: bytes, expected: str) -> None:
         """A symbol is what the token says, however odd; bytes that are no UTF-8 show as escapes."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T", content))
-
-        assert expected == tokens_of(ledger, "T")[0]["T"].symbol
+        assert expected == tokens_of(MadeLedger(token_instance("T", symbol=(scval.STRING, content))), "T")["T"].symbol
 
 
 class TestFunctions:
@@ -92,10 +94,10 @@ class TestFunctions:
     @pytest.mark.parametrize("given", [string("USTRY"), symbol("USTRY")], ids=["string", "symbol"])
     def test_falls_back(self, given: ScVal) -> None:
         """``symbol()`` may give a string or a symbol, ``decimals()`` a u32; each is called once."""
-        tokens, source = tokens_of(with_functions(given, u32(6)), "T")
+        ledger = with_functions(given, u32(6))
 
-        assert Token(contract("T"), "USTRY", 6) == tokens["T"]
-        assert [ContractCall(contract("T"), name) for name in ("symbol", "decimals")] == source.calls
+        assert Token(contract("T"), "USTRY", 6) == tokens_of(ledger, "T")["T"]
+        assert [ContractCall(contract("T"), name) for name in ("symbol", "decimals")] == ledger.calls
 
     @pytest.mark.parametrize(
         ("token_symbol", "decimals", "reason"),
@@ -108,7 +110,7 @@ class TestFunctions:
     )
     def test_no_answer(self, token_symbol: ScVal | str, decimals: ScVal | str, reason: str) -> None:
         """A token that gives no usable answer says why, after why its METADATA was not used."""
-        token = tokens_of(with_functions(token_symbol, decimals), "T")[0]["T"]
+        token = tokens_of(with_functions(token_symbol, decimals), "T")["T"]
 
         assert (None, None) == (token.symbol, token.decimals)
         assert f"token instance: field METADATA is missing; {reason}" == token.failure
@@ -123,11 +125,9 @@ class TestFunctions:
     )
     def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
         """METADATA of another form is passed over for the functions; where those fail both reasons are reported."""
-        ledger = MadeLedger()
-        ledger.replace(token_instance("T", changes=metadata))
-        failed = tokens_of(ledger, "T")[0]["T"]
-        ledger.set_function("T", "symbol", string("good"))
-        ledger.set_function("T", "decimals", u32(2))
+        ledger = MadeLedger(token_instance("T", **metadata))
+        failed = tokens_of(ledger, "T")["T"]
+        ledger.results = functions(string("good"), u32(2))
 
         assert f"{why}; symbol() failed: HostError: Error(WasmVm, MissingValue)" == failed.failure
-        assert Token(contract("T"), "good", 2) == tokens_of(ledger, "T")[0]["T"]
+        assert Token(contract("T"), "good", 2) == tokens_of(ledger, "T")["T"]

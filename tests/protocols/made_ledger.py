@@ -27,8 +27,7 @@ from exporter.ledger.codec.scval_encode import (
     vec,
 )
 from exporter.ledger.observation import Entry
-from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from tests.chain_simulator import Chain, ChainSource
+from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
 from tests.entries import recorded_instance
 
 Written = tuple[bytes, bytes]
@@ -85,15 +84,6 @@ def changed(struct: ScVal, changes: Mapping[str, Raw]) -> ScVal:
     return struct_map({name: value for name, value in fields.items() if value is not None})
 
 
-def token_instance(
-    token: str, token_symbol: bytes = b"USDC", decimals: int = 7, changes: Mapping[str, Raw] | None = None
-) -> Written:
-    """A token's instance with METADATA; ``changes`` replace or remove fields of it."""
-    fields = {"decimal": u32(decimals), "name": string("A token"), "symbol": (scval.STRING, token_symbol)}
-    metadata = changed(struct_map(fields), changes or {})
-    return instance(contract(token), [(symbol("METADATA"), metadata)], hashlib.sha256(b"token").digest())
-
-
 def stellar_asset(label: str) -> Written:
     """The instance of a Stellar asset of 7 decimals whose code is the label."""
     template = dict(recorded_instance("AssetInfo").storage or ())
@@ -108,66 +98,33 @@ def balance_at(token: str, holder: str, amount: int) -> Written:
     return entry(token, vec(symbol("Balance"), address(holder)), struct_map({"amount": i128(amount), **rights}))
 
 
-def bare_token(token: str) -> Written:
-    """A token's instance without METADATA."""
-    return instance(contract(token), None, hashlib.sha256(b"another token").digest())
-
-
 def lastprice(oracle: str, token: str) -> ContractCall:
     """The call that asks an oracle for a token's price (docs/protocols/blend.md, "Prices")."""
     asset = vec(symbol("Stellar"), address(contract(token)))
     return ContractCall(contract(oracle), "lastprice", (asset,))
 
 
-class MadeSource(ChainSource):
-    """The chain's entries, and for calls the results that were set; a call without one traps. It logs the calls."""
+class MadeLedger:
+    """A ledger as a source: entries, and of calls a value, its bytes, or as a text an error; any other call traps."""
 
-    def __init__(self, chain: Chain, results: Mapping[ContractCall, ScVal | bytes | str]) -> None:
-        super().__init__(chain)
-        self.results = results
+    def __init__(self, *written: Written, results: Mapping[ContractCall, ScVal | bytes | str] | None = None) -> None:
+        self.entries = {key: RawEntry(data, 1, None) for key, data in written}
+        self.results = dict(results or {})
         self.calls: list[ContractCall] = []
 
+    async def tip(self) -> int:
+        return 100
+
+    async def close_time(self, ledger: int) -> int:
+        return NOW
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        found = {key: self.entries[key] for key in keys if key in self.entries}
+        return [EntriesAnswer(100, tuple(keys), found, "made")]
+
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """A value, the bytes of one, or as a text the error of the call."""
         self.calls.append(call)
         result = self.results.get(call, "HostError: Error(WasmVm, MissingValue)")
         if isinstance(result, str):
-            return SimulationAnswer(self.chain.ledger, None, result, (), "simulated")
-        data = result if isinstance(result, bytes) else encode_scval(result)
-        return SimulationAnswer(self.chain.ledger, data, None, (), "simulated")
-
-
-class MadeLedger:
-    """Entries and call results of one ledger, and how a protocol reads it. Methods take the labels of contracts."""
-
-    def __init__(self) -> None:
-        self.entries: dict[bytes, tuple[bytes, int | None]] = {}
-        self.results: dict[ContractCall, ScVal | bytes | str] = {}
-
-    def replace(self, *written: Written) -> None:
-        """Write entries, over those of their keys."""
-        self.entries |= {key: (data, None) for key, data in written}
-
-    def archive(self, written: Written) -> None:
-        """Archive the entry of an entry's key."""
-        self.entries[written[0]] = (self.entries[written[0]][0], 1)
-
-    def set_decimals(self, oracle: str, result: ScVal | bytes | str) -> None:
-        """What an oracle's ``decimals()`` gives."""
-        self.results[ContractCall(contract(oracle), "decimals")] = result
-
-    def set_lastprice(self, oracle: str, token: str, result: ScVal | bytes | str) -> None:
-        """What an oracle's ``lastprice()`` gives, of any kind."""
-        self.results[lastprice(oracle, token)] = result
-
-    def set_function(self, token: str, function: str, result: ScVal | bytes | str) -> None:
-        """What a function without arguments gives."""
-        self.results[ContractCall(contract(token), function)] = result
-
-    def chain(self) -> Chain:
-        """The chain at the first ledger at which everything has closed."""
-        chain = Chain()
-        for key, (data, live_until) in self.entries.items():
-            chain.put(key, data, live_until)
-        chain.close_ledger()
-        return chain
+            return SimulationAnswer(100, None, result, (), "made")
+        return SimulationAnswer(100, result if isinstance(result, bytes) else encode_scval(result), None, (), "made")

@@ -64,9 +64,7 @@ class Clumsy(Blend):
 
 def read(stumbles: Stumbles) -> ProtocolReading:
     """Read all markets, contained."""
-    ledger = MadeLedger()
-    ledger.replace(*(instance(contract(label), [], bytes(32)) for label in LABELS))
-    view = LedgerView(ChainSource(ledger.chain()))
+    view = LedgerView(MadeLedger(*(instance(contract(label), [], bytes(32)) for label in LABELS)))
     named = [Candidate("blend", contract(label)) for label in LABELS]
     return asyncio.run(read_contained(Clumsy(stumbles), view, named, ()))
 
