@@ -95,8 +95,9 @@ class Paid:
 
     def said(self) -> Funding:
         """What we say."""
-        keys, entries = (*self.insurance.quiet_keys, *self.insurance.kept_keys), self.world.entries
-        return self.insurance.funding({key: Entry(key, entries[key]) if key in entries else None for key in keys})
+        keys, entries = (*self.insurance.keys.values(), *self.insurance.kept.values()), self.world.entries
+        found = {key: Entry(key, entries[key]) if key in entries else None for key in keys}
+        return self.insurance.read(found, {}).funding
 
     def noted(self, name: str) -> int:
         """A number that the backstop keeps under a symbol."""

@@ -127,6 +127,12 @@ class PoolBackstop:
     """BLND and USDC behind one share of the token, as the contract takes it: v1 has noted it at some time."""
     in_reward_zone: bool | None
 
+    def reward_price(self, tokens: Mapping[str, Token]) -> RewardPrice | None:
+        """The price of BLND in USDC, where both have the 7 decimals that Comet takes."""
+        if self.tokens is None or self.comet is None or {tokens[token].decimals for token in self.tokens[1:]} != {7}:
+            return None
+        return RewardPrice(self.tokens.usdc, self.comet.blnd_in_usdc, 7, f"comet_spot {self.tokens.lp}")
+
     @property
     def threshold_product(self) -> int | None:
         """BLND^4 * USDC in whole units, saturated as the contract does it."""
@@ -208,50 +214,36 @@ class Insurance:
 
     def __init__(self, market: str, pool: PoolInstance, backstop: str, instance: Entry | None) -> None:
         self._market, self._pool, self._backstop = market, pool, backstop
+        self._backfills = pool.generation == "v2"
         names = known(named_contracts, instance, "BToken", "BLNDTkn", "USDCTkn")
         self.tokens = None if names is None else BackstopTokens(*names)
-        self.priced = () if self.tokens is None else self.tokens[1:]
-        """BLND and USDC, whose decimals the prices hang on."""
         (emitter,) = known(named_contracts, instance, "Emitter") or (None,)
-        self._backfills = pool.generation == "v2"
-        busy: dict[str, bytes] = {}
-        quiet: dict[str, bytes] = {}
-        kept = {
+        self.keys: dict[str, bytes] = {}
+        """Of what changes: Comet's pool with every trade, and whom the emitter pays."""
+        self.kept = {
             "PoolBalance": variant_key(backstop, "PoolBalance", address(market)),
             "emission": backstop_emission_key(pool.generation, backstop, market),
         }
+        """Of what nothing removes once it exists."""
+        noted = ("Backfill", "BackfillEmis") if self._backfills else ("LPTknVal",)
+        self.kept |= {name: data_key(backstop, symbol(name)) for name in noted}
         if self.tokens is not None:
-            busy = {name: variant_key(self.tokens.lp, name) for name in ("AllRecordData", "TotalShares")}
+            self.keys = {name: variant_key(self.tokens.lp, name) for name in ("AllRecordData", "TotalShares")}
+            if self._backfills:
+                self.kept["BLND"] = token_balance_key(self.tokens.blnd, backstop)
         if emitter is not None:
-            quiet = {"emitter": instance_key(emitter)}
-            kept["LastDistro"] = variant_key(emitter, "LastDistro", address(backstop))
-        if not self._backfills:
-            kept["LPTknVal"] = data_key(backstop, symbol("LPTknVal"))
-        else:
-            kept |= {name: data_key(backstop, symbol(name)) for name in ("Backfill", "BackfillEmis")}
-            if emitter is not None:
-                kept["Dropped"] = variant_key(emitter, "Dropped", address(backstop))
-            if self.tokens is not None:
-                kept["BLND"] = token_balance_key(self.tokens.blnd, backstop)
-        self._keys = busy | quiet | kept
-        self.busy_keys, self.quiet_keys, self.kept_keys = ([*keys.values()] for keys in (busy, quiet, kept))
-        """What Comet's pool holds changes with every trade; what is kept nothing removes once it exists."""
-
-    def reward_price(self, tokens: Mapping[str, Token], entries: Entries) -> RewardPrice | None:
-        """The price of BLND in USDC, where both have the 7 decimals that Comet takes."""
-        comet = known(self._comet, entries)
-        if self.tokens is None or comet is None or any(tokens[token].decimals != 7 for token in self.priced):
-            return None
-        return RewardPrice(self.tokens.usdc, comet.blnd_in_usdc, 7, f"comet_spot {self.tokens.lp}")
-
-    def funding(self, entries: Entries) -> Funding:
-        """The state in the entries. An archived one says it, too: nobody changes it before it is restored."""
-        source = known(self._source, entries)
-        promised = known(self._promised, entries) if source == EmissionSource.BACKFILL else None
-        return Funding(source, known(self._funded, entries), None if promised is None else max(ALLOTMENT - promised, 0))
+            self.keys["emitter"] = instance_key(emitter)
+            at_emitter = ("LastDistro", "Dropped") if self._backfills else ("LastDistro",)
+            self.kept |= {name: variant_key(emitter, name, address(backstop)) for name in at_emitter}
+        self._entries: dict[str, Entry | None] = {}
 
     def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
-        comet, funding = known(self._comet, entries), self.funding(entries)
+        """All that the entries say. An archived one says it, too: nobody changes it before it is restored."""
+        self._entries = {name: entries[key] for name, key in (self.keys | self.kept).items()}
+        source = known(self._source)
+        promised = known(self._promised) if source == EmissionSource.BACKFILL else None
+        remaining = None if promised is None else max(ALLOTMENT - promised, 0)
+        funding, comet = Funding(source, known(self._funded), remaining), known(self._comet)
         value = None if comet is None else comet.per_share
         return PoolBackstop(
             market=self._market,
@@ -259,26 +251,26 @@ class Insurance:
             status=self._pool.status,
             backstop=self._backstop,
             tokens=self.tokens,
-            balance=known(decode_balance, self._entry(entries, "PoolBalance")),
-            emission=decode_emission(self._entry(entries, "emission"), funding.funded),
+            balance=known(decode_balance, self._entries["PoolBalance"]),
+            emission=decode_emission(self._entries["emission"], funding.funded),
             funding=funding,
             comet=comet,
-            lp_value=value if self._backfills else known(decode_lp_value, self._entry(entries, "LPTknVal")),
+            lp_value=value if self._backfills else known(decode_lp_value, self._entries["LPTknVal"]),
             in_reward_zone=self._market in zones[self._backstop] if self._backstop in zones else None,
         )
 
-    def _entry(self, entries: Entries, name: str) -> Entry | None:
-        if name not in self._keys:
+    def _entry(self, name: str) -> Entry | None:
+        if name not in self._entries:
             raise DecodeError("the backstop's instance could not be read")
-        return entries[self._keys[name]]
+        return self._entries[name]
 
-    def _value(self, entries: Entries, name: str) -> ScVal | None:
-        entry = self._entry(entries, name)
+    def _value(self, name: str) -> ScVal | None:
+        entry = self._entry(name)
         return None if entry is None else entry.value
 
-    def _comet(self, entries: Entries) -> Comet:
+    def _comet(self) -> Comet:
         """Raises `DecodeError` where an entry is missing or archived, or anything in them is not above zero."""
-        records, shares = (self._entry(entries, name) for name in ("AllRecordData", "TotalShares"))
+        records, shares = self._entry("AllRecordData"), self._entry("TotalShares")
         if self.tokens is None or records is None or shares is None or records.archived or shares.archived:
             raise DecodeError("Comet: its records or shares are missing or archived")
         found: dict[str, int] = {}
@@ -294,22 +286,22 @@ class Insurance:
             raise DecodeError("Comet: a balance, a weight or the number of shares is not above zero")
         return comet
 
-    def _source(self, entries: Entries) -> EmissionSource:
-        if storage_of(self._entry(entries, "emitter"), "emitter").address("Backstop") == self._backstop:
+    def _source(self) -> EmissionSource:
+        if storage_of(self._entry("emitter"), "emitter").address("Backstop") == self._backstop:
             return EmissionSource.EMITTER
-        paid = self._entry(entries, "LastDistro") is not None
-        if paid or not self._backfills or self._value(entries, "Backfill") == (scval.BOOL, False):
+        paid = self._entry("LastDistro") is not None
+        if paid or not self._backfills or self._value("Backfill") == (scval.BOOL, False):
             return EmissionSource.NONE
         return EmissionSource.BACKFILL
 
-    def _funded(self, entries: Entries) -> bool:
-        promised = self._promised(entries) if self._backfills else 0
-        if promised == 0 or self._value(entries, "Dropped") == (scval.BOOL, True):
+    def _funded(self) -> bool:
+        promised = self._promised() if self._backfills else 0
+        if promised == 0 or self._value("Dropped") == (scval.BOOL, True):
             return True
-        return decode_token_balance(self._entry(entries, "BLND")) >= promised
+        return decode_token_balance(self._entry("BLND")) >= promised
 
-    def _promised(self, entries: Entries) -> int:
-        value = self._value(entries, "BackfillEmis")
+    def _promised(self) -> int:
+        value = self._value("BackfillEmis")
         return 0 if value is None else int(expect(value, scval.I128, "BackfillEmis"))
 
 

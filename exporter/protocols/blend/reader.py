@@ -55,8 +55,8 @@ class _Reader(Collector):
                 self.queued.setdefault(candidate.address, []).append(candidate.pool)
         self.planned: set[str] = set()
         """Markets that said at some time what their reserves are to be paid."""
-        self.insurance: dict[str, Insurance] = {}
-        """By market, of those that name a backstop."""
+        self.backstops: dict[str, PoolBackstop] = {}
+        """By market, of those that name one."""
         self._unconfirmed: dict[Origin, list[str]] = {}
 
     def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
@@ -157,7 +157,7 @@ class _Reader(Collector):
             raise UnreadError("inconsistent", detail)
         if reserve["index"] != place:
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
-        funded = self.insurance[market].funding(entries).funded if market in self.insurance else None
+        funded = self.backstops[market].funding.funded if market in self.backstops else None
         emissions = {
             f"{side}_emission": decode_emission(entries[key], funded)
             for side, key in self.emission_keys(market, asset).items()
@@ -199,40 +199,38 @@ async def read_pools(
 
     instances = reader.instances
     reader.planned = {market for market in instances if entries[plan_key(market)] is not None}
-    reader.insurance = {
+    insured = {
         market: Insurance(market, found, found.backstop, entries.get(instance_key(found.backstop)))
         for market, found in instances.items()
         if found.backstop is not None
     }
-    insured = reader.insurance.values()
     reserves = [(market, asset) for market in instances for asset in reader.assets[market]]
     new = [(market, asset) for market in instances for asset in reader.new_assets(market)]
-    tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *(t for item in insured for t in item.priced)]))
+    priced = (token for item in insured.values() if item.tokens is not None for token in item.tokens[1:])
+    tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *priced]))
     keys = [
-        *(key for item in insured for key in item.busy_keys),
+        *(key for item in insured.values() for key in item.keys.values()),
         *(layout.reserve_data_key(*reserve) for reserve in reserves),
         *(layout.reserve_config_key(*reserve) for reserve in reserves),
-        *(key for item in insured for key in item.quiet_keys),
         *(layout.queued_reserve_key(*reserve) for reserve in (*reserves, *new)),
         *oracle_keys(found.oracle for found in instances.values()),
         *(layout.proposed_admin_key(market) for market, found in instances.items() if found.generation != "v1"),
     ]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
-    kept += [key for item in insured for key in item.kept_keys]
+    kept += [key for item in insured.values() for key in item.kept.values()]
     # In as few requests as both together need.
     await view.read([*keys, *map(instance_key, tokens)], kept)
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
+    reader.backstops = {market: item.read(states, records.zones) for market, item in insured.items()}
     for market in instances:
         reader.take_reserves(market, states)
     reader.report_empty()
     taken = {market.address for market in reader.reading.markets}
-    reader.reading.insured = [
-        item.read(states, records.zones) for market, item in reader.insurance.items() if market in taken
-    ]
+    reader.reading.insured = [item for market, item in reader.backstops.items() if market in taken]
     prices = {
         (market, item.tokens.blnd): price
-        for market, item in reader.insurance.items()
-        if item.tokens is not None and (price := item.reward_price(reader.reading.tokens, states)) is not None
+        for market, item in reader.backstops.items()
+        if item.tokens is not None and (price := item.reward_price(reader.reading.tokens)) is not None
     }
     reader.reading.reward_prices = prices
     await reader.read_quotes(view, [(instances[market].oracle, each.priced_in) for (market, _), each in prices.items()])
