@@ -10,6 +10,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,12 +61,18 @@ class LedgerClose:
     changes: tuple[Change, ...]
 
 
+@contextmanager
+def _whole(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (struct.error, IndexError):
+        raise DecodeError(f"the bytes end inside {what}") from None
+
+
 def header_of(meta: bytes, position: int = 0) -> LedgerHeader:
     """The header alone of the LedgerCloseMeta that begins at a position. Raises `DecodeError`."""
-    try:
+    with _whole("a ledger header"):
         return read_header(meta, _start(meta, position)[1])[0]
-    except (struct.error, IndexError):
-        raise DecodeError("the bytes end inside a ledger header") from None
 
 
 def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
@@ -74,7 +81,8 @@ def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
     The hashes of the header, the transaction set and the results are verified, since passing over them right depends
     on that. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and where more follow.
     """
-    close, end = _walk_at(meta, 0, events_of)
+    with _whole("a ledger's meta"):
+        close, end = _walk(meta, 0, events_of)
     if end != len(meta):
         raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
     return close
@@ -82,16 +90,16 @@ def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
 
 def end_of(metas: bytes, position: int) -> int:
     """Where the LedgerCloseMeta that begins at a position ends. Raises as `walk`."""
-    return _walk_at(metas, position, frozenset())[1]
+    with _whole("a ledger's meta"):
+        return _walk(metas, position, frozenset())[1]
 
 
 def decode_event(data: bytes, ledger: int) -> ContractEvent:
     """The event that ContractEvent XDR is. Raises `DecodeError`, also for one that no contract published."""
-    try:
-        (there,) = struct.unpack_from(">I", data, 4)
-        if there != 1:
+    with _whole("an event"):
+        if word(data, 4)[0] != 1:
             raise DecodeError("an event without a contract")
-        (count,) = struct.unpack_from(">I", data, 48)
+        (count,) = word(data, 48)
         if count > _MAX_TOPICS:
             raise DecodeError(f"an event with {count} topics")
         topics: list[ScVal] = []
@@ -100,8 +108,6 @@ def decode_event(data: bytes, ledger: int) -> ContractEvent:
             topic, position = read_value(data, position)
             topics.append(topic)
         value, position = read_value(data, position)
-    except struct.error:
-        raise DecodeError("the bytes end inside an event") from None
     if position != len(data):
         raise DecodeError(f"{len(data) - position} bytes follow an event")
     return ContractEvent(strkey.encode_contract(data[8:40]), ledger, tuple(topics), value)
@@ -117,13 +123,6 @@ def _start(meta: bytes, position: int) -> tuple[int, int]:
     if extension > 1:
         raise DecodeError(f"unknown extension of a ledger's meta: {extension}; {_UPDATE}")
     return version, position + (20 if extension else 8)
-
-
-def _walk_at(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[LedgerClose, int]:
-    try:
-        return _walk(meta, position, events_of)
-    except (struct.error, IndexError):
-        raise DecodeError("the bytes end inside a ledger's meta") from None
 
 
 def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[LedgerClose, int]:
@@ -160,8 +159,8 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
     upgrades = xdr.count_at(meta, position, 12)
     position += 4
     for _ in range(upgrades):
-        position = _changes(meta, _upgrade(meta, position), found)
-    position = _scp(meta, position)
+        position = _changes(meta, _UPGRADE(meta, position), found)
+    position = _CONSENSUS(meta, position)
     if version:
         position += 8  # the size of the live state
         evicted = xdr.count_at(meta, position, 8)
@@ -230,50 +229,15 @@ def _transaction_meta(
         return position
     (soroban,) = word(data, position)
     position += 4
-    if soroban:
-        (extension,) = word(data, position)
-        position += 4
-        if extension:  # what was charged
-            position += 4 + 24
-        if version == 3:
-            position = xdr.contract_events(data, position, 0, seen)
-            position = xdr.value(data, position)
-            position = xdr.contract_events(data, position, 4)
-        else:
-            (there,) = word(data, position)
-            position += 4
-            if there:
-                position = xdr.value(data, position)
+    if soroban and version == 3:
+        position = xdr.contract_events(data, _CHARGED(data, position), 0, seen)
+        position = xdr.value(data, position)
+        position = xdr.contract_events(data, position, 4)
+    elif soroban:
+        position = _CHARGED_AND_RESULT(data, position)
     if version == 4:
         position = xdr.contract_events(data, position, 4)  # after the stage of each
         position = xdr.contract_events(data, position, 4)  # after whether the call succeeded
-    return position
-
-
-def _upgrade(data: bytes, position: int) -> int:
-    (kind,) = word(data, position)
-    if kind in (1, 2, 3, 4, 5, 7):
-        return position + 8
-    if kind == 6:
-        return position + 4 + 64
-    raise DecodeError(f"unknown kind of upgrade: {kind}; {_UPDATE}")
-
-
-def _scp(data: bytes, position: int) -> int:
-    """Messages of the consensus: none in a lake's objects, some in what core itself streams."""
-    entries = xdr.count_at(data, position, 16)
-    position += 4
-    for _ in range(entries):
-        if word(data, position)[0]:
-            raise DecodeError("unknown version of a consensus record")
-        sets = xdr.count_at(data, position + 4, 12)
-        position += 8
-        for _ in range(sets):
-            position = xdr.quorum_set(data, position)
-        envelopes = xdr.count_at(data, position + 4, 100)
-        position += 8
-        for _ in range(envelopes):
-            position = xdr.scp_envelope(data, position)
     return position
 
 
@@ -283,26 +247,18 @@ def _pass_transaction_set(data: bytes, position: int, header: LedgerHeader, vers
     So envelopes are never taken apart, whatever their form. A digest is only taken where what follows can be the
     results of transactions, and at every fourth byte if it is at none of these.
     """
-    begin = position
-    legacy = version == 0
     if header.set_was_dropped:
-        return _empty_set(data, position)
-    if legacy:
-        begin = position + 36  # the hash leaves out how many envelopes follow
-    running = hashlib.sha256(data[position : position + 32] if legacy else b"")
-    done = begin
-    for end in _possible_ends(data, begin, version):
-        running.update(data[done:end])
-        done = end
-        if running.digest() == header.transaction_set_hash:
-            return end
-    running = hashlib.sha256(data[position : position + 32] if legacy else b"")
+        return _EMPTY_SET(data, position)
+    # The hash of a set of the old form leaves out how many envelopes follow.
+    head, begin = (data[position : position + 32], position + 36) if version == 0 else (b"", position)
     view = memoryview(data)
-    for end in range(begin, len(data) + 1, 4):
-        if end > begin:
-            running.update(view[end - 4 : end])
-        if running.copy().digest() == header.transaction_set_hash:
-            return end
+    for ends in (_possible_ends(data, begin, version), range(begin, len(data) + 1, 4)):
+        running, done = hashlib.sha256(head), begin
+        for end in ends:
+            running.update(view[done:end])
+            done = end
+            if running.digest() == header.transaction_set_hash:
+                return end
     raise DecodeError(f"ledger {header.ledger}: the transaction set is not the one that the header commits to")
 
 
@@ -320,24 +276,18 @@ def _possible_ends(data: bytes, begin: int, version: int) -> Iterator[int]:
             yield match.start()
 
 
-def _empty_set(data: bytes, position: int) -> int:
-    """A set without transactions, taken apart: its hash is not in the header. Raises `DecodeError` for any other."""
-    if word(data, position)[0] != 1:
-        raise DecodeError("unknown kind of transaction set")
-    phases = xdr.count_at(data, position + 36, 8)
-    position += 40
-    for _ in range(phases):
-        (kind,) = word(data, position)
-        if kind == 0:
-            if word(data, position + 4)[0]:
-                raise DecodeError("a set of transactions where the header says that there is none")
-            position += 8
-        elif kind == 1:
-            (there,) = word(data, position + 4)
-            position += 8 + (8 if there else 0)
-            if word(data, position)[0]:
-                raise DecodeError("a set of transactions where the header says that there is none")
-            position += 4
-        else:
-            raise DecodeError(f"unknown kind of phase: {kind}")
-    return position
+_PHASE: Final = xdr.union("kind of phase", {0: 4, 1: xdr.in_turn(xdr.optional(8), 4)})
+_EMPTY_SET: Final = xdr.union("kind of transaction set", {1: xdr.in_turn(32, xdr.array(_PHASE, 8))})
+"""A set without transactions, whose hash is not in the header; after any other the results are not the header's."""
+
+_UPGRADE: Final = xdr.union(f"kind of upgrade ({_UPDATE})", dict.fromkeys((1, 2, 3, 4, 5, 7), 4) | {6: 64})
+_CHARGED: Final = xdr.union("extension of Soroban's meta", {0: 0, 1: 4 + 24})
+_CHARGED_AND_RESULT: Final = xdr.in_turn(_CHARGED, xdr.optional(xdr.value))
+_CONSENSUS: Final = xdr.array(
+    xdr.union(
+        "version of a consensus record",
+        {0: xdr.in_turn(xdr.array(xdr.quorum_set, 12), 4, xdr.array(xdr.scp_envelope, 100))},
+    ),
+    16,
+)
+"""Messages of the consensus: none in a lake's objects, some in what core itself streams."""
