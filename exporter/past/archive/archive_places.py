@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.past.archive.archive_files import FolderFiles, records
 from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.lake.objects import open_place
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -49,23 +50,12 @@ class RemoteFiles:
     """
 
     def __init__(self, uri: str, deadline: Deadline | None = None, kept: Path | None = None) -> None:
-        self._uri = uri
+        self._uri, self._kept = uri, kept
         self._deadline = deadline or Deadline()
-        self._kept = kept
-        self._seconds = REQUEST_SECONDS
-        self._place, self.label = self._opened()
+        self.label = self._place(REQUEST_SECONDS)[1]
 
-    def _opened(self) -> tuple[ObjectStore, str]:
-        from exporter.past.lake.objects import open_place
-
-        return open_place(self._uri, "history archive", verified=True, seconds=self._seconds)
-
-    def _in_time(self) -> ObjectStore:
-        left = self._deadline.left()
-        if left < self._seconds:
-            self._seconds = left
-            self._place = self._opened()[0]
-        return self._place
+    def _place(self, seconds: float) -> tuple[ObjectStore, str]:
+        return open_place(self._uri, "history archive", verified=True, seconds=seconds)
 
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
         """A file; of a kept bucket only what has its digest. Raises `ArchiveFileMissingError`, `ArchiveError`."""
@@ -107,7 +97,7 @@ class RemoteFiles:
         while True:
             begun = file.tell()
             options: GetOptions = {"range": {"offset": begun}} if begun else {}
-            place = self._in_time()
+            place, _ = self._place(min(self._deadline.left(), REQUEST_SECONDS))
             try:
                 for piece in place.get(name, options=options).stream(min_chunk_size=CHUNK_BYTES):
                     if file.tell() + len(piece) > max_bytes:
@@ -152,12 +142,8 @@ class Archives:
         """
         kept.mkdir(parents=True, exist_ok=True)
         deadline = deadline or Deadline()
-        return cls(
-            [
-                HistoryArchive(RemoteFiles(uri, deadline, kept) if "://" in uri else FolderFiles(Path(uri)))
-                for uri in uris
-            ]
-        )
+        files = [RemoteFiles(uri, deadline, kept) if "://" in uri else FolderFiles(Path(uri)) for uri in uris]
+        return cls(list(map(HistoryArchive, files)))
 
     def first(self, read: Callable[[HistoryArchive], T]) -> T:
         """The file of the first archive that has it. Raises `ArchiveError` with what was wrong in each of them."""
