@@ -6,13 +6,12 @@ import base64
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import sleep
+from typing import NamedTuple
 
 import msgspec
-import polars as pl
 
 from exporter.console import Console
 from exporter.errors import ArchiveError, CheckError, LostRaceError, RefutedError, StoreError
@@ -41,10 +40,10 @@ from exporter.publishing.published_state import (
 )
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import ManifestFile, Proof, ProofList, timestamp
+from exporter.tree.documents import Proof, ProofList, timestamp
 from exporter.tree.families import EVIDENCE, PROOF, PROOFS, RUN, TRUST, VERIFIER
 from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import ledger_of, listed_files
+from exporter.tree.run_listing import ledger_of
 
 MAX_RUNS = 100
 """How many of the newest runs are looked at."""
@@ -56,9 +55,8 @@ _DATA_OF_CONTRACT = b"\0\0\0\6\0\0\0\1"
 """How the LedgerKey of a contract's data begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The statement of a proof about the evidence of a run."""
+class Outcome(NamedTuple):
+    """What a proof says of the evidence of a run."""
 
     proven: Proven
     entries: int
@@ -66,8 +64,7 @@ class Outcome:
     unproven: Unproven
 
 
-@dataclass(frozen=True, slots=True)
-class ProveResult:
+class ProveResult(NamedTuple):
     """The proofs that were added, with what they leave unproven; and of the other runs, by id, why none could be."""
 
     added: list[Proof]
@@ -105,7 +102,8 @@ def prove(
     with tempfile.TemporaryDirectory() as folder:
         opened = Archives.open(archives or trusted.archives, Path(folder), Deadline(deadline, "--deadline"))
         for run_id in sorted(runs, key=lambda run_id: -ledger_of(run_id))[:MAX_RUNS]:
-            evidence = None if run_id in known else _evidence_of(store, runs[run_id])
+            listing = None if run_id in known else read_listing(store, runs[run_id])
+            evidence = None if listing is None else next(listing.under(EVIDENCE.prefix), None)
             stored = None if evidence is None else store.get(evidence.key)
             if evidence is None or (stored is None and store.get(runs[run_id]) is None):  # swept since
                 continue
@@ -224,15 +222,13 @@ def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives
     unproven = Unproven()
     unproven.add(Reason.CALLS, claims.calls)
     for reason in REASONS:
-        unproven.add(Reason(reason), map(_entry_name, found[reason]))
+        for key in found[reason]:
+            spelled = base64.b64encode(key).decode()
+            of_contract = key[:8] == _DATA_OF_CONTRACT
+            unproven.add(Reason(reason), [f"{strkey.encode_contract(key[8:40])} {spelled}" if of_contract else spelled])
     if not claims.entries:
         unproven.add(Reason.NO_ENTRIES, [f"that of ledger {claims.ledger}"])
     return Outcome(proven, len(claims.entries), len(found["confirmed"]), unproven)
-
-
-def _entry_name(key: bytes) -> str:
-    spelled = base64.b64encode(key).decode()
-    return f"{strkey.encode_contract(key[8:40])} {spelled}" if key[:8] == _DATA_OF_CONTRACT else spelled
 
 
 def _bucket(archive: HistoryArchive, digest: bytes) -> Iterator[bytes]:
@@ -240,13 +236,6 @@ def _bucket(archive: HistoryArchive, digest: bytes) -> Iterator[bytes]:
         yield from archive.bucket(digest)
     except ArchiveError as error:
         raise OSError(str(error)) from None  # the next archive may have it
-
-
-def _evidence_of(store: Store, manifest_key: str) -> ManifestFile | None:
-    listing = read_listing(store, manifest_key)
-    if listing is None:
-        return None
-    return next(listed_files(listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))), None)
 
 
 def published_proofs(store: Store) -> list[Proof]:

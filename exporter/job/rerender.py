@@ -6,7 +6,6 @@ A wrong number that every digest covers shows here, whatever document it is in.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -239,13 +238,11 @@ async def _find_earlier(
 async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
     manifest = await document(source, RUN.key(run_id=run_id), RunManifest)
     listing = listing_of(manifest, await required(source, manifest.files_key))
-    keys = listing.frame.filter(pl.col("key").str.starts_with(EVIDENCE.prefix))["key"]
-    if listing.run_id(ledger_of(run_id)) != run_id or len(keys) != 1:
+    named = [*listing.under(EVIDENCE.prefix)]
+    if listing.run_id(ledger_of(run_id)) != run_id or len(named) != 1:
         raise CheckError("its manifest does not name its evidence")
-    evidence = await required(source, keys[0])
-    if EVIDENCE.key(sha256=hashlib.sha256(evidence).hexdigest()) != keys[0]:
-        raise CheckError(f"{keys[0]} does not have the digest of its name")
-    return EarlierRun(run_id, ledger_of(run_id), keys[0], evidence)
+    key = named[0].key
+    return EarlierRun(run_id, ledger_of(run_id), key, await required(source, key, named[0].sha256))
 
 
 async def _fetch_history(

@@ -75,6 +75,10 @@ class RunListing:
         )
         return cls(sink.getvalue())
 
+    def under(self, prefix: str) -> Iterator[ManifestFile]:
+        """The files whose keys start with a prefix."""
+        return listed_files(self.frame.filter(pl.col("key").str.starts_with(prefix)))
+
     @property
     def size(self) -> tuple[int, int]:
         return len(self), int(self.frame["bytes"].sum())

@@ -389,7 +389,7 @@ def test_the_run_before_without_evidence(trees: Trees, several: Path, tmp_path: 
     path.unlink()
     gone = trees.verify(out)
 
-    assert f"{path.relative_to(out)} does not have the digest of its name" in names(damaged, "earlier")
+    assert f"{path.relative_to(out)} does not have the digest that is stated for it" in names(damaged, "earlier")
     for result in (damaged, gone):
         expect(result, EXIT_UNPROVEN, "4 of 12 earlier rows of the history follow from the evidence of 1 run")
         assert "v1/changes.json: those since the run before" in names(result, "changes")
