@@ -38,7 +38,6 @@ class Chain:
         self.versions.setdefault(key, []).append((self.ledger + 1, data, live_until, temporary))
 
     def close_ledger(self) -> None:
-        """Close the open ledger."""
         if self.on_close is not None:
             self.on_close(self)
         self.ledger += 1
@@ -65,7 +64,6 @@ class Reader:
     footprint: dict[bytes, None] = field(default_factory=dict)
 
     def get(self, key: bytes) -> bytes | None:
-        """The data of an entry, or None."""
         self.footprint[key] = None
         entry = self.chain.at(key, self.ledger)
         return None if entry is None else entry.data
@@ -94,11 +92,9 @@ class ChainSource:
         return max(self.chain.first_ledger, self.chain.ledger - self._random.choice(self.lags))
 
     async def tip(self) -> int:
-        """The newest ledger."""
         return self.chain.ledger
 
     async def close_time(self, ledger: int) -> int:
-        """Five seconds a ledger."""
         return ledger * 5
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
@@ -125,5 +121,4 @@ class ChainSource:
 
 
 def number_result(value: int) -> bytes:
-    """An i128 as the result of a function."""
     return encode_scval(i128(value))

@@ -74,7 +74,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def project_root() -> Path:
-    """The folder that holds pyproject.toml."""
     return PROJECT_ROOT
 
 
@@ -112,5 +111,4 @@ def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="session")
 def mainnet_snapshot(mainnet_snapshot_path: Path) -> LedgerSnapshot:
-    """Those entries, read once."""
     return LedgerSnapshot.load(mainnet_snapshot_path)

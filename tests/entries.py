@@ -53,6 +53,5 @@ def recorded_instance(*keys: str, field: str = "") -> ContractInstance:
 
 
 def code_of(instance: ContractInstance) -> bytes:
-    """The hash of an instance's wasm code."""
     assert instance.wasm_hash is not None
     return instance.wasm_hash

@@ -32,7 +32,6 @@ READ_BY_PEOPLE = {".py", ".md", ".j2", ".toml", ".yml", ".txt", ".html", ".js", 
 
 @cache
 def text_files(root: Path) -> list[tuple[Path, str]]:
-    """The files of the repository that people read."""
     return [
         (path.relative_to(root), path.read_text(encoding="utf-8"))
         for path in repository_files(root)

@@ -20,8 +20,6 @@ def write(folder: Path, text: str) -> Path:
 
 
 class TestLoad:
-    """Three origins, the later winning."""
-
     def test_precedence(self, tmp_path: Path) -> None:
         """A flag beats the environment, which beats the file, which beats the defaults; each key says its origin."""
         path = write(tmp_path, '[output]\nuri = "file"\nretention_hours = 48\n[network]\nname = "testnet"\n')

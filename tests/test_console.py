@@ -14,8 +14,6 @@ from exporter.console import Console, own_command
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
         return True
 

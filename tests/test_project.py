@@ -20,7 +20,6 @@ LOCKS = ("runtime", "build", "dev")
 
 
 def parse(path: Path) -> ast.Module:
-    """Return the syntax tree of a Python file."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
@@ -40,7 +39,6 @@ def repository_files(root: Path) -> list[Path]:
 
 
 def pins(root: Path, lock: str) -> dict[str, str]:
-    """Return the version that a lock pins, by package."""
     text = (root / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
     found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE)
     return {canonicalize_name(name): version for name, version in found}

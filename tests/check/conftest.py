@@ -9,5 +9,4 @@ from tests.check.trees import Files, good_tree
 
 @pytest.fixture
 def files() -> Files:
-    """A good tree of its own."""
     return good_tree()

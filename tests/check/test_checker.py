@@ -45,12 +45,10 @@ from tests.localnet.recorded import BLEND_V1, BLEND_V2, with_status
 
 
 def first(files: Files, start: str, end: str = ".json") -> str:
-    """The first key of the run with this start and end."""
     return keys(files, start, end)[0]
 
 
 def market_with_pools(files: Files, least: int = 1) -> str:
-    """The key of a market document with at least this many pools listed."""
     return next(key for key in summaries(files) if len(json.loads(files[key])["pools"]) >= least)
 
 
@@ -174,13 +172,10 @@ def test_fields(files: Files) -> None:
 
 
 def put(**fields: Any) -> Change:
-    """Set fields of a document."""
     return lambda document: document.update(fields)
 
 
 def priced_detail(number: int) -> Callable[[Files], str]:
-    """The key of the detail of a pool that has a price."""
-
     def key_in(files: Files) -> str:
         details = [key for key in keys(files, "v1/assets/C") if "/history/" not in key]
         return [key for key in details if json.loads(files[key])["oracle_price_usd"]][number]

@@ -22,7 +22,6 @@ MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.pa
 
 
 def parquet(files: Files, position: int) -> str:
-    """The key of a Parquet file, by its position in the manifest."""
     return str(json.loads(files[MANIFEST])["files"][position]["key"])
 
 
@@ -135,8 +134,6 @@ def test_manifest(files: Files) -> None:
 
 
 def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
-    """Puts a value into a column."""
-
     def change(table: pa.Table) -> pa.Table:
         position = table.schema.get_field_index(column)
         field = table.schema.field(position)

@@ -38,18 +38,14 @@ Rule = Callable[[Reply], None]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small tree in a folder."""
     return write(small_tree(), tmp_path_factory.mktemp("tree"))
 
 
 class Broken(httpx.AsyncBaseTransport):
-    """A good server, whose answers pass through a rule."""
-
     def __init__(self, root: Path, rule: Rule) -> None:
         self._good, self._rule = httpx.ASGITransport(create_app(root)), rule
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer as the good server does, but for the rule."""
         answer = await self._good.handle_async_request(request)
         url, headers = request.url, dict(answer.headers)
         del headers["content-length"]
@@ -59,8 +55,6 @@ class Broken(httpx.AsyncBaseTransport):
 
 
 def check_broken(root: Path, rule: Rule, sample: int) -> CheckSummary:
-    """Check a tree on a server that breaks a rule."""
-
     async def check() -> CheckSummary:
         async with httpx.AsyncClient(transport=Broken(root, rule)) as client:
             return await check_source(HttpSource("http://tree/", client), sample)

@@ -24,12 +24,10 @@ from tests.check.trees import small_tree, write
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A small good tree in a folder."""
     return write(small_tree(), tmp_path / "tree")
 
 
 def exporter(*arguments: str) -> Result:
-    """Call the command."""
     return CliRunner().invoke(main, ["check", *arguments])
 
 
@@ -75,7 +73,6 @@ def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
 
 @pytest.fixture
 def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The recorded network."""
     monkeypatch.setenv("EXPORTER_REQUESTS_PER_SECOND", "10000")
     with running(create_app(RecordedNetwork())) as url:
         yield url

@@ -76,7 +76,6 @@ def small_tree() -> Files:
 
 
 def check(files: Files, sample: int | None = None) -> CheckSummary:
-    """Check the tree that some files are."""
     store = MemoryStore()
     for key, data in files.items():
         store.put(key, data)
@@ -88,7 +87,6 @@ _last: tuple[Files, int | None, list[str]] = ({}, None, [])
 
 
 def faults(files: Files, sample: int | None = None) -> list[str]:
-    """What the checker finds wrong."""
     global _last
     if _last[:2] != (files, sample):
         with pytest.raises(TreeFaultsError) as caught:
@@ -104,7 +102,6 @@ def assert_named(files: Files, key: str, text: str) -> None:
 
 
 def write(files: Files, folder: Path) -> Path:
-    """Write a tree into a folder."""
     for key, data in files.items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_bytes(data)
@@ -118,33 +115,27 @@ def read(folder: Path) -> Files:
 
 
 def status_of(files: Files) -> Any:
-    """The status document."""
     return json.loads(files[POINTER_KEY])
 
 
 def manifest_of(files: Files) -> Any:
-    """The manifest of the published run."""
     return json.loads(files[status_of(files)["manifest_key"]])
 
 
 def listed_of(files: Files) -> list[ManifestFile]:
-    """The files that the manifest of the published run lists."""
     return list(RunListing.from_parquet(files[manifest_of(files)["files_key"]]))
 
 
 def keys(files: Files, start: str, end: str = ".json") -> list[str]:
-    """The keys that the run's manifest lists with this start and end."""
     listed = [file.key for file in listed_of(files)]
     return [key for key in listed if key.startswith(start) and key.endswith(end)]
 
 
 def summaries(files: Files) -> list[str]:
-    """The keys of the markets' own documents."""
     return [key for key in keys(files, "v1/markets/") if "/history/" not in key]
 
 
 def encoded(document: Any) -> bytes:
-    """A document in the one form in which it may be written."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -12,7 +12,6 @@ from exporter.cli import main
 
 
 def supplied(folder: Path) -> dict[tuple[str, str], int]:
-    """What is supplied in each pool, by market and pool."""
     rows = json.loads((folder / "v1" / "pools" / "index.json").read_bytes())["data"]
     return {(row["market"], row["pool"]): int(row["total_supplied"]) for row in rows}
 

@@ -36,7 +36,6 @@ class ContractViews:
         self._reserves = {pool.token: pool for pool in pools_of(network, BLEND_V2)}
 
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """Answer one call on the state of a ledger."""
         if call.function == "get_reserve" and call.contract == BLEND_V2:
             return self._reserve(chain, ledger, call.arguments[0][1])
         if call.contract == ALULA and call.function in ("get_market_data", "get_pool_data"):

@@ -16,7 +16,6 @@ URL = f"https://user:{KEY}@rpc.example.org/v2/{KEY}/plainsecret?token={KEY}"
 
 
 def invoke(*arguments: str, **environment: str) -> Result:
-    """Run a command in this process."""
     return CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
 
 

@@ -78,7 +78,6 @@ def test_the_census_of_testnet(testnet_archive: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, FromArchive]:
-    """The archive of the network as it was recorded."""
     return recorded_archive(tmp_path_factory.mktemp("recorded"))
 
 
@@ -159,8 +158,6 @@ def compared(
 
 
 def with_code(market: str, code: bytes) -> Callable[[Entries], None]:
-    """A market has other code."""
-
     def change(entries: Entries) -> None:
         entry = entries[instance_key(market)]
         data = decode_contract_data(entry.data)
@@ -176,7 +173,6 @@ def replace_entry(entry: RawEntry, data: bytes, last_modified: int | None = None
 
 
 def record_key(entries: Entries, market: str) -> bytes:
-    """The key of the record of a market in a factory."""
     end = variant_key(STRANGER, "Contracts", address(market))[40:]
     return next(key for key in entries if key[40:] == end)
 

@@ -32,7 +32,6 @@ def first() -> Iterator[tuple[str, MemoryStore]]:
 
 
 def pages_of(store: Store) -> dict[str, bytes]:
-    """Every web page of a tree."""
     keys = [info.key for info in store.list("") if info.key.endswith(".html")]
     return {key: stored.data for key in keys if (stored := store.get(key)) is not None}
 

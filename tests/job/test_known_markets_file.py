@@ -22,13 +22,11 @@ STREAM = "blend", FACTORY, ("deploy",)
 
 
 def known(address: str = A, **changes: Any) -> KnownMarket:
-    """A market that was found at ledger 100."""
     values: dict[str, Any] = {"protocol": "blend", "address": address, "origin": Origin.LISTED}
     return KnownMarket(**values | {"first_seen_ledger": 100} | changes)
 
 
 def memory_of(*markets: KnownMarket, network: str = NETWORK) -> Memory:
-    """A memory with markets."""
     memory = Memory(network)
     for market in markets:
         memory.learn(market)
@@ -40,7 +38,6 @@ def addresses(memory: Memory) -> list[str]:
 
 
 def set_aside(store: MemoryStore) -> list[bytes]:
-    """What was kept of memories that could not be read."""
     return [stored.data for item in store.list(SET_ASIDE_PREFIX) if (stored := store.get(item.key)) is not None]
 
 
@@ -169,7 +166,6 @@ def test_garbage_among_good_ones(record: Any) -> None:
 
 
 def reading(*, members: tuple[str, ...] = (), **changes: Any) -> ProtocolReading:
-    """A reading of one market."""
     market = Market(A, "blend", "v1", "x", "active", None, "0" * 16, None, members)
     return ProtocolReading("blend", markets=[market], **changes)
 

@@ -27,7 +27,6 @@ SLENDER = only("slender")
 
 
 def network_at(ledger: int, time: int) -> RecordedNetwork:
-    """The same markets at any ledger, closed at any time."""
     return RecordedNetwork(start_ledger=ledger, start_time=time, quiet_ledgers=100)
 
 

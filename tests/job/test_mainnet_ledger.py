@@ -113,12 +113,10 @@ async def _read(snapshot: LedgerSnapshot, settings: Settings, network: Network) 
 
 @pytest.fixture(scope="module")
 def snapshot(mainnet_snapshot_path: Path) -> LedgerSnapshot:
-    """The file, read once."""
     return LedgerSnapshot.load(mainnet_snapshot_path)
 
 
 def tables_of(snapshot: LedgerSnapshot, settings: Settings | None = None, network: str = "mainnet") -> Tables:
-    """The tables of the file at its own close time."""
     reading, certificate = asyncio.run(_read(snapshot, settings or Settings(), NETWORKS[network]))
     close_time = asyncio.run(SnapshotSource(snapshot, storage_answers).close_time(certificate.ledger))
     return compute([reading], BLEND, certificate.ledger, close_time)
@@ -126,7 +124,6 @@ def tables_of(snapshot: LedgerSnapshot, settings: Settings | None = None, networ
 
 @pytest.fixture(scope="module")
 def tables(snapshot: LedgerSnapshot) -> Tables:
-    """The tables, computed once."""
     return tables_of(snapshot)
 
 

@@ -32,7 +32,6 @@ from tests.localnet.recorded import BLEND_V2, only, pools_of
 
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
-    """Read some markets of a network (all), and compare with their contracts."""
     with running(create_app(network, behaviour or Behaviour())) as url:
         return on_chain(settings_for(None, url, **flags, **(only(*names) if names else {})))
 
@@ -152,7 +151,6 @@ SETTINGS = settings_for()
 
 
 def network(ledgers: int) -> RecordedNetwork:
-    """All protocols after this many ledgers."""
     made = RecordedNetwork(close_seconds=31)
     for _ in range(ledgers):
         made.advance()
@@ -160,7 +158,6 @@ def network(ledgers: int) -> RecordedNetwork:
 
 
 def file_of(made: RecordedNetwork) -> OpenSource:
-    """The newest ledger's entries, as a snapshot file has them."""
     ledger, chain = made.chain.latest, made.chain
     entries, network = chain.state(ledger), network_id(made.passphrase)
     snapshot = LedgerSnapshot(made.protocol_version, ledger, chain.close_time(ledger), network, entries)
@@ -217,7 +214,6 @@ class Prices:
         self._others, self._price = others, price
 
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """Answer one call on the state of a ledger."""
         return self._price if call.function == "lastprice" else self._others.simulate(chain, ledger, call)
 
 

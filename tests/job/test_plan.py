@@ -19,18 +19,15 @@ MAINNET = NETWORKS["mainnet"]
 
 
 def plan(folder: Path, **flags: Any) -> list[str]:
-    """The lines of a plan for an output."""
     values = {"output.uri": str(folder)} | {key.replace("__", "."): value for key, value in flags.items()}
     return [line.strip() for line in describe(load(None, values, environment={}), None)]
 
 
 def remember(folder: Path, passphrase: str, *markets: KnownMarket) -> None:
-    """Leave a memory in an output."""
     save_memory(FolderStore(folder), memory_of(*markets, network=network_id(passphrase)))
 
 
 def listed(protocol: str) -> int:
-    """How many markets the lists of mainnet have."""
     return sum(len(item.markets) for item in MAINNET.deployments if item.protocol == protocol)
 
 

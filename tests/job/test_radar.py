@@ -61,7 +61,6 @@ WAITS = 86_400
 
 
 def named_in(market: str, name: str) -> str:
-    """An address in the storage of a recorded instance."""
     found: str = named(decode_contract_data(RECORDED.look(instance_key(market)) or b"").value[1].storage)[name][1]
     return found
 
@@ -94,13 +93,11 @@ def instance_with(market: str, storage: Mapping[str, ScVal] = {}, code: bytes | 
 
 
 def stored(owner: str, key: ScVal, value: ScVal | None, durability: int = PERSISTENT) -> Written:
-    """An entry as it is written, or removed."""
     data = None if value is None else encode_contract_data(ContractData(owner, key, durability, value))
     return {data_key(owner, key, durability): data}
 
 
 def writing(*entries: tuple[str, ScVal, ScVal | None], durability: int = PERSISTENT) -> Scenario:
-    """Entries of contracts, whatever there is."""
     return lambda _: {key: data for entry in entries for key, data in stored(*entry, durability).items()}
 
 

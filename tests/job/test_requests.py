@@ -45,7 +45,6 @@ def network(request: pytest.FixtureRequest) -> RecordedNetwork:
 
 @pytest.fixture(scope="module")
 def runs(network: RecordedNetwork) -> list[Counted]:
-    """Two runs into one output."""
     store = MemoryStore()
     return [run(network, store) for _ in range(2)]
 

@@ -15,7 +15,6 @@ from tests.check.trees import Files, add_listed, change, good_tree, lie, listed_
 
 
 def rerendered(files: Files, folder: Path) -> Rerendered:
-    """Render the run of a tree again."""
     (folder / "again").mkdir()
     tree = asyncio.run(fetch(str(write(files, folder / "tree")), folder / "again", 0))
     return rerender(tree, settings_of(tree), tree.changes)

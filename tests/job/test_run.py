@@ -41,14 +41,11 @@ def walk(folder: Path, head: str) -> list[dict[str, Any]]:
 
 
 def feeds_of(store: Store) -> dict[str, bytes]:
-    """The feeds that are published."""
     keys = [info.key for info in store.list("") if info.key.endswith(".atom")]
     return {key: stored.data for key in keys if (stored := store.get(key)) is not None}
 
 
 class TestEmbeddedNetwork:
-    """Against the recorded network over HTTP."""
-
     def test_whole_job(self, tmp_path: Path) -> None:
         """A run publishes every pool of the network at one ledger, in documents, pages and Parquet alike."""
         network = RecordedNetwork()

@@ -96,7 +96,6 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
 
 @pytest.fixture(scope="module")
 def single(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run at the checkpoint, proven."""
     out = tmp_path_factory.mktemp("single") / "out"
     trees.publish(out, CHECKPOINT)
     trees.command("prove", out)
@@ -105,7 +104,6 @@ def single(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def several(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs at all ledgers, those that can be proven."""
     out = tmp_path_factory.mktemp("several") / "out"
     for ledger in (*BEFORE, CHECKPOINT):
         trees.publish(out, ledger)
@@ -115,7 +113,6 @@ def several(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(single: Path, tmp_path: Path) -> Path:
-    """A copy of the proven run, to be changed."""
     shutil.copytree(single, tmp_path / "out")
     return tmp_path / "out"
 
@@ -145,7 +142,6 @@ def proofs_of(out: Path) -> Any:
 
 
 def evidence_of(out: Path) -> bytes:
-    """The evidence of the published run."""
     key: str = json.loads((out / "v1/system/status.json").read_bytes())["evidence_key"]
     return (out / key).read_bytes()
 
@@ -373,7 +369,6 @@ def test_the_run_that_changes_were_found_against(
 
 
 def evidence_at(out: Path, ledger: int) -> Path:
-    """The file with the evidence of the run at a ledger."""
     (listing,) = (out / "v1/runs").glob(f"{ledger}-*.parquet")
     keys = [file.key for file in RunListing.from_parquet(listing.read_bytes())]
     return out / next(key for key in keys if key.startswith("v1/evidence/"))

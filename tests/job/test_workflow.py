@@ -18,7 +18,6 @@ CODES = {value for name, value in vars(errors).items() if name.startswith("EXIT_
 
 
 def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
-    """The report of a run with one step."""
     report = RunLog(path, command="run")
     report.add(network="local", certificate={"ledger": 77}, run_id="77-a", **facts)
     with report.step("read", "reading") as step:

@@ -28,7 +28,6 @@ class Repository:
         ).stdout
 
     def call(self, command: str, site: Path, **environment: str) -> tuple[int, str]:
-        """Call the script; gives its exit code and what it said."""
         environment = self._environment() | {"SITE_REMOTE": f"file://{self.remote}"} | environment
         return call(self.root, "site-branch", command, str(site), **environment)
 
