@@ -55,7 +55,6 @@ class SimulationAnswer:
     """The result of a call at ``ledger``: exactly one of ``result`` (ScVal XDR) and ``error`` is set.
 
     ``footprint`` holds the LedgerKey XDR of everything the call looked at, found or not; it is empty on an error.
-    ``writes`` says that the call would change entries, or restore archived ones.
     """
 
     ledger: int
@@ -63,7 +62,6 @@ class SimulationAnswer:
     error: str | None
     footprint: tuple[bytes, ...]
     endpoint: str
-    writes: bool = False
 
 
 class LedgerSource(Protocol):

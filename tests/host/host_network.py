@@ -48,8 +48,7 @@ class HostSource(SnapshotSource):
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         found = simulated(self._machine, call)
         footprint = () if found.error else tuple(found.footprint)
-        writes = bool(found.written or found.restored)
-        return SimulationAnswer(self.snapshot.ledger, found.result, found.error, footprint, self.label, writes=writes)
+        return SimulationAnswer(self.snapshot.ledger, found.result, found.error, footprint, self.label)
 
 
 class MovingNetwork(LocalNetwork):

@@ -145,9 +145,8 @@ class RpcSource:
             if result.error:
                 error = self._redactor.clean(result.error) or "an error without words"
                 return SimulationAnswer(result.latest_ledger, None, error, (), endpoint.label)
-            value, read, written = wire.call_parts(result)
-            ledger, footprint = result.latest_ledger, read + written
-            return SimulationAnswer(ledger, value, None, footprint, endpoint.label, writes=bool(written))
+            value, footprint = wire.call_parts(result)
+            return SimulationAnswer(result.latest_ledger, value, None, footprint, endpoint.label)
 
         params = {"transaction": wire.invocation_envelope(call)}
         subject = f"simulateTransaction of {call.function} of {call.contract}"

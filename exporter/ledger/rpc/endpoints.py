@@ -25,10 +25,7 @@ from exporter.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcLimits:
-    """Bounds on everything an `exporter.ledger.rpc.client.RpcSource` does.
-
-    A *call* is one logical question: one of the source's methods, or one batch of keys of ``read_entries``. It may
-    take several HTTP requests, at most ``attempts`` to each endpoint.
+    """Bounds on an `exporter.ledger.rpc.client.RpcSource`; a *call* is one of its methods, or one batch of keys.
 
     Raises `ConfigError` for a rate at which calls could not begin within their deadline.
     """

@@ -191,15 +191,15 @@ def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, R
     return entries
 
 
-def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
-    """The returned ScVal XDR of a simulation without error, and the keys it only reads and those it writes."""
+def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
+    """The returned ScVal XDR of a simulation without error, and the keys it looked at."""
     if result.results is None or len(result.results) != 1 or not result.transaction_data:
         unusable("a simulation must give one result and its transaction data, or an error")
     value = result.results[0].xdr
     if not value or len(value) % 4:
         unusable("the result of a call is not XDR")
     try:
-        return value, *footprint_parts(result.transaction_data)
+        return value, sum(footprint_parts(result.transaction_data), ())
     except DecodeError as error:
         problem = f"the footprint of a call cannot be read: {error}"
     return unusable(problem)

@@ -159,11 +159,11 @@ def test_a_changed_simulation_is_whole_or_unusable(data: st.DataObject) -> None:
     body = replaced(whole, data.draw(st.sampled_from(paths(whole))), data.draw(json_values))
     try:
         result = wire.decode_reply(json.dumps(body).encode(), wire.SIMULATION, 7)
-        value, read, written = wire.call_parts(result)
+        value, footprint = wire.call_parts(result)
     except AttemptError:
         return
     assert 0 == len(value) % 4
-    assert all(0 == len(name) % 4 for name in read + written)
+    assert all(0 == len(name) % 4 for name in footprint)
 
 
 # Simulated calls, with stellar-sdk as the judge -----------------------------------------------------------------
