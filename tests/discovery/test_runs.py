@@ -6,8 +6,6 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from exporter.config import Settings
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
@@ -129,22 +127,6 @@ def test_contracts_without_a_record() -> None:
     assert ("blend", named, None) not in watched.memory.markets
 
 
-def test_events_that_fail() -> None:
-    """An RPC without events costs nothing but a notice; the next run reads from where the last stopped."""
-    watched = Watched(network := RecordedNetwork())
-    watched.read()
-    before = dict(watched.memory.streams)
-    new = network.deploy("new")
-    watched.behaviour.broken["getEvents", 0] = RpcError(-32602, "no such wildcard")
-    watched.read()
-    assert before == watched.memory.streams
-    assert [notice for notice in watched.said if "could not be read, a later run tries again" in notice]
-
-    watched.behaviour.broken.clear()
-    network.advance()
-    assert new in markets_of(watched.read())
-
-
 def test_factory_that_no_list_has() -> None:
     """As with v2.1: the backstop names the factory, its events name a pool, its record verifies it; all in one run."""
     network = RecordedNetwork()
@@ -189,20 +171,6 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
     assert [(new, "event")] == [(item.market, item.origin) for item in watched.found]
     assert watched.memory.markets["blend", new, None].confirmed
     assert first.certificate.ledger == watched.memory.markets["blend", new, None].first_seen_ledger - 4
-
-
-@pytest.mark.parametrize(("lags", "every"), [((0, 1), None), ((0,), 10), ((0,), 20)])
-def test_chain_that_moves(lags: tuple[int, ...], every: int | None) -> None:
-    """While ledgers close and nodes lag, records and markets are still those of one ledger, and none is lost."""
-    network = RecordedNetwork(copies=10)
-    for _ in range(6):
-        network.advance()
-    reading = Watched(network, Behaviour(lags=lags, advance_every_requests=every)).read()
-
-    assert {*MARKETS, *network.copies} == markets_of(reading)
-    recorded = {market for protocol, market in LISTED if protocol in ("alula", "blend")}
-    assert {*recorded, *network.copies} == {market for part in reading.result for market in part.verified}
-    assert [] == [notice for notice in notices_of(reading) if "record" in notice]
 
 
 def test_other_code_is_said_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
 
@@ -78,17 +77,6 @@ def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, rea
     assert (None, None, None) == (quote.decimals, quote.price, quote.timestamp)
     assert quote.failure is not None
     assert quote.failure.startswith(reason)
-
-
-def test_each_call_once() -> None:
-    """``decimals()`` is called once an oracle, ``lastprice()`` once for each (oracle, token), however often named."""
-    ledger = oracle(u32(7), price_data(3, NOW))
-    pairs = [("O", "T"), ("O", "U"), ("P", "T"), ("O", "T"), ("P", "T")]
-    quotes_of(ledger, *pairs)
-
-    expected = [ContractCall(contract(name), "decimals") for name in ("O", "P")]
-    expected += [lastprice("O", "T"), lastprice("O", "U"), lastprice("P", "T")]
-    assert dict.fromkeys(expected, 1) == Counter(ledger.calls)
 
 
 def test_oracle_that_is_an_account() -> None:

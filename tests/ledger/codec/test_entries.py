@@ -8,8 +8,8 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stellar_sdk import Asset, Keypair, xdr
 from stellar_sdk import scval as sdk
+from stellar_sdk import xdr
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import entries, scval
@@ -115,38 +115,6 @@ def test_other_entries_are_refused_by_name(data: bytes, message: str) -> None:
     """What is not a contract data entry of a known layout raises DecodeError that says what it is."""
     with pytest.raises(DecodeError, match=message):
         entries.decode_contract_data(data)
-
-
-def _footprint_keys() -> list[xdr.LedgerKey]:
-    account = Keypair.from_raw_ed25519_seed(bytes(32)).xdr_account_id()
-    issuer = Keypair.from_raw_ed25519_seed(bytes(31) + b"\1").public_key
-    assets = [
-        Asset.native().to_trust_line_asset_xdr_object(),
-        Asset("USDC", issuer).to_trust_line_asset_xdr_object(),
-        Asset("USDCAllow", issuer).to_trust_line_asset_xdr_object(),
-        xdr.TrustLineAsset(
-            xdr.AssetType.ASSET_TYPE_POOL_SHARE, liquidity_pool_id=xdr.PoolID(xdr.Hash(bytes(range(32))))
-        ),
-    ]
-    kinds = xdr.LedgerEntryType
-    return [
-        _sdk_key(POOL, symbol("ResList"), PERSISTENT),
-        xdr.LedgerKey(kinds.CONTRACT_CODE, contract_code=xdr.LedgerKeyContractCode(xdr.Hash(bytes(32)))),
-        xdr.LedgerKey(kinds.TTL, ttl=xdr.LedgerKeyTtl(xdr.Hash(bytes(32)))),
-        xdr.LedgerKey(kinds.ACCOUNT, account=xdr.LedgerKeyAccount(account)),
-        *(xdr.LedgerKey(kinds.TRUSTLINE, trust_line=xdr.LedgerKeyTrustLine(account, asset)) for asset in assets),
-    ]
-
-
-@pytest.mark.parametrize("key", _footprint_keys(), ids=lambda key: key.type.name)
-def test_the_end_of_a_key_of_each_kind_in_a_footprint(key: xdr.LedgerKey) -> None:
-    """Where a key ends is found for each kind that a footprint can hold, and a cut key is an error."""
-    data = key.to_xdr_bytes()
-
-    assert 4 + len(data) == entries.ledger_key_end(b"head" + data + b"tail", 4)
-    for length in range(len(data)):
-        with pytest.raises(DecodeError):
-            entries.ledger_key_end(data[:length], 0)
 
 
 def test_the_instance_of_an_entry() -> None:

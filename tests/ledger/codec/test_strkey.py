@@ -12,7 +12,7 @@ from stellar_sdk import StrKey
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
-from tests.ledger.codec.scval_cases import MUXED_CONTRACTS, addresses, hashes
+from tests.ledger.codec.scval_cases import addresses, hashes
 
 USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"  # docs/protocols/blend.md, "Structure"
 
@@ -80,13 +80,3 @@ def test_only_the_canonical_spelling_is_accepted() -> None:
     assert base64.b32decode(muxed + "=" * (-len(muxed) % 8)) == base64.b32decode(second + "=" * (-len(second) % 8))
     with pytest.raises(DecodeError, match="is not the strkey of an address"):
         strkey.decode(second)
-
-
-@pytest.mark.parametrize(("muxed", "contract", "number"), MUXED_CONTRACTS)
-def test_muxed_contracts_are_those_of_the_standard(muxed: str, contract: str, number: int) -> None:
-    """The valid W strkeys of SEP-23 hold the contract's id and then the number, and are no contracts themselves."""
-    payload = strkey.decode_contract(contract) + number.to_bytes(8, "big")
-
-    assert (strkey.MUXED_CONTRACT, payload) == strkey.decode(muxed)
-    assert muxed == strkey.encode(strkey.MUXED_CONTRACT, payload)
-    assert not strkey.is_contract(muxed)

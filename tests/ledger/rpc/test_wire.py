@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stellar_sdk import MuxedAccount, xdr
+from stellar_sdk import Asset, Keypair, MuxedAccount, xdr
 from stellar_sdk import scval as sdk
 
 from exporter.errors import DecodeError
@@ -216,7 +216,27 @@ def _key(contract: str, value: ScVal) -> xdr.LedgerKey:
     return xdr.LedgerKey.from_xdr_bytes(data_key(contract, value))
 
 
-sdk_keys = st.builds(_key, contracts, scvals)
+def _keys_of_other_kinds() -> list[xdr.LedgerKey]:
+    account = Keypair.from_raw_ed25519_seed(bytes(32)).xdr_account_id()
+    issuer = Keypair.from_raw_ed25519_seed(bytes(31) + b"\1").public_key
+    assets = [
+        Asset.native().to_trust_line_asset_xdr_object(),
+        Asset("USDC", issuer).to_trust_line_asset_xdr_object(),
+        Asset("USDCAllow", issuer).to_trust_line_asset_xdr_object(),
+        xdr.TrustLineAsset(
+            xdr.AssetType.ASSET_TYPE_POOL_SHARE, liquidity_pool_id=xdr.PoolID(xdr.Hash(bytes(range(32))))
+        ),
+    ]
+    kinds = xdr.LedgerEntryType
+    return [
+        xdr.LedgerKey(kinds.CONTRACT_CODE, contract_code=xdr.LedgerKeyContractCode(xdr.Hash(bytes(32)))),
+        xdr.LedgerKey(kinds.TTL, ttl=xdr.LedgerKeyTtl(xdr.Hash(bytes(32)))),
+        xdr.LedgerKey(kinds.ACCOUNT, account=xdr.LedgerKeyAccount(account)),
+        *(xdr.LedgerKey(kinds.TRUSTLINE, trust_line=xdr.LedgerKeyTrustLine(account, asset)) for asset in assets),
+    ]
+
+
+sdk_keys = st.builds(_key, contracts, scvals) | st.sampled_from(_keys_of_other_kinds())
 
 
 @given(st.lists(sdk_keys, max_size=5), st.lists(sdk_keys, max_size=3))
@@ -231,7 +251,7 @@ def test_footprints_of_the_sdk_are_read(read_only: list[xdr.LedgerKey], read_wri
 @pytest.mark.parametrize("archived", [None, [0]])
 def test_every_truncation_of_transaction_data_is_an_error(archived: list[int] | None) -> None:
     """Transaction data that is cut anywhere, or followed by anything, raises DecodeError."""
-    data = _transaction_data([_key(ORACLE, symbol("a"))], [_key(USDC, symbol("b"))], archived)
+    data = _transaction_data([_key(ORACLE, symbol("a")), *_keys_of_other_kinds()], [_key(USDC, symbol("b"))], archived)
 
     for length in range(len(data)):
         with pytest.raises(DecodeError):
