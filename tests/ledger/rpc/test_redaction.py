@@ -6,8 +6,6 @@ import time
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporter.errors import without_keys
 from exporter.ledger.rpc.redaction import MESSAGE_LENGTH, REPLACEMENT, Redactor
@@ -68,12 +66,6 @@ def test_a_huge_message_costs_no_time() -> None:
 
     assert 0.5 > time.perf_counter() - started
     assert MESSAGE_LENGTH >= len(cleaned)
-
-
-@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(SECRETS))
-def test_no_context_hides_a_secret(before: str, after: str, secret: str) -> None:
-    """Whatever surrounds a secret, it is replaced."""
-    assert secret not in Redactor([URL]).clean(before + secret + after)
 
 
 @pytest.mark.parametrize(
