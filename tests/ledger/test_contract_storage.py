@@ -10,8 +10,10 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
+from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry
+from exporter.ledger.storage_rules.host import Call, Contract, StorageHost
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import storage_answers
@@ -71,6 +73,23 @@ def test_what_has_no_rule_says_so() -> None:
         stored.error(TOKEN, "mint", i128(1)),
         stored.error(contract("nowhere"), "decimals"),
     ]
+
+
+class Reentrant:
+    """A rule of contracts that call themselves."""
+
+    def recognises(self, host: StorageHost, contract: Contract) -> bool:
+        return True
+
+    def answer(self, host: StorageHost, contract: Contract, call: Call) -> ScVal:
+        return host.call(contract.address, call[0])
+
+
+def test_a_contract_that_calls_itself_fails() -> None:
+    """The host lets no contract be entered again."""
+    answers = StorageAnswers(token().entries.get, LEDGER, NOW, [Reentrant()])
+
+    assert "HostError: Error(Context, InvalidAction)" == answers.answer(ContractCall(TOKEN, "lastprice")).error
 
 
 def test_mainnet_tokens(mainnet_snapshot: LedgerSnapshot) -> None:
