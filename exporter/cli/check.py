@@ -92,8 +92,7 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
     for text in check.other_clock[:SHOWN_DIFFERENCES]:
         console.warning(text)
     for failed in check.failed[:SHOWN_DIFFERENCES]:
-        pools = " ".join(failed.pools) if len(failed.pools) == 1 else pluralize(len(failed.pools), "pool")
-        console.warning(f"{failed.market} {pools}: {failed.function} could not be compared: {failed.reason}")
+        console.warning(f"{failed.market} {failed.pool}: {failed.function} could not be compared: {failed.reason}")
     for reason in dict.fromkeys(item.reason for item in check.without):
         markets = [item.market for item in check.without if item.reason == reason]
         shown = ", ".join(markets[:SHOWN_WITHOUT]) + (", ..." if len(markets) > SHOWN_WITHOUT else "")

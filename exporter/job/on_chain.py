@@ -102,7 +102,7 @@ class Failed(NamedTuple):
     """A call that gave no result, or none that could be compared, and why."""
 
     market: str
-    pools: tuple[str, ...]
+    pool: str
     function: str
     reason: str
 
@@ -233,7 +233,7 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: li
         except DecodeError as error:
             compared, reason = [], f"the result cannot be understood: {error}"
         if not compared:
-            check.failed.append(Failed(asked.market, asked.pools, asked.call.function, reason))
+            check.failed.append(Failed(asked.market, asked.pool, asked.call.function, reason))
         check.by_protocol[protocol] += len(compared)
         pools.update((item.market, item.pool) for item in compared if item.pool is not None)
         differences = [item for item in compared if not item.agrees]
@@ -242,7 +242,7 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: li
         for clock in clocks[:1] if len(numbers) < MAX_OTHER_TIMES else ():
             if isinstance(clock, int) and all(item.agrees for item in compared_at(outcome, clock)):
                 check.other_clock.append(
-                    f"{asked.market} {' '.join(asked.pools)}: the RPC ran the call at time {clock}, but ledger "
+                    f"{asked.market} {asked.pool}: the RPC ran the call at time {clock}, but ledger "
                     f"{result.ledger} closed at {time}; at that other time all fields agree. RPCs before 27.1 run "
                     "calls at the wall clock: use a newer one to compare accrued values"
                 )
@@ -253,12 +253,14 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: li
 def compare(outcome: _Outcome, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
     """The fields of a result next to ours. Raises `DecodeError`."""
     views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
-    if result.value is None:
-        yield from views.refused(asked, result.error or "", rows)
+    row = rows.get(asked.pool)
+    if row is None:
         return
-    for item in views.compare(asked, result.value, rows, time):
-        row = rows.get(item.pool or "")
-        priced = item.field in ("oracle_price", "oracle_decimals")
+    if result.value is None:
+        found = views.refused(result.error or "", row)
+    else:
+        found = views.fields(asked, result.value, row, time)
+    for name, (ours, contract) in found.items():
         # There may be no price of ours only because the call for it is not known to hold at the run's ledger.
-        if not (priced and row is not None and UNCERTIFIED in (row["price_reason"] or "")):
-            yield item
+        if name != "oracle_price" or UNCERTIFIED not in (row["price_reason"] or ""):
+            yield Compared(asked.market, asked.pool, name, ours, contract)

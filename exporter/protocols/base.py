@@ -239,10 +239,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ViewCall:
-    """A call of a view function about some pools of a market; ``instead`` are made when it fails."""
+    """A call of a view function about a pool; ``instead`` are made when it fails."""
 
     market: str
-    pools: tuple[str, ...]
+    pool: str
     call: ContractCall
     instead: tuple[ViewCall, ...] = ()
 
@@ -257,7 +257,7 @@ class NoView:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One field of a pool, or with ``pool`` None of its market, as the exporter has it and as the contract gives it."""
+    """One field of a pool, or with ``pool`` None of a contract, as the exporter has it and as the contract gives it."""
 
     market: str
     pool: str | None
@@ -278,20 +278,13 @@ class ProtocolViews:
         for market in reading.markets:
             yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
-    def compare(self, asked: ViewCall, value: ScVal, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
-        """The fields of a result next to the exporter's; ``rows`` are the pools read, by id. Raises `DecodeError`."""
-        for pool in asked.pools:
-            if pool in rows:
-                for name, (ours, contract) in self.fields(asked, value, rows[pool], time).items():
-                    yield Compared(asked.market, pool, name, ours, contract)
-
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        """By name: a field of a pool as the exporter has it, and as a view of this pool alone gives it."""
+        """By name: a field of a pool as the exporter has it, and as the view gives it. Raises `DecodeError`."""
         return {}
 
-    def refused(self, asked: ViewCall, error: str, rows: Mapping[str, Row]) -> Iterator[Compared]:  # noqa: ARG002
-        """A failed call's statement that the contract refuses a price. None for any other failure."""
-        return iter(())
+    def refused(self, error: str, row: Row) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+        """The same where a call failed because the contract refuses a price. Empty for any other failure."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

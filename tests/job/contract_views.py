@@ -1,4 +1,4 @@
-"""Views that no recording has, answered from entries: of Blend's v2 pools with interest, and of Alula's markets."""
+"""Views that no recording has, answered from entries: of Blend's v2 pools with interest, and of Alula's pools."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, decode_contract_data, instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import named
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, struct_map, symbol, u32, vec
 from exporter.ledger.source import ContractCall
@@ -38,8 +39,8 @@ class ContractViews:
     def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
         if call.function == "get_reserve" and call.contract == BLEND_V2:
             return self._reserve(chain, ledger, call.arguments[0][1])
-        if call.contract == ALULA and call.function in ("get_market_data", "get_pool_data"):
-            return self._alula(chain, ledger, call)
+        if call.contract == ALULA and call.function == "get_pool_data":
+            return self._alula(chain, ledger, call.arguments[0][1])
         return self._others.simulate(chain, ledger, call)
 
     def _reserve(self, chain: Chain, ledger: int, token: str) -> Simulation:
@@ -61,27 +62,16 @@ class ContractViews:
         }
         return Simulation(encode_scval(struct_map(answer)), None, footprint)
 
-    def _alula(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        asked = [item[1] for item in call.arguments]
-        keys = [instance_key(ALULA), listed := variant_key(ALULA, "AllPools")]
-        state = dict(instance_of(_data(chain, ledger, instance_key(ALULA))).storage or ())
-        named = {key[1][0][1]: value for key, value in state.items()}
-        pools = []
-        for token in asked or [pool[1] for pool in _data(chain, ledger, listed).value[1]]:
-            if token in self.refused:
-                return Simulation(None, _STALE, {})
-            keys.append(key := variant_key(ALULA, "Pool", address(token)))
-            quote = ContractCall(named["Oracle"][1], "lastprice", (vec(symbol("Stellar"), address(token)),))
-            price = self._others.simulate(chain, ledger, quote)
-            keys += price.footprint
-            pools.append(_pool_data(_data(chain, ledger, key).value, decode_scval(price.result or b"")))
-        market = {
-            "global_state": struct_map({"oracle": named["Oracle"], "status": u32(0)}),
-            "oracle_price_decimals": u32(14),
-            "pools_data": vec(*pools),
-        }
-        footprint = {key: chain.entry(key, ledger) for key in keys}
-        return Simulation(encode_scval(pools[0] if asked else struct_map(market)), None, footprint)
+    def _alula(self, chain: Chain, ledger: int, token: str) -> Simulation:
+        if token in self.refused:
+            return Simulation(None, _STALE, {})
+        state = named(instance_of(_data(chain, ledger, instance_key(ALULA))).storage)
+        quote = ContractCall(state["Oracle"][1], "lastprice", (vec(symbol("Stellar"), address(token)),))
+        price = self._others.simulate(chain, ledger, quote)
+        key = variant_key(ALULA, "Pool", address(token))
+        footprint = {each: chain.entry(each, ledger) for each in (instance_key(ALULA), key, *price.footprint)}
+        pool = _pool_data(_data(chain, ledger, key).value, decode_scval(price.result or b""))
+        return Simulation(encode_scval(pool), None, footprint)
 
 
 def _data(chain: Chain, ledger: int, key: bytes) -> ContractData:

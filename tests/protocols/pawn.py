@@ -80,7 +80,7 @@ class PawnViews(ProtocolViews):
         """One call for each pool that was read."""
         for pool in reading.pools:
             call = ContractCall(pool["market"], "pool", (address(pool["pool"]),))
-            yield ViewCall(pool["market"], (pool["pool"],), call)
+            yield ViewCall(pool["market"], pool["pool"], call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
         """What is stored, next to what was read."""

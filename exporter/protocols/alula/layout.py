@@ -38,7 +38,7 @@ STATUS_NAMES = {
     "Frozen": FROZEN,
     "FrozenByAdmin": "frozen_by_admin",
 }
-"""By the variant of MarketStatus, in the order of their numbers."""
+"""By the variant of MarketStatus."""
 
 MAX_POOLS = 64
 """The contract allows 25; a list longer than this is not one of Alula's."""

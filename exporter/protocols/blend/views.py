@@ -25,7 +25,7 @@ class BlendViews(ProtocolViews):
         for pool in reading.pools:
             if pool["version"] == "v2":
                 call = ContractCall(pool["market"], "get_reserve", (address(pool["pool"]),))
-                yield ViewCall(pool["market"], (pool["pool"],), call)
+                yield ViewCall(pool["market"], pool["pool"], call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         reserve = Fields.of(value, "get_reserve")

@@ -22,9 +22,9 @@ class K2Views(ProtocolViews):
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
-            router, pools, asset = pool["market"], (pool["pool"],), (address(pool["pool"]),)
-            instead = ViewCall(router, pools, ContractCall(router, BORROW_INDEX, asset))
-            yield ViewCall(router, pools, ContractCall(router, VIEW, asset), (instead,))
+            router, asset = pool["market"], (address(pool["pool"]),)
+            instead = ViewCall(router, pool["pool"], ContractCall(router, BORROW_INDEX, asset))
+            yield ViewCall(router, pool["pool"], ContractCall(router, VIEW, asset), (instead,))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
         if asked.call.function == BORROW_INDEX:

@@ -21,7 +21,7 @@ class PeridotViews(ProtocolViews):
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
             for function in FUNCTIONS:
-                yield ViewCall(pool["market"], (pool["pool"],), ContractCall(pool["pool"], function))
+                yield ViewCall(pool["market"], pool["pool"], ContractCall(pool["pool"], function))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         function, raw = asked.call.function, row["raw"]

@@ -24,7 +24,7 @@ class SlenderViews(ProtocolViews):
             calls = [(function, (asset,)) for function in ("get_reserve", *_COEFFICIENTS)]
             calls += [("token_total_supply", (s_token,)), ("token_total_supply", (debt_token,))]
             for function, arguments in [*calls, ("token_balance", (asset, s_token))]:
-                yield ViewCall(pool["market"], (pool["pool"],), ContractCall(pool["market"], function, arguments))
+                yield ViewCall(pool["market"], pool["pool"], ContractCall(pool["market"], function, arguments))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         function = asked.call.function

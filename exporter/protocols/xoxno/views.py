@@ -49,7 +49,7 @@ class XoxnoViews(ProtocolViews):
             key = hub_asset(raw["pool"]).value()
             for function in (*_SINGLE, _BULK):
                 call = ContractCall(raw["pool_contract"], function, (vec(key) if function == _BULK else key,))
-                yield ViewCall(raw["market"], (raw["pool"],), call)
+                yield ViewCall(raw["market"], raw["pool"], call)
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
         if asked.call.function == _BULK:
