@@ -9,10 +9,9 @@ each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache, wraps
-from typing import ParamSpec
+from functools import lru_cache
 
 from exporter.errors import ExactDivisionError, ExactError, ExactOverflowError
 
@@ -96,22 +95,6 @@ def clamp(value: int, low: int, high: int) -> int:
 def within(amount: int, *bounds: int | None) -> int:
     """An amount that can be had: at most each of the bounds that is known, and not below 0."""
     return max(min([amount, *(bound for bound in bounds if bound is not None)]), 0)
-
-
-Given = ParamSpec("Given")
-
-
-def basis_points(function: Callable[Given, int]) -> Callable[Given, int]:
-    """A decorator: where a step has no result in 128 bits, the most that basis points are published as."""
-
-    @wraps(function)
-    def bounded(*args: Given.args, **kwargs: Given.kwargs) -> int:
-        try:
-            return function(*args, **kwargs)
-        except ExactOverflowError:
-            return JSON_INTEGER_MAX
-
-    return bounded
 
 
 def power_floor(base: int, exponent: int, scale: int) -> int:

@@ -1,10 +1,10 @@
-"""Exact integers: results and roundings at the ends of 128 bits, powers, yields, and the bound of basis points."""
+"""Exact integers: results and roundings at the ends of 128 bits, powers and yields."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
@@ -144,12 +144,3 @@ def test_annual_yield_next_to_whole_basis_points(target: int, periods: int) -> N
         low, high = (low, middle) if annual_yield_bps(middle, periods, 10**18) >= target else (middle, high)
 
     assert [target - 1, target] == [exact.annual_yield_bps(rate, periods, 10**18) for rate in (low, high)]
-
-
-def test_basis_points_of_a_step_beyond_128_bits() -> None:
-    """What leaves 128 bits on the way is the most that is published; a division by zero is an error as ever."""
-    share: Any = exact.basis_points(exact.multiply_divide_floor)
-
-    assert [42, JSON_INTEGER_MAX] == [share(7, 6, 1), share(2**126, 4, 1)]
-    with pytest.raises(ExactDivisionError):
-        share(1, 1, 0)

@@ -117,6 +117,11 @@ def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
     return ", ".join(found) or "the same as now"
 
 
+def shortened(addresses: Sequence[str]) -> str:
+    """The first of these, for one notice."""
+    return ", ".join(addresses[:_SHOWN]) + (", ..." if len(addresses) > _SHOWN else "")
+
+
 def by_key(storage: Iterable[Pair]) -> list[Pair]:
     """Pairs of a map in ascending order of their keys' XDR."""
     return sorted(storage, key=lambda pair: encode_scval(pair[0]))
@@ -184,8 +189,7 @@ class Collector:
         """Say which markets have no pools: a lost list looks like one that was never begun."""
         empty = [market.address for market in self.reading.markets if not market.members]
         if empty:
-            shown = ", ".join(empty[:_SHOWN]) + (", ..." if len(empty) > _SHOWN else "")
-            self.notice(f"{self.protocol} has {pluralize(len(empty), 'market')} without a pool: {shown}")
+            self.notice(f"{self.protocol} has {pluralize(len(empty), 'market')} without a pool: {shortened(empty)}")
 
     def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
         self.reading.unknown_code.add(market)

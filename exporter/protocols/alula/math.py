@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from exporter import exact
+from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
 from exporter.protocols.alula.layout import CURVE, FARMS, FROZEN, STATUS_NAMES, decode_pool
 from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, changed, is_variant
@@ -190,10 +191,12 @@ def multiplier(apr: int, seconds: int) -> int:
     return exact.power_floor(a_second + SCALED_ONE, seconds, SCALED_ONE)
 
 
-@exact.basis_points
 def apy_bps(apr: int) -> int:
     """The yield of a rate that is compounded every second for a year. The contract's own view fails beyond 32 bits."""
-    return multiplier(apr, SECONDS_PER_YEAR) // (SCALED_ONE // BPS) - BPS
+    try:
+        return multiplier(apr, SECONDS_PER_YEAR) // (SCALED_ONE // BPS) - BPS
+    except ExactOverflowError:
+        return exact.JSON_INTEGER_MAX
 
 
 class Accrued(NamedTuple):

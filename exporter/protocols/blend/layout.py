@@ -78,7 +78,6 @@ class PoolInstance:
 
     generation: str
     wasm_hash: str
-    known_code: bool
     name: str
     status: str
     oracle: str
@@ -145,7 +144,6 @@ def decode_instance(entry: Entry) -> PoolInstance:
     return PoolInstance(
         generation=generation,
         wasm_hash=wasm_hash.hex(),
-        known_code=wasm_hash in WASM_HASHES,
         name=storage.string("Name"),
         status=STATUS_NAMES[status] if status < len(STATUS_NAMES) else f"unknown_{status}",
         oracle=config.address("oracle"),
@@ -201,10 +199,7 @@ def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, Any]:
 
 
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
-    """The rates and limits in a reserve's configuration, with the pool's part for the backstop, and ``max_positions``.
-
-    Rates and factors have 7 decimals; ``supply_cap``, which only v2 has, is in base units of the token.
-    """
+    """The rates and limits in a reserve's configuration, with the backstop's part and ``max_positions``."""
     config = Fields.of(config_entry.value, "ResConfig")
     shown = (*_shown(config), Parameter("bstop_rate", instance.backstop_rate, 7))
     return shown if instance.max_positions is None else (*shown, Parameter("max_positions", instance.max_positions, 0))

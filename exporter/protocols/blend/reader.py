@@ -18,10 +18,9 @@ from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Records
-from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys, proposed
+from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys, proposed, shortened
 
 NAME = "blend"
-_SHOWN = 10  # addresses in one notice
 
 _ANSWERED_FOR = {
     Origin.CONFIGURATION: "read, because [[markets]] names them",
@@ -75,7 +74,7 @@ class _Reader(Collector):
                 origin, "not read, because anybody can deploy such contracts; name those that you trust in [[markets]]"
             )
             self.notice(
-                f"no known factory has a record of {pluralize(len(markets), 'contract')} ({_shown(markets)}): {done}"
+                f"no known factory has a record of {pluralize(len(markets), 'contract')} ({shortened(markets)}): {done}"
             )
 
     def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
@@ -91,7 +90,7 @@ class _Reader(Collector):
             if list_entry is None and instance.status != layout.SETUP:
                 only = f"which only one in {layout.SETUP} lacks"
                 raise UnreadError("absent", f"the market is {instance.status} and has no list of reserves, {only}")
-            if not instance.known_code:
+            if bytes.fromhex(instance.wasm_hash) not in layout.WASM_HASHES:
                 self.unknown_code(market, instance.wasm_hash, instance.generation)
             if instance.reward_token is None:
                 self.notice(
@@ -194,7 +193,7 @@ async def read_pools(
     missing = sorted(records.rewarded & {item.market for item in reader.reading.absent})
     if missing:
         reader.notice(
-            f"reward zones list {pluralize(len(missing), 'market')} without a contract: {_shown(missing)}; not read"
+            f"reward zones list {pluralize(len(missing), 'market')} without a contract: {shortened(missing)}; not read"
         )
 
     instances = reader.instances
@@ -235,10 +234,6 @@ async def read_pools(
     reader.reading.reward_prices = prices
     await reader.read_quotes(view, [(instances[market].oracle, each.priced_in) for (market, _), each in prices.items()])
     return reader.reading
-
-
-def _shown(addresses: Sequence[str]) -> str:
-    return ", ".join(addresses[:_SHOWN]) + (", ..." if len(addresses) > _SHOWN else "")
 
 
 def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:

@@ -42,7 +42,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "total_supplied": supplied,
         "total_borrowed": borrowed,
         "total_collateral": 0,
-        "utilization_bps": min(borrowed * BPS // supplied, exact.JSON_INTEGER_MAX) if supplied else 0,
+        "utilization_bps": exact.utilization_bps(borrowed, supplied),
         "last_accrual_time": pool["last_update_timestamp"],
         "supply_index": indexes[0],
         "borrow_index": indexes[1],
@@ -52,7 +52,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "accrued_supply_apr": supply_rate,
         "accrued_borrow_apr": borrow_rate,
         "apr_decimals": RAY_DECIMALS,
-        "supply_apy_bps": supply_apy_bps(pool["current_liquidity_rate"]),
+        "supply_apy_bps": pool["current_liquidity_rate"] * BPS // RAY,  # linear interest, which is the rate in a year
         "borrow_apy_bps": borrow_apy_bps(pool["current_variable_borrow_rate"]),
         "stored_utilization": stored.utilization,
         "accrued_utilization": utilization,
@@ -195,16 +195,12 @@ def liquidity_rate(borrow_rate: int, utilization: int, reserve_factor: int) -> i
     return ray_mul(ray_mul(borrow_rate, utilization), RAY - reserve_factor * RAY // BPS)
 
 
-@exact.basis_points
-def supply_apy_bps(rate: int) -> int:
-    """The growth of supply in a year at a rate that stays, in whole basis points: the linear interest."""
-    return exact.multiply_divide_floor(rate, BPS, RAY)  # the linear interest of a whole year is the rate
-
-
-@exact.basis_points
 def borrow_apy_bps(rate: int) -> int:
     """The growth of debt in a year at a rate that stays, in whole basis points: the compound interest."""
-    return exact.multiply_divide_floor(compound_interest(rate, SECONDS_PER_YEAR) - RAY, BPS, RAY)
+    try:
+        return (compound_interest(rate, SECONDS_PER_YEAR) - RAY) * BPS // RAY
+    except ExactOverflowError:
+        return exact.JSON_INTEGER_MAX
 
 
 _INDEXES = ("liquidity_index", "variable_borrow_index")

@@ -53,7 +53,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "total_supplied": supplied,
         "total_borrowed": borrowed,
         "total_collateral": 0,  # what is supplied is the collateral
-        "utilization_bps": min(borrowed * BPS // supplied, exact.JSON_INTEGER_MAX) if supplied else 0,
+        "utilization_bps": exact.utilization_bps(borrowed, supplied),
         "last_accrual_time": pool["last_timestamp"] // 1_000,
         "supply_index": accrued["supply_index"],
         "borrow_index": accrued["borrow_index"],
@@ -213,10 +213,9 @@ def _accrue_chunk(before: State, chunk: int) -> dict[str, int]:
         }
 
 
-@exact.basis_points
 def apy_bps(rate: int) -> int:
     """The yield of a rate a year in whole basis points, compounded by the day as in XOXNO's own API."""
-    return exact.annual_yield_bps(exact.multiply(rate, _DAYS_NUMERATOR), _DAYS, RAY * _DAYS_DENOMINATOR)
+    return exact.annual_yield_bps(rate * _DAYS_NUMERATOR, _DAYS, RAY * _DAYS_DENOMINATOR)
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
