@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -83,10 +83,8 @@ def _text(
     )
 
 
-ContractAddress: TypeAlias = Annotated[
-    str, _text(CONTRACT, "A contract's address as a strkey.", _EXAMPLE, lengths=(56, 56))
-]
-AccountAddress: TypeAlias = Annotated[
+ContractAddress = Annotated[str, _text(CONTRACT, "A contract's address as a strkey.", _EXAMPLE, lengths=(56, 56))]
+AccountAddress = Annotated[
     str,
     _text(
         "G[A-Z2-7]{55}",
@@ -95,7 +93,7 @@ AccountAddress: TypeAlias = Annotated[
         lengths=(56, 56),
     ),
 ]
-PoolId: TypeAlias = Annotated[
+PoolId = Annotated[
     str,
     _text(
         POOL,
@@ -104,17 +102,17 @@ PoolId: TypeAlias = Annotated[
         lengths=(1, 128),
     ),
 ]
-TokenSymbol: TypeAlias = Annotated[
+TokenSymbol = Annotated[
     str,
     Meta(
         description="The token's symbol as its contract gives it: any text. The native asset's is `native`.",
         examples=["native", "USDC"],
     ),
 ]
-TokenDecimals: TypeAlias = Annotated[
+TokenDecimals = Annotated[
     int, Meta(ge=0, le=2**32 - 1, description="The decimals of the token: 7 means 10^7 base units.", examples=[7])
 ]
-BasisPoints: TypeAlias = Annotated[
+BasisPoints = Annotated[
     int,
     Meta(
         ge=0,
@@ -126,7 +124,7 @@ BasisPoints: TypeAlias = Annotated[
         examples=[610],
     ),
 ]
-Amount: TypeAlias = Annotated[
+Amount = Annotated[
     str,
     _text(
         "(0|[1-9][0-9]*)",
@@ -135,7 +133,7 @@ Amount: TypeAlias = Annotated[
         column=ParquetType.DECIMAL,
     ),
 ]
-Price: TypeAlias = Annotated[
+Price = Annotated[
     str,
     _text(
         r"(0|[1-9][0-9]*)(\.[0-9]+)?",
@@ -143,7 +141,7 @@ Price: TypeAlias = Annotated[
         "1.00000000000000",
     ),
 ]
-UsdCents: TypeAlias = Annotated[
+UsdCents = Annotated[
     str,
     _text(
         "(0|[1-9][0-9]*)",
@@ -152,12 +150,12 @@ UsdCents: TypeAlias = Annotated[
         column=ParquetType.DECIMAL,
     ),
 ]
-Ledger: TypeAlias = Annotated[int, Meta(ge=1, le=2**32 - 1, description="A ledger's number.", examples=[55261759])]
-Count: TypeAlias = Annotated[int, Meta(ge=0, description="A count.", examples=[12])]
-Positive: TypeAlias = Annotated[int, Meta(ge=1, description="A count above zero.", examples=[50])]
-Version: TypeAlias = Annotated[int, Meta(ge=1, description="The version of the documents' schema.", examples=[1])]
-Digest: TypeAlias = Annotated[str, _text("[0-9a-f]{64}", "SHA-256 in lowercase hex digits.", lengths=(64, 64))]
-ConfigHash: TypeAlias = Annotated[
+Ledger = Annotated[int, Meta(ge=1, le=2**32 - 1, description="A ledger's number.", examples=[55261759])]
+Count = Annotated[int, Meta(ge=0, description="A count.", examples=[12])]
+Positive = Annotated[int, Meta(ge=1, description="A count above zero.", examples=[50])]
+Version = Annotated[int, Meta(ge=1, description="The version of the documents' schema.", examples=[1])]
+Digest = Annotated[str, _text("[0-9a-f]{64}", "SHA-256 in lowercase hex digits.", lengths=(64, 64))]
+ConfigHash = Annotated[
     str,
     _text(
         "[0-9a-f]{16}",
@@ -166,8 +164,8 @@ ConfigHash: TypeAlias = Annotated[
         lengths=(16, 16),
     ),
 ]
-RunId: TypeAlias = Annotated[str, _text(RUN_ID, "The id of a run.", lengths=(1, 128))]
-ObjectKey: TypeAlias = Annotated[
+RunId = Annotated[str, _text(RUN_ID, "The id of a run.", lengths=(1, 128))]
+ObjectKey = Annotated[
     str,
     _text(
         f"{KEY_SEGMENT}(/{KEY_SEGMENT})*",
@@ -188,19 +186,15 @@ def _time(column: ParquetType) -> Meta:
     )
 
 
-Timestamp: TypeAlias = Annotated[str, _time(ParquetType.TIMESTAMP)]
-PriceTime: TypeAlias = Annotated[str, _time(ParquetType.INT64)]  # as an oracle claims it: of no calendar, maybe
-Cursor: TypeAlias = Annotated[
+Timestamp = Annotated[str, _time(ParquetType.TIMESTAMP)]
+PriceTime = Annotated[str, _time(ParquetType.INT64)]  # as an oracle claims it: of no calendar, maybe
+Cursor = Annotated[
     str, _text(CURSOR, "The opaque cursor of the next page, for the `?cursor=` of the same path.", lengths=(None, 128))
 ]
-ProtocolName: TypeAlias = Annotated[
-    str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 64))
-]
-Reason: TypeAlias = Annotated[
-    str, Meta(min_length=1, description="Why, as a fixed word for programs.", examples=["archived"])
-]
-FileKindName: TypeAlias = Annotated[str, _text(f"({'|'.join(FileKind)})", "What may happen to the file later.")]
-FixedPoint: TypeAlias = Annotated[
+ProtocolName = Annotated[str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 64))]
+Reason = Annotated[str, Meta(min_length=1, description="Why, as a fixed word for programs.", examples=["archived"])]
+FileKindName = Annotated[str, _text(f"({'|'.join(FileKind)})", "What may happen to the file later.")]
+FixedPoint = Annotated[
     str,
     _text(
         "(0|-?[1-9][0-9]*)",
@@ -209,10 +203,10 @@ FixedPoint: TypeAlias = Annotated[
         column=ParquetType.DECIMAL,
     ),
 ]
-Scale: TypeAlias = Annotated[
+Scale = Annotated[
     int, Meta(ge=0, le=2**32 - 1, description="The decimals of the integers next to it: 7 means 10^-7.", examples=[7])
 ]
-Compounding: TypeAlias = Annotated[
+Compounding = Annotated[
     str,
     _text(
         "(simple|[1-9][0-9]*)",
@@ -222,33 +216,31 @@ Compounding: TypeAlias = Annotated[
         "simple",
     ),
 ]
-RiskScope: TypeAlias = Annotated[str, _text("(market|reserve|spoke)", "What a risk parameter holds for.", "reserve")]
-LiquidationKind: TypeAlias = Annotated[
+RiskScope = Annotated[str, _text("(market|reserve|spoke)", "What a risk parameter holds for.", "reserve")]
+LiquidationKind = Annotated[
     str, _text("(fixed|range|auction|dynamic)", "How a liquidator's bonus comes about.", "auction")
 ]
-RewardReasonName: TypeAlias = Annotated[
+RewardReasonName = Annotated[
     str, _text(f"({'|'.join(RewardReason)})", "`valid`, or why a reward is 0 or its yield null.", "valid", "expired")
 ]
-EmissionSourceName: TypeAlias = Annotated[
+EmissionSourceName = Annotated[
     str, _text("(emitter|backfill|none)", "Where the BLND comes from that a backstop promises next.", "emitter")
 ]
-Words: TypeAlias = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
-BucketName: TypeAlias = Annotated[str, _text(f"({'|'.join(BUCKET_NAMES)})", "The length of the buckets.", "1d")]
-Change: TypeAlias = Annotated[
-    int, Meta(ge=1 - 2**53, le=2**53 - 1, description="A difference in basis points.", examples=[-12])
-]
-CentsChange: TypeAlias = Annotated[
+Words = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
+BucketName = Annotated[str, _text(f"({'|'.join(BUCKET_NAMES)})", "The length of the buckets.", "1d")]
+Change = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1, description="A difference in basis points.", examples=[-12])]
+CentsChange = Annotated[
     str, _text("(0|-?[1-9][0-9]*)", "A difference of money in US cents, an exact integer in digits.", "-1204500")
 ]
-PeriodName: TypeAlias = Annotated[str, _text("(24h|7d|30d)", "A day, a week, or 30 days.", "7d")]
-Scope: TypeAlias = Annotated[str, _text("(market|token|protocol|network)", "What a total is of.", "market")]
-ScopeId: TypeAlias = Annotated[
+PeriodName = Annotated[str, _text("(24h|7d|30d)", "A day, a week, or 30 days.", "7d")]
+Scope = Annotated[str, _text("(market|token|protocol|network)", "What a total is of.", "market")]
+ScopeId = Annotated[
     str,
     _text(
         PROTOCOL, "The address of the market or token, the protocol's name, or `network`.", _EXAMPLE, lengths=(None, 64)
     ),
 ]
-FileReference: TypeAlias = Annotated[
+FileReference = Annotated[
     str,
     _text(
         "\\.\\./[A-Za-z0-9_=~+@,./-]+",
