@@ -98,24 +98,22 @@ def _parameter(parameter: Mapping[str, Any]) -> Part:
 
 
 def _value(name: str, schema: Mapping[str, Any]) -> Part:
-    kind, model = _type(schema)
-    inner = next((part for part in schema.get("anyOf", ()) if part.get("type") != "null"), schema)
+    kind, inner = _type(schema), next(part for part in schema.get("anyOf", [schema]) if part.get("type") != "null")
+    model = next((word for word in kind.split() if word[0].isupper()), None)
     notes = [text for text in (inner.get("description"), _bounds(inner)) if text]
     example = next((str(example) for example in inner.get("examples", ())), None)
     return {"name": name, "type": kind, "model": model, "note": " ".join(notes), "example": example}
 
 
-def _type(schema: Mapping[str, Any]) -> tuple[str, str | None]:
+def _type(schema: Mapping[str, Any]) -> str:
+    """The type in words; the names of models alone begin with a capital letter."""
     if "$ref" in schema:
-        model = schema["$ref"].removeprefix(_REFERENCE)
-        return model, model
+        return str(schema["$ref"].removeprefix(_REFERENCE))
     if "anyOf" in schema:
-        kinds = [_type(part) for part in schema["anyOf"]]
-        return " or ".join(kind for kind, _ in kinds), next((model for _, model in kinds if model), None)
+        return " or ".join(map(_type, schema["anyOf"]))
     if schema.get("type") == "array":
-        kind, model = _type(schema.get("items", {}))
-        return f"array of {kind}", model
-    return str(schema.get("type", "any")), None
+        return f"array of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
