@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,11 +84,7 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
         answers.event(
             "difference",
             f"{item.market} {item.pool or 'market'}: {item.field} is {item.ours}, the contract says {item.contract}",
-            market=item.market,
-            pool=item.pool,
-            field=item.field,
-            ours=item.ours,
-            contract=item.contract,
+            **asdict(item),
         )
     for text in check.other_clock[:SHOWN_DIFFERENCES]:
         console.warning(text)

@@ -87,6 +87,8 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given:
     Exit code 0: all is proven, or allowed not to be; 3: the archives cannot be read; 8: a run's evidence is not the
     network's state, so publish nothing more from that RPC; 9: not contradicted, but not all is proven.
     """
+    from msgspec import structs
+
     from exporter.job.prove import prove as prove_runs
     from exporter.stores import open_store
 
@@ -97,10 +99,7 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given:
             "proven",
             f"run {proof.run_id}: checkpoint {proof.checkpoint}, which {proof.organisations_signed} of "
             f"{proof.organisations_trusted} organisations signed, proves {proof.confirmed} of {proof.entries} entries",
-            run_id=proof.run_id,
-            checkpoint=proof.checkpoint,
-            entries=proof.entries,
-            confirmed=proof.confirmed,
+            **structs.asdict(proof),
         )
     for run_id, reason in result.waiting.items():
         answers.event("waiting", f"run {run_id}: {reason}", run_id=run_id, reason=reason)
@@ -171,6 +170,8 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
     """
     spare_memory()
     settings, answers = configuration_of(config, network).settings, answers_next_to(console)
+    from msgspec import structs
+
     from exporter.job.census import census as take
     from exporter.stores import open_store
     from exporter.tree.documents import encode
@@ -187,10 +188,7 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
         answers.event(
             "unread",
             f"{item.kind}{named}: {item.address}: {item.reason}: {item.detail}",
-            address=item.address,
-            kind=item.kind,
-            protocol=item.protocol,
-            reason=item.reason,
+            **structs.asdict(item),
         )
     answers.event(
         "census",
