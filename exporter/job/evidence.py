@@ -8,10 +8,10 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_id
@@ -41,60 +41,20 @@ MAX_LINE_BYTES = 1 << 25
 _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
-class _Line(Struct, array_like=True, frozen=True):
-    """A line is an array: what it says, then the fields."""
+_FIELDS: dict[str, Any] = {
+    "ledger": tuple[str, _U32, Annotated[int, Meta(ge=1, le=LATEST_CLOSE_TIME)]],
+    "looked": tuple[bool, bool, bool],
+    "candidate": tuple[str, str, bool, str | None, str | None],
+    "contract": tuple[str, str, str, str],
+    "notice": tuple[str],
+    "entry": tuple[bytes, _U32, Literal[0] | None, bytes, _U32 | None],
+    "absent": tuple[bytes],
+    "call": tuple[str, str, list[bytes], bytes | None, str | None],
+}
+"""A line is an array of a word and these fields; `Evidence._lines` writes them.
 
-
-class _Ledger(_Line, tag="ledger", frozen=True):
-    passphrase: str
-    ledger: _U32
-    close_time: Annotated[int, Meta(ge=1, le=LATEST_CLOSE_TIME)]
-
-
-class _Looked(_Line, tag="looked", frozen=True):
-    whole: bool
-    listed: bool
-    stored: bool
-
-
-class _Candidate(_Line, tag="candidate", frozen=True):
-    protocol: str
-    address: str
-    demanded: bool
-    pool: str | None
-    voucher: str | None
-
-
-class _Contract(_Line, tag="contract", frozen=True):
-    protocol: str
-    label: str
-    role: str
-    address: str
-
-
-class _Notice(_Line, tag="notice", frozen=True):
-    text: str
-
-
-class _Entry(_Line, tag="entry", frozen=True):
-    key: bytes
-    last_modified: _U32
-    archived: Annotated[int, Meta(ge=0, le=0)] | None
-    """0 for an archived entry. A life that goes on may have been prolonged between the ledger and the reading."""
-    data: bytes
-    live_until: _U32 | None
-
-
-class _Absent(_Line, tag="absent", frozen=True):
-    key: bytes
-
-
-class _Call(_Line, tag="call", frozen=True):
-    contract: str
-    function: str
-    arguments: list[bytes]
-    result: bytes | None
-    error: str | None
+The third of an entry is 0 for an archived one: a life that goes on may have been prolonged between ledger and reading.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,27 +114,26 @@ class Evidence:
         content = self.encode()
         return RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
 
-    def _lines(self) -> Iterator[_Line]:
-        yield _Ledger(self.passphrase, self.ledger, self.close_time)
-        yield _Looked(self.whole, self.listed, self.stored)
+    def _lines(self) -> Iterator[tuple[object, ...]]:
+        yield "ledger", self.passphrase, self.ledger, self.close_time
+        yield "looked", self.whole, self.listed, self.stored
         for c in self.candidates:
-            yield _Candidate(c.protocol, c.address, c.demanded, c.pool, c.voucher)
+            yield "candidate", c.protocol, c.address, c.demanded, c.pool, c.voucher
         for item in self.contracts:
-            yield _Contract(item.protocol, item.label, item.role, item.address)
-        yield from map(_Notice, self.notices)
+            yield "contract", item.protocol, item.label, item.role, item.address
+        for text in self.notices:
+            yield "notice", text
         for key in sorted(self.entries):
             raw = self.entries[key]
             if raw is None:
-                yield _Absent(key)
+                yield "absent", key
             else:
-                archived = 0 if raw.live_until == 0 else None
-                yield _Entry(key, raw.last_modified, archived, raw.data, raw.live_until)
+                yield "entry", key, raw.last_modified, 0 if raw.live_until == 0 else None, raw.data, raw.live_until
         calls = [
-            _Call(call.contract, call.function, list(map(encode_scval, call.arguments)), answer.result, answer.error)
+            ("call", call.contract, call.function, [*map(encode_scval, call.arguments)], answer.result, answer.error)
             for call, answer in self.calls.items()
         ]
-        calls.sort(key=lambda call: (call.contract, call.function, call.arguments))
-        yield from calls
+        yield from sorted(calls, key=lambda call: call[:4])
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Evidence:
@@ -186,42 +145,51 @@ class Evidence:
 
     @classmethod
     def _decode(cls, content: Iterator[bytes]) -> Evidence:
-        decoder = msgspec.json.Decoder(_Ledger | _Looked | _Candidate | _Contract | _Notice | _Entry | _Absent | _Call)
-        lines = map(decoder.decode, content)
+        lines = map(_fields_of, content)
         first, looked = next(lines, None), next(lines, None)
-        if not isinstance(first, _Ledger) or not isinstance(looked, _Looked):
+        if first is None or looked is None or (first[0], looked[0]) != ("ledger", "looked"):
             raise DecodeError("it must start with its ledger and the addresses searched")
+        passphrase, ledger, close_time = first[1]
         entries: dict[bytes, RawEntry | None] = {}
         calls: dict[ContractCall, SimulationAnswer] = {}
         candidates, contracts, notices = list[Candidate](), list[LearnedContract](), list[str]()
-        for line in lines:
-            match line:
-                case _Entry():
-                    if line.last_modified > first.ledger:
-                        raise DecodeError(f"an entry changed at {line.last_modified}, after ledger {first.ledger}")
-                    if (line.live_until == 0) is (line.archived is None):
+        for kind, fields in lines:
+            match kind:
+                case "entry":
+                    key, last_modified, archived, data, live_until = fields
+                    if last_modified > ledger:
+                        raise DecodeError(f"an entry changed at {last_modified}, after ledger {ledger}")
+                    if (live_until == 0) is (archived is None):
                         raise DecodeError("an entry is both archived and live")
-                    _once(entries, line.key, RawEntry(line.data, line.last_modified, line.live_until))
-                case _Absent():
-                    _once(entries, line.key, None)
-                case _Call():
-                    call = ContractCall(line.contract, line.function, tuple(map(decode_scval, line.arguments)))
-                    if (line.result is None) is (line.error is None):
-                        raise DecodeError(f"{line.function} of {line.contract} must have a result or an error")
-                    _once(calls, call, SimulationAnswer(first.ledger, line.result, line.error, (), "evidence"))
-                case _Candidate():
-                    origin = Origin.CONFIGURATION if line.demanded else Origin.DEPLOYMENT
-                    candidates.append(Candidate(line.protocol, line.address, origin, line.pool, line.voucher))
-                case _Contract():
-                    contracts.append(
-                        LearnedContract(protocol=line.protocol, label=line.label, role=line.role, address=line.address)
-                    )
-                case _Notice():
-                    notices.append(line.text)
+                    _once(entries, key, RawEntry(data, last_modified, live_until))
+                case "absent":
+                    _once(entries, fields[0], None)
+                case "call":
+                    contract, function, arguments, result, error = fields
+                    if (result is None) is (error is None):
+                        raise DecodeError(f"{function} of {contract} must have a result or an error")
+                    call = ContractCall(contract, function, tuple(map(decode_scval, arguments)))
+                    _once(calls, call, SimulationAnswer(ledger, result, error, (), "evidence"))
+                case "candidate":
+                    protocol, address, demanded, pool, voucher = fields
+                    origin = Origin.CONFIGURATION if demanded else Origin.DEPLOYMENT
+                    candidates.append(Candidate(protocol, address, origin, pool, voucher))
+                case "contract":
+                    protocol, label, role, address = fields
+                    contracts.append(LearnedContract(protocol=protocol, label=label, role=role, address=address))
+                case "notice":
+                    notices += fields
                 case _:
                     raise DecodeError("it is of more than one ledger")
-        where = candidates, contracts, notices, looked.whole, looked.listed, looked.stored
-        return cls(first.passphrase, first.ledger, first.close_time, entries, calls, *where)
+        return cls(passphrase, ledger, close_time, entries, calls, candidates, contracts, notices, *looked[1])
+
+
+def _fields_of(line: bytes) -> tuple[str, Any]:
+    """The word of a line, and its fields. Raises `DecodeError`, `msgspec.DecodeError`."""
+    kind, *fields = msgspec.json.decode(line, type=list[Any]) or [None]
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise DecodeError(f"a line is of an unknown kind, {str(kind)[:40]!r}")
+    return kind, msgspec.convert(fields, _FIELDS[kind])
 
 
 def _lines_of(content: bytes) -> Iterator[bytes]:
