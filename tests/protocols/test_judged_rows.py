@@ -63,7 +63,7 @@ def test_amounts(protocol: str) -> None:
     """What is available is the most that the contract's own checks let through; one base unit more is refused."""
     rows = rows_of(protocol, "amounts")
     for row in rows:
-        more: Row = {"decimals": 7, "borrow_principal": None, "paused": False, "hub_active": True}
+        more: Row = {"decimals": 7, "borrow_principal": None, "hub_active": True}
         if protocol == "xoxno":
             caps, used = dict.fromkeys(("supply_cap", "borrow_cap"), row["cap"]), row["used"]
             more["spokes"] = (SPOKE | caps | {"supplied": used, "borrowed": used},)

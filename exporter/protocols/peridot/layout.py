@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from math import inf
 from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
@@ -34,9 +35,6 @@ PAUSES: dict[str, str] = {
     "liquidations": "PauseLiquidation",
 }
 """The entry of each pause; a second one with ``Until`` says until when."""
-
-NOT_PAUSED, FOR_EVER = -1, 1 << 64
-"""In place of the last second of a pause."""
 
 _CONTROLLER_CONFIGURATION = (
     "SupportedMarkets",
@@ -133,13 +131,13 @@ class Controller:
     oracle: str | None
     age_multiplier: int
     supported: tuple[str, ...] | None
-    pauses: dict[str, dict[str, int]]
+    pauses: dict[str, dict[str, float]]
     incentive: int
     reward_token: str | None
 
     def paused(self, vault: str, time: int) -> set[str]:
         """What is paused of a vault at a time (unix seconds)."""
-        return {what for what, ends in self.pauses.items() if time <= ends.get(vault, NOT_PAUSED)}
+        return {what for what, ends in self.pauses.items() if vault in ends and time <= ends[vault]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +232,10 @@ def _by_vault(stored: Fields, name: str, kind: int) -> dict[str, Any]:
     return found
 
 
-def _pauses(stored: Fields, name: str) -> dict[str, int]:
+def _pauses(stored: Fields, name: str) -> dict[str, float]:
     ends = _by_vault(stored, f"{name}Until", scval.U64)
-    return {vault: ends.get(vault, FOR_EVER) for vault, paused in _by_vault(stored, name, scval.BOOL).items() if paused}
+    paused = _by_vault(stored, name, scval.BOOL)
+    return {vault: ends.get(vault, inf) for vault, is_paused in paused.items() if is_paused}
 
 
 def decode_controller(controller: str, entries: Entries) -> Controller:

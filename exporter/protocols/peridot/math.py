@@ -130,7 +130,7 @@ def _projected(vault: Vault) -> dict[str, Any]:
 
 def _gates(vault: Vault) -> dict[str, Any]:
     """Who may do what (docs/protocols/peridot.md, "Statuses"); ``listed`` is None where the controller has no list."""
-    is_open = {what: vault["close_time"] > vault[f"{what}_paused_until"] for what in PAUSES}
+    is_open = {what: what not in vault["paused"] for what in PAUSES}
     listed, ready = vault["listed"], bool(vault["rates_ready"])
     can_borrow, can_liquidate, reason = True if listed else None, listed, None
     if not vault["governed"]:

@@ -47,7 +47,8 @@ class PeridotReading(ProtocolReading):
             statuses[item.address] = "active" if not any(states) else "paused" if closed else "partly_paused"
         self.markets = [replace(item, status=statuses[item.address]) for item in self.markets]
         for pool in self.pools:
-            pool["market_status"] = statuses[pool["market"]]
+            paused = self.controllers[pool["market"]].paused(pool["pool"], close_time)
+            pool |= {"market_status": statuses[pool["market"]], "paused": paused if pool["governed"] else set()}
         for (market, vault), shown in self.parameters.items():
             paused = self.controllers[market].paused(vault, close_time)
             pauses = (Parameter(f"{what}_paused", int(what in paused), 0) for what in layout.PAUSES)
@@ -166,9 +167,6 @@ class _Reader(Collector):
         if governed:
             row["collateral_factor"] = 0 if factor is None else layout.decode_amount(factor.value, "MarketCF")
         row |= self.cash_of(market.address, vault, decoded, balance)
-        for what in layout.PAUSES:
-            ends = controller.pauses[what] if governed else {}
-            row[f"{what}_paused_until"] = ends.get(vault, layout.NOT_PAUSED)
         paid = self.paid(market.address, vault)
         if token.decimals is None:
             raise DecodeError(f"its token gives no decimals: {token.failure}")
@@ -178,6 +176,7 @@ class _Reader(Collector):
             row["receipt_supply"] = self.answer(vault, "get_total_ptokens")
         row |= paid | {
             "decimals": token.decimals,
+            "paused": (),  # and the market's status: as of a time, by `PeridotReading.settle`
             "listed": None if controller.supported is None else vault in controller.supported,
             "incentive": controller.incentive,
             "reward_token": controller.reward_token if any(paid.values()) else None,
