@@ -255,13 +255,9 @@ def _groups(kind: Kind, base: pq.ParquetFile | None, since: int, new: Iterator[p
         if start < since // kind.group_seconds * kind.group_seconds:
             yield from parts
         else:
-            yield from _sorted(start, [table for _, table in parts])
-
-
-def _sorted(start: int, parts: list[pa.Table]) -> Iterator[Group]:
-    table = pa.concat_tables(parts).sort_by([(name, "ascending") for name in ORDER])
-    for begin in range(0, table.num_rows, ROW_GROUP_ROWS):
-        yield start, table.slice(begin, ROW_GROUP_ROWS).combine_chunks()
+            table = pa.concat_tables(table for _, table in parts).sort_by([(name, "ascending") for name in ORDER])
+            for begin in range(0, table.num_rows, ROW_GROUP_ROWS):
+                yield start, table.slice(begin, ROW_GROUP_ROWS).combine_chunks()
 
 
 def _group_of(kind: Kind, table: pa.Table) -> int:

@@ -213,24 +213,17 @@ def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFil
 
 
 def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
+    data = data_of(stored, file)
     try:
-        observations = read_observations(data_of(stored, file))
-    except StoreError as error:
-        raise StoreError(f"{file.key} {error}") from error
+        observations = observations_of(to_frame_types(scan_rows(data).select(SOURCES).collect()))
+    except pl.exceptions.PolarsError as error:
+        raise StoreError(f"{file.key} does not have the columns of a history file: {error}") from error
     if observations.height != file.rows:
         raise StoreError(
             f"{HISTORY_MANIFEST_KEY} says that {file.key} has {file.rows} rows, but it has {observations.height}. "
             "Nothing was published over it: restore it from a copy"
         )
     return observations
-
-
-def read_observations(data: bytes) -> pl.DataFrame:
-    """The observations in a file of the history. Raises `StoreError`."""
-    try:
-        return observations_of(to_frame_types(scan_rows(data).select(SOURCES).collect()))
-    except pl.exceptions.PolarsError as error:
-        raise StoreError(f"does not have the columns of a history file: {error}") from error
 
 
 def _decode(stored: StoredObject | None) -> _State | None:

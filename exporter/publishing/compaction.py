@@ -49,11 +49,15 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     read = {key: _Part.of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
     parts = [read[file.key] for file in files]
     stretches = list(_stretches(parts))
+    networks = sorted({part.network for part in parts})
+    if len(networks) != 1:
+        raise CheckError(f"{files[0].key} and its neighbours are of different networks: {', '.join(networks)}")
+    first, last = files[0].first_ledger, max(file.last_ledger for file in files)
     metadata = {
         "table": "pools",
-        "network": _common_network(parts),
-        "first_ledger": str(files[0].first_ledger),
-        "last_ledger": str(max(file.last_ledger for file in files)),
+        "network": networks[0],
+        "first_ledger": str(first),
+        "last_ledger": str(last),
         "exporter_version": EXPORTER_VERSION,
     }
     buffer = io.BytesIO()
@@ -65,7 +69,6 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     rows = sum(file.rows for file in files)
     _check_written(folder, data, parts, stretches, rows)
     digest = hashlib.sha256(data).hexdigest()
-    first, last = files[0].first_ledger, max(file.last_ledger for file in files)
     file = RenderedFile(f"{folder}{first}-{last}-{digest[:12]}.parquet", data, FileKind.HISTORY)
     entry = HistoryFile(file.key, file_reference(file.key), rows, len(data), digest, first, last)
     return HistoryPart(file, entry)
@@ -92,13 +95,6 @@ class _Part:
             )
         metadata = parquet.metadata.metadata or {}
         return cls(file, data, metadata.get(b"network", b"").decode(errors="replace"))
-
-
-def _common_network(parts: Sequence[_Part]) -> str:
-    networks = sorted({part.network for part in parts})
-    if len(networks) != 1:
-        raise CheckError(f"{parts[0].file.key} and its neighbours are of different networks: {', '.join(networks)}")
-    return networks[0]
 
 
 def _scan(parts: Sequence[_Part]) -> pl.LazyFrame:

@@ -211,7 +211,10 @@ class Publication:
         Raises `CheckError` before readers find anything new.
         """
         store, records = self._store, {file.key: file for file in run.records}
-        pointer = _checked_status(status, run.summary)
+        for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
+            if (said := getattr(status, field)) != (own := getattr(run.summary, field)):
+                raise CheckError(f"{POINTER_KEY}: {field} is {said}, not {own}")
+        pointer = render_document(status)
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
             store.put(key, records[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
@@ -309,13 +312,6 @@ def _refuse_stray(file: RenderedFile) -> None:
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the published one")
-
-
-def _checked_status(status: SystemStatus, summary: RunSummary) -> RenderedFile:
-    for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
-        if getattr(status, field) != getattr(summary, field):
-            raise CheckError(f"{POINTER_KEY}: {field} is {getattr(status, field)}, not {getattr(summary, field)}")
-    return render_document(status)
 
 
 def _move_pointer(store: Store, status: bytes, published: Published | None) -> None:

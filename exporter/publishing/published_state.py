@@ -128,19 +128,13 @@ def _listing_of(store: Store, key: str, manifest: RunManifest) -> RunListing:
         raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
 
 
-def published_ledger(published: Published | None, intent: Intent | None) -> int | None:
-    """The newest ledger that was published, or at which a run was begun."""
-    pointer = None if published is None else published.pointer
-    return max((each.observed_ledger for each in (pointer, intent) if each is not None), default=None)
-
-
 def check_replaced(store: Store, replaced_ledger: int) -> None:
     """Raise `ConfigError` where no run at this ledger can be replaced, as when the flag is left in a script."""
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
-    newest = published_ledger(published, intent)
-    known = {file.first_ledger for file in ([] if history is None else history.files)}
-    known |= {each.observed_ledger for each in (intent, None if published is None else published.pointer) if each}
+    known = {each.observed_ledger for each in (intent, None if published is None else published.pointer) if each}
+    newest = max(known, default=None)
+    known |= {file.first_ledger for file in ([] if history is None else history.files)}
     if newest is None or replaced_ledger > newest or replaced_ledger not in known:
         found = "nothing is published" if newest is None else f"the newest that was published or begun is {newest}"
         raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger of a published run; {found}")

@@ -272,19 +272,16 @@ def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
 
 def _old_pages(store: Store, plan: _Plan, before: datetime) -> Iterator[str]:
     """Pages last written before a time: those of the expired runs, or where that is not enough, all."""
-    listings = [] if plan.whole else [_listing_or_none(store, key) for key in plan.expired]
-    if plan.whole or None in listings:
+    listings: list[RunListing | None] = [None]
+    if not plan.whole:
+        with suppress(StoreError):
+            listings = [published_state.read_listing(store, key) for key in plan.expired]
+    if None in listings:
         infos = (info for prefix in _EXPIRING for info in store.list(prefix))
         pages = (info.key for info in infos if info.modified < before)
     else:
         pages = (key for listing in listings if listing is not None for key in listing.frame["key"])
     yield from (key for key in pages if key.startswith(_EXPIRING) and not BUCKET_PAGE.pattern.fullmatch(key))
-
-
-def _listing_or_none(store: Store, key: str) -> RunListing | None:
-    with suppress(StoreError):
-        return published_state.read_listing(store, key)
-    return None
 
 
 def _remove_runs(store: Store, expired: Sequence[str]) -> None:
