@@ -1,7 +1,8 @@
-"""Places in a simulated bucket or on a real server, and who is at work there: publishers, sweeps and readers."""
+"""Places in a simulated bucket or on a real server, and who is at work there: publishers and sweeps."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, ExporterError
 from exporter.publishing.published_state import Pointer, read_current_listing, read_published
@@ -20,9 +22,9 @@ from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
-from tests.publishing.published_tree import assert_whole, publish_run
+from tests.publishing.published_tree import MadeRun, assert_whole, make_run, publish_run
+from tests.render.rendering import contract
 from tests.s3.clients import given_gateway, real_client, store_at
-from tests.s3.reader import Reader, run_at
 from tests.s3.wire_bucket import BUCKET, Stall, WireBucket
 
 FAST = S3Options(
@@ -41,6 +43,9 @@ AFTER_ITS_LEASE = 600.0
 
 RETENTION = 60.0
 """Seconds for which the pages of a superseded run stay; no walk in these tests takes nearly so long."""
+
+
+_LEDGER = re.compile(rb'@(\d+)"|"observed_ledger": ?(\d+)|Ledger (\d+)')
 
 
 class JumpingClock:
@@ -125,10 +130,25 @@ def publish_ledger(store: Store, ledger: int, now: Clock = utc_now) -> None:
     publish_run(store, run_at(ledger), now)
 
 
-def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
-    """Check that one of these runs is published and whole, and that a reader finds no fault; gives its ledger.
+@cache
+def run_at(ledger: int) -> MadeRun:
+    """The run of a ledger: the number of its pools differs from run to run, and one market comes and goes."""
+    markets = {contract(1): 2 + ledger % 4, contract(2): 2}
+    if ledger % 3 == 0:
+        markets[contract(3)] = 3
+    return make_run(ledger, markets)
 
-    ``settled``: also that every document is its own, and that each alias is equal to its document.
+
+def ledger_of(data: bytes) -> int:
+    """The ledger that a document of a made-up run states; 0 where there is none."""
+    match = _LEDGER.search(data)
+    return 0 if match is None else int(next(group for group in match.groups() if group is not None))
+
+
+def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
+    """Check that one of these runs, or any, is published and whole; gives its ledger.
+
+    Each document and alias is that of this run or of a later one that did not finish; ``settled``: of this one.
     """
     objects = place.objects()
     store = MemoryStore()
@@ -138,18 +158,17 @@ def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
     published = read_published(store)
     assert published is not None
     ledger = published.pointer.observed_ledger
-    assert ledger in ledgers
-    run = run_at(ledger)
-    assert_whole(store, run)
-    reader = Reader(objects.get)
-    reader.look()
-    assert ([], 1) == (reader.broken, reader.rounds)
-    if settled:
-        keys = [file.key for file in read_current_listing(store, published.pointer) if file.kind == "document"]
-        aliased = [(key, alias) for key in (*keys, POINTER_KEY) if (alias := alias_of(key)) is not None]
-        assert [] == [key for key in keys if run.document(key) != objects[key]]
-        assert [] == [alias for key, alias in aliased if objects[key] != objects[alias]]
-        assert len(aliased) > 3
+    assert not ledgers or ledger in ledgers
+    assert_whole(store, run_at(ledger))
+    documents = [file.key for file in read_current_listing(store, published.pointer) if file.kind == "document"]
+    places = [(key, key) for key in documents]
+    places += [(alias, key) for key in documents if (alias := alias_of(key)) is not None]
+    for place_of, key in places:
+        own = max(ledger_of(objects[place_of]), ledger)
+        assert not settled or own == ledger
+        assert run_at(own).document(key) == objects[place_of], place_of
+    assert len(places) > len(documents) + 2
+    assert not settled or objects[POINTER_KEY] == objects[str(alias_of(POINTER_KEY))]
     return ledger
 
 
@@ -179,18 +198,25 @@ def published_ledger_of(place: Place) -> int:
 
 
 @contextmanager
-def readers(place: Place, count: int) -> Iterator[list[Reader]]:
-    """Let readers walk everything while a block runs; after it they are done."""
+def watched(place: Place) -> Iterator[None]:
+    """Look at what is published all the time while a block runs: it is whole, and only goes forward."""
     until = threading.Event()
-    made = [Reader(place.fetch, grace=RETENTION / 2) for _ in range(count)]
-    with ThreadPoolExecutor(count) as pool:
-        reading = [pool.submit(reader.keep_looking, until) for reader in made]
+
+    def watch() -> int:
+        newest = looks = 0
+        while not until.wait(0.02):
+            found = assert_readable(place)
+            assert newest <= found
+            newest, looks = found, looks + 1
+        return looks
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
         try:
-            yield made
+            yield
         finally:
             until.set()
-    for done in reading:
-        done.result()
+    assert watching.result() > 3
 
 
 def publish_in(place: Place, client: str, ledger: int) -> None:

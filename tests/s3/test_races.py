@@ -29,8 +29,8 @@ from tests.s3.places import (
     open_place,
     publish_in,
     published_ledger_of,
-    readers,
     sweep_in,
+    watched,
 )
 from tests.s3.wire_bucket import PASSING, WireBucket
 
@@ -150,7 +150,7 @@ def test_no_promise_is_broken(place: WirePlace, clock: JumpingClock) -> None:
     random, codes = Random(1), Counter[int]()
     done, ledger = 0, 100
     publish_in(place, "first", 99)
-    with readers(place, 3) as made, ThreadPoolExecutor(2) as pool:
+    with watched(place), ThreadPoolExecutor(2) as pool:
         while done < 30:
             before = published_ledger_of(place)
             ledgers = [ledger, ledger - random.choice((0, 0, 1, 4))][: random.choice((1, 1, 1, 2))]
@@ -173,6 +173,4 @@ def test_no_promise_is_broken(place: WirePlace, clock: JumpingClock) -> None:
         publish_in(place, "last", ledger + 1)
     assert_settled(place, ledger + 1)
 
-    assert [] == [text for reader in made for text in reader.broken]
-    assert sum(reader.walks for reader in made) > 0
     assert len(codes) > 2  # some were published, some were not

@@ -22,7 +22,6 @@ from tests.s3.places import (
     at_once,
     open_place,
     publish_in,
-    readers,
     sweep_in,
 )
 from tests.s3.wire_bucket import BUCKET
@@ -87,22 +86,15 @@ def test_two_at_once(place: RealPlace) -> None:
     assert_settled(place, 202 if codes[1] == 0 else 201)
 
 
-def test_killed_processes_and_readers(place: RealPlace) -> None:
-    """Processes killed at random moments leave a whole run, and the next one completes; readers see nothing broken.
-
-    They do not see any sweep either.
-    """
+def test_killed_processes(place: RealPlace) -> None:
+    """Processes killed at random moments leave a whole run, and the next one completes."""
     random, killed, ledger = Random(2), 0, 100
     publish_in(place, "first", ledger)
-    with readers(place, 3) as made:
-        while killed < 4:
-            killed += publish_in_process(place, ledger + 1, random.uniform(0.0, 0.5)) < 0
-            assert_readable(place, ledger, ledger + 1)
-            ledger += 2
-            while code := publish_in_process(place, ledger):  # the hold of the dead has to lapse
-                assert EXIT_LOST_RACE == code
-            assert_settled(place, ledger)
-            sweep_in(place, retention=10.0)
-
-    assert [] == [text for reader in made for text in reader.broken]
-    assert sum(reader.walks for reader in made) > 3
+    while killed < 4:
+        killed += publish_in_process(place, ledger + 1, random.uniform(0.0, 0.5)) < 0
+        assert_readable(place, ledger, ledger + 1)
+        ledger += 2
+        while code := publish_in_process(place, ledger):  # the hold of the dead has to lapse
+            assert EXIT_LOST_RACE == code
+        assert_settled(place, ledger)
+        sweep_in(place, retention=10.0)
