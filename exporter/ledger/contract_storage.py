@@ -26,6 +26,9 @@ RULES: Final[Sequence[Rule]] = (token_contract, reflector, redstone)
 """Of contracts that no single protocol owns; `exporter.protocols.storage_answers` adds those of the protocols."""
 
 
+_BUGS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 class StorageAnswers:
     """Answers calls as they would have been at a ledger and its close time, by the first rule that fits."""
 
@@ -45,7 +48,7 @@ class StorageAnswers:
             error = f"HostError: {trap}"
         except (NotFromStorageError, DecodeError) as why:
             error = f"{NOT_FROM_STORAGE}{why}"
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as bug:  # costs this call alone
+        except _BUGS as bug:  # costs this call alone
             error = f"{NOT_FROM_STORAGE}the rule failed: {type(bug).__name__}: {bug}"[:300]
         return SimulationAnswer(self._ledger, result, error, tuple(host.footprint), "storage")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
 from random import Random
 
 from exporter.deployments import deployments_of
@@ -75,21 +77,36 @@ def test_what_has_no_rule_says_so() -> None:
     ]
 
 
-class Reentrant:
-    """A rule of contracts that call themselves."""
+class Calling:
+    """A rule of contracts that call another one: themselves, or one that calls a further one."""
+
+    def __init__(self, others: Mapping[str, str]) -> None:
+        self.others = others
 
     def recognises(self, host: StorageHost, contract: Contract) -> bool:
         return True
 
     def answer(self, host: StorageHost, contract: Contract, call: Call) -> ScVal:
-        return host.call(contract.address, call[0])
+        return self._call(host, self.others[contract.address], call[0])
+
+    def _call(self, host: StorageHost, other: str, function: str) -> ScVal:
+        return host.call(other, function)
 
 
-def test_a_contract_that_calls_itself_fails() -> None:
-    """The host lets no contract be entered again."""
-    answers = StorageAnswers(token().entries.get, LEDGER, NOW, [Reentrant()])
+def test_contracts_that_call_without_end_fail() -> None:
+    """The host lets no contract be entered again, and a chain of calls that is too long costs that call alone."""
+    chain = [contract(f"{number}") for number in range(390)]
+    stored = token()
+    for each in chain:
+        stored.deploy(each)
+    rule = Calling({TOKEN: TOKEN, **dict(pairwise(chain))})
+    errors = [
+        StorageAnswers(stored.entries.get, LEDGER, NOW, [rule]).answer(ContractCall(each, "lastprice")).error or ""
+        for each in (TOKEN, chain[0])
+    ]
 
-    assert "HostError: Error(Context, InvalidAction)" == answers.answer(ContractCall(TOKEN, "lastprice")).error
+    assert "HostError: Error(Context, InvalidAction)" == errors[0]
+    assert errors[1].startswith("not from storage: the rule failed: RecursionError")
 
 
 def test_mainnet_tokens(mainnet_snapshot: LedgerSnapshot) -> None:
