@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.scval_encode import encode_scval
@@ -53,13 +53,7 @@ class StorageAnswers:
         return SimulationAnswer(self._ledger, result, error, tuple(host.footprint), "storage")
 
 
-class Answers(Protocol):
-    """Answers calls of one ledger, as `StorageAnswers` does."""
-
-    def answer(self, call: ContractCall) -> SimulationAnswer: ...
-
-
-AnswersAt = Callable[[Read, int, int], Answers]
+AnswersAt = Callable[[Read, int, int], StorageAnswers]
 """Makes the answers of a ledger: from its entries, its number and its close time."""
 
 

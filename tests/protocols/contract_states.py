@@ -24,7 +24,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import seen_at
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
-from exporter.ledger.contract_storage import StoredSource
+from exporter.ledger.contract_storage import StorageAnswers, StoredSource
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView, read_at_one_ledger
@@ -109,7 +109,7 @@ class State:
         return {row["pool"]: row | {"raw": raw[row["pool"]]} for row in self.tables.pools.iter_rows(named=True)}
 
 
-class _Recorded:
+class _Recorded(StorageAnswers):
     """Answers calls with what was recorded; the contracts have no function but those."""
 
     def __init__(self, ledger: int, calls: Iterable[Answered]) -> None:

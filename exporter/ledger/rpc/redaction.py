@@ -27,13 +27,8 @@ _LONGEST_WORD: Final = 20
 
 # These log request lines with the URL, headers with the credentials, and answers' headers that may echo either.
 _HTTP_LOGGERS: Final = (
-    "httpx",
-    "httpcore",
-    "httpcore.connection",
-    "httpcore.http11",
-    "httpcore.http2",
-    "httpcore.proxy",
-    "httpcore.socks",
+    *("httpx", "httpcore", "httpcore.connection", "httpcore.http11", "httpcore.http2"),
+    *("httpcore.proxy", "httpcore.socks"),
 )
 
 

@@ -91,18 +91,18 @@ def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             return contract.storage[vec(symbol("Resolution"))]
         case ["lastprice", asset]:
             found = _of_feed(host, contract, asset, most, "read_price_data_for_feed")
-            return found[0][1] if found else VOID
+            return found[0] if found else VOID
         case ["prices", asset, (scval.U32, int(records))]:
             found = _of_feed(host, contract, asset, most, "read_price_history", u32(records))
-            given = [price for _, price in found if price != VOID]
+            given = [price for price in found if price != VOID]
             return vec(*given) if given else VOID
     raise unknown_function(call)
 
 
 def _of_feed(
     host: StorageHost, contract: Contract, asset: ScVal, most: int, function: str, *arguments: ScVal
-) -> list[tuple[int, ScVal]]:
-    """The prices of an asset's feed with their times, in the decimals of the contract; void where one is too long."""
+) -> list[ScVal]:
+    """The prices of an asset's feed in the decimals of the contract; void where one is too long."""
     feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
     answered = None if feed is None else host.try_call(_adapter_of(host, contract), function, feed, *arguments)
     if feed is None or answered is None:
@@ -114,7 +114,7 @@ def _of_feed(
         fields = Fields.of(data, "price")
         price: int = expect(present(fields.get("price")), scval.U256, "price")
         scaled, time = price * 10 ** min(max(most - decimals, 0), 39), fields.u64("package_timestamp") // 1000
-        prices.append((time, VOID if scaled > I128_MAX else price_data(scaled, time)))
+        prices.append(VOID if scaled > I128_MAX else price_data(scaled, time))
     return prices
 
 
