@@ -112,13 +112,13 @@ class World:
         self.prices = [10**7] * len(self.oracle_assets)
         self._must("set_price_stable", self.oracle, vec(*map(i128, self.prices)))
         self._start = (dict(self.entries), self.info)
-        machine.mark("start of the market")
+        machine.mark()
 
     def restart(self) -> None:
         """Bring the market back to the archive's state."""
         entries, self.info = self._start
         self.entries = dict(entries)
-        self.machine.back("start of the market")
+        self.machine.back()
         self.machine.at(self.info)
         self.prices = [10**7] * len(self.oracle_assets)
         self.assets = [item[1] for item in self.machine.call(POOL, "get_reserve_list").given()[1]]

@@ -1,17 +1,12 @@
-"""The real host behind what answers calls elsewhere: a ledger snapshot file, and the embedded network."""
+"""The real host behind what answers calls elsewhere: a ledger snapshot file."""
 
 from __future__ import annotations
-
-import threading
-from dataclasses import replace
 
 from exporter.ledger.codec.entries import ARCHIVED
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.localnet.chain import Chain, Change
-from exporter.localnet.network import LocalNetwork, Simulation
+from exporter.localnet.network import Simulation
 from exporter.protocols import storage_answers
-from tests.host.blend_world import Player, World
 from tests.host.machine import LedgerInfo, Machine
 
 
@@ -49,48 +44,3 @@ class HostSource(SnapshotSource):
         found = simulated(self._machine, call)
         footprint = () if found.error else tuple(found.footprint)
         return SimulationAnswer(self.snapshot.ledger, found.result, found.error, footprint, self.label)
-
-
-class MovingNetwork(LocalNetwork):
-    """The embedded network over the market of `World`: each ledger that closes holds one real transaction.
-
-    The host runs the code; it remembers the entries of each ledger, and its own count, not the chain's.
-    """
-
-    def __init__(self, world: World, passphrase: str, seed: int) -> None:
-        world.restart()
-        self._world, self._player = world, Player(world, seed)
-        self._infos: dict[int, LedgerInfo] = {}
-        self._lock = threading.RLock()
-        self._remember()
-        self.done = 0
-        chain = Chain(world.entries, start_ledger=world.info.ledger, start_time=world.info.close_time)
-        super().__init__(chain, passphrase, world.info.protocol_version, self)
-
-    def _remember(self) -> None:
-        self._world.machine.mark(str(self._world.info.ledger))
-        self._infos[self._world.info.ledger] = self._world.info
-
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
-        """What the host gives for a call at a ledger that it remembers."""
-        with self._lock:
-            self._world.machine.back(str(ledger))
-            self._world.machine.at(self._infos[ledger])
-            return simulated(self._world.machine, call)
-
-    def advance(self) -> int:
-        """Close the next ledger, with the next transaction of the player in it."""
-        world = self._world
-        with self._lock:
-            world.machine.back(str(self.chain.latest))
-            before = dict(world.entries)
-            outcome = world.transact(replace(self._player.step(), ledgers=1))
-            self.done += outcome.error is None
-            self._remember()
-            written = [
-                Change(key, entry.data, entry.live_until)
-                for key, entry in world.entries.items()
-                if before.get(key) is not entry
-            ]
-            gone = [Change(key, None) for key in before.keys() - world.entries.keys()]
-            return self.chain.close(written + gone, close_time=world.info.close_time)

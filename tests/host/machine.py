@@ -85,10 +85,13 @@ class Outcome:
 
 
 class Machine:
-    """A host with a ledger of its own. Close it, or use it as a context. ``protocol`` is the one that it runs."""
+    """A host with a ledger of its own, as a context. ``protocol`` is the one that it runs."""
 
     def __init__(self, program: Path) -> None:
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         self.protocol: int = self.ask(do="protocol")["protocol"]
         self.info = LedgerInfo(1, 1, "0" * 64, self.protocol)
 
@@ -96,22 +99,15 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
+        self._requests.close()
         self._process.wait(10)
-        self._process.stdout.close()
+        self._answers.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send one request. Fails where the program refuses it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        self._requests.write(json.dumps(request).encode() + b"\n")
+        self._requests.flush()
+        line = self._answers.readline()
         assert line, f"the contract host ended with {self._process.wait(10)}"
         answer: dict[str, Any] = json.loads(line)
         assert "refused" not in answer, answer["refused"]
@@ -131,12 +127,8 @@ class Machine:
         self._put((key, entry, None) for key, entry in entries.items())
 
     def _put(self, entries: Iterable[tuple[bytes, bytes | None, int | None]]) -> None:
-        self.ask(
-            do="put",
-            entries=[
-                [_text(key), None if entry is None else _text(entry), live_until] for key, entry, live_until in entries
-            ],
-        )
+        texts = [[_text(key), None if entry is None else _text(entry), until] for key, entry, until in entries]
+        self.ask(do="put", entries=texts)
 
     def at(self, info: LedgerInfo) -> None:
         """Let the calls that follow run in this ledger."""
@@ -150,13 +142,13 @@ class Machine:
             **SETTINGS,
         )
 
-    def mark(self, name: str = "start") -> None:
+    def mark(self) -> None:
         """Remember all entries."""
-        self.ask(do="mark", name=name)
+        self.ask(do="mark", name="start")
 
-    def back(self, name: str = "start") -> None:
+    def back(self) -> None:
         """Bring all entries back as they were at `mark`. The ledger's number and time stay."""
-        self.ask(do="back", name=name)
+        self.ask(do="back", name="start")
 
     def call(
         self,

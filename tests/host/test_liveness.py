@@ -11,14 +11,12 @@ from exporter.ledger.codec.entries import (
     ARCHIVED,
     TEMPORARY,
     ContractData,
-    code_key,
     data_key,
     encode_contract_data,
     instance_key,
     is_temporary,
     seen_at,
 )
-from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
@@ -117,22 +115,6 @@ def test_the_embedded_network_restores_as_an_rpc_does(
         assert set(real) == set(made)
 
 
-def test_a_restored_entry_has_the_value_it_had(untouched: Machine, archive_state: CheckpointState, asset: str) -> None:
-    """Interest since the entry's last change is the same, whether it was archived in between or not."""
-    call = ContractCall(POOL, "get_reserve", (address(asset),))
-    later = untouched.info.after(200 * 86_400)
-    untouched.at(later)
-    alive = {
-        key: RawEntry(entry.data, entry.last_modified, later.ledger) for key, entry in archive_state.entries.items()
-    }
-    found = simulated(untouched, call)
-    untouched.put(alive)
-    expected = untouched.call(POOL, "get_reserve", address(asset))
-
-    assert found.restored  # 200 days are longer than anything lives by itself
-    assert expected.given() == decode_scval(found.result or b"")
-
-
 def test_a_temporary_entry_is_gone_after_it(untouched: Machine, archive_state: CheckpointState) -> None:
     """An auction is a temporary entry: the contract does not find it any more, nor do we, and nothing restores it."""
     user = POOL
@@ -158,17 +140,3 @@ def test_a_temporary_entry_is_gone_after_it(untouched: Machine, archive_state: C
 
 def host_error(message: str | None) -> str | None:
     return None if message is None else message.removeprefix("HostError: ").split("\n")[0]
-
-
-def test_the_ends_in_the_archive_are_those_that_the_host_needs(
-    untouched: Machine, archive_state: CheckpointState
-) -> None:
-    """The archive's true ends of life decide from which ledger on the pool sleeps."""
-    snapshot = snapshot_of(archive_state)
-    code = next(instance.wasm_hash for contract, instance in snapshot.contract_instances() if contract == POOL)
-    assert code is not None
-    last = min(snapshot.entries[key].live_until or 0 for key in (instance_key(POOL), code_key(code)))
-    for ledger, error in ((last, None), (last + 1, ENDED)):
-        untouched.at(untouched.info.after(1, ledger - untouched.info.ledger))
-
-        assert error == untouched.call(POOL, "get_admin").error

@@ -174,18 +174,6 @@ def test_an_archive_is_read_out_of_a_bucket(
             archives.first(lambda archive: archive.checkpoint(191))
 
 
-def test_an_archive_is_read_over_http(made: SimulatedArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A web server's files are those of the folder, also where none are kept; a missing one is said to be missing."""
-    monkeypatch.setattr(archive_places, "CHUNK_BYTES", 1)
-    with serving(made.folder, [20]) as (address, starts):
-        archive = HistoryArchive(RemoteFiles(address))
-
-        assert CONTENT == content_of(archive)
-        assert [0, 20] == starts
-        with pytest.raises(ArchiveFileMissingError, match=r"the history archive at 127\.0\.0\.1 has no file nothing"):
-            RemoteFiles(address).open("nothing", 9)
-
-
 @pytest.fixture
 def slow_server() -> Iterator[str]:
     """A server that never answers a request; under /drip it sends a byte of a large file now and then.
