@@ -1,8 +1,4 @@
-"""Putting files of past ledgers into a published history, between and inside the files that it has.
-
-A ledger between two files is one more entry. A ledger inside a compacted file means that this file is rewritten with
-its rows; the old one stays for the retention time, as after any compaction.
-"""
+"""Putting files of past ledgers into a published history, between the files that it has, or inside compacted ones."""
 
 from __future__ import annotations
 

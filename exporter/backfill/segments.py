@@ -1,7 +1,6 @@
 """A piece of the past, as a worker does it: from the state before, ledger by ledger, to the rows of its boundaries.
 
-The readers are those of a run, on the one-ledger view. A boundary counts only when everything that its reading looked
-at was watched; what was not is given back, so that it can be watched, and the boundary read again.
+A boundary counts only when everything that its reading looked at was watched; what was not is given back.
 """
 
 from __future__ import annotations

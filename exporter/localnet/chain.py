@@ -54,8 +54,8 @@ class Chain:
     ) -> None:
         """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with entries as they are stored.
 
-        This many ``quiet_ledgers`` come before it, five seconds each, in which nothing happened. ``window`` is how many
-        ledgers back from the latest stay answered for; ``event_window`` is the same for events, where it is less.
+        ``quiet_ledgers`` of five seconds, in which nothing happened, come before it. The latest ``window`` ledgers stay
+        answered for, their events where ``event_window`` is less.
         """
         self.event_window = window if event_window is None else min(event_window, window)
         if start_ledger < 1 or self.event_window < 1:

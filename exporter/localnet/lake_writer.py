@@ -206,7 +206,7 @@ def _envelope(ledger: int, keys: list[bytes]) -> bytes:
 
 
 def live_through(network: RecordedNetwork, ledgers: int) -> None:
-    """Let a network close this many ledgers, in each of which the pools of one protocol move: that costs least."""
+    """Let a network close this many ledgers, in each of which the pools of one protocol move."""
     protocols = sorted({pool.protocol for pool in network.pools})
     together = [[pool for pool in network.pools if pool.protocol == name] for name in protocols]
     for pools in islice(cycle(together), ledgers):
@@ -238,10 +238,9 @@ def remember(
     store: Store,
     workers: AbstractContextManager[Executor] | None = None,
 ) -> LakeResult:
-    """Put into a history what runs would have published since a state, by the network's lake.
+    """Put into a history what runs at each ``every`` seconds would have published since a state, by the network's lake.
 
-    The latest ledger is left for the run that follows. ``every`` is in seconds. The work is done by processes of this
-    machine, or by ``workers``.
+    The latest ledger is left for the run that follows.
     """
     chain = network.chain
     begins, ends = state.close_time, chain.close_time(chain.latest) - 1

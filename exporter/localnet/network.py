@@ -106,10 +106,7 @@ class LocalNetwork:
 
 
 def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) -> LocalNetwork:
-    """The network of a snapshot file: one ledger.
-
-    Raises `SnapshotFileError` for a passphrase that is not the file's.
-    """
+    """The network of a snapshot file: one ledger. Raises `SnapshotFileError` for another network's passphrase."""
     known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
     for candidate in known:
         if network_id(candidate) == snapshot.network_id:

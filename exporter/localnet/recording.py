@@ -1,7 +1,4 @@
-"""A recording of lending markets: the ledger entries of one moment, and what contracts answered there.
-
-The package has one (``recording.bin``), described in ``recording.md``; ``python -m tests.recording`` makes it.
-"""
+"""A recording of lending markets: entries of one moment, and what contracts answered there (``recording.md``)."""
 
 from __future__ import annotations
 

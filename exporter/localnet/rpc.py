@@ -1,9 +1,8 @@
 """The answers of the embedded server: the methods of Stellar RPC for one ledger of one node, but for HTTP.
 
-Fields, limits and the texts of errors are those of an unmodified Stellar RPC. A simulated chain has neither headers nor
-transactions: ``headerXdr`` and ``metadataXdr`` are placeholders, a ledger's hash is the SHA-256 of its number, and no
-transaction is found. The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that what the exporter
-encodes is read by somebody else.
+Fields, limits and the texts of errors are those of an unmodified Stellar RPC; headers, hashes and transactions are
+placeholders. The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that another program reads what
+the exporter encodes.
 """
 
 from __future__ import annotations

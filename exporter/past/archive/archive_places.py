@@ -135,10 +135,9 @@ class Archives:
 
     @classmethod
     def open(cls, uris: Sequence[str], kept: Path, deadline: Deadline | None = None) -> Archives:
-        """Open archives by folder, ``https://``, ``http://`` (every digest is verified) or ``s3://BUCKET/PREFIX``.
+        """Open archives by folder or URL; ``kept`` is a folder for the buckets that are fetched.
 
-        ``kept`` is a folder for the buckets that are fetched. Raises `ConfigError` for an address of no archive, and
-        `ArchiveFileMissingError` where there is no such folder.
+        Raises `ConfigError` for an address of no archive, and `ArchiveFileMissingError` for a missing folder.
         """
         kept.mkdir(parents=True, exist_ok=True)
         deadline = deadline or Deadline()

@@ -76,10 +76,9 @@ class StateFile(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint's header, and the buckets that it commits to.
+    """A checkpoint's header, and the digests of the buckets that it commits to, newest first, two of each level.
 
-    ``live`` and ``hot`` (of archived entries, empty before protocol 23) are digests from the newest to the oldest, two
-    of each level. ``passphrase`` is what the state file says.
+    ``hot`` are those of archived entries, empty before protocol 23. ``passphrase`` is what the state file says.
     """
 
     header: LedgerHeader

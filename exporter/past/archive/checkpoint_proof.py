@@ -31,9 +31,8 @@ class NotProvableError(ArchiveError):
 def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoint, bytes]:
     """The first checkpoint at or after a ledger, and the content of its proof file, which was checked.
 
-    Its headers begin with the ledger's, so that the proof says how much of it is unchanged at the checkpoint, and when
-    it closed. Raises `NotProvableError` where the archives have no ledgers after it, or too few signatures, and
-    `ArchiveError` where they lack the checkpoint or are damaged.
+    Its headers begin with the ledger's, so that the proof says when it closed. Raises `NotProvableError` where the
+    archives have no ledgers after it, or too few signatures, and other `ArchiveError`.
     """
     at_checkpoint = checkpoint_of(ledger)
     checkpoint = archives.first(lambda archive: archive.checkpoint(at_checkpoint))

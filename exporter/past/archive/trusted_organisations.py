@@ -15,10 +15,7 @@ _HERE = "exporter.past.archive"
 
 
 def trust_of(passphrase: str, path: Path | None = None) -> Trust:
-    """The organisations of a file, or without one those that are known for a network.
-
-    Raises `ConfigError` where the file cannot be read or is of another network, or where nobody is known for this one.
-    """
+    """The organisations of a file, or else those that are known for a network. Raises `ConfigError`."""
     content, name = trust_file(passphrase, path)
     try:
         trust = read_trust(content)

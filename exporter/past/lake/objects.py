@@ -252,8 +252,7 @@ def open_place(
 ) -> tuple[ObjectStore, str]:
     """A reader of objects below an address, and its name for people. Raises `ConfigError`.
 
-    Plain HTTP is allowed where everything read is ``verified`` by its digest. A request that takes more than
-    ``seconds`` fails and is not repeated; None leaves both to the library.
+    Plain HTTP is allowed where all is ``verified`` by digests. A request fails after ``seconds``; None: the library's.
     """
     from obstore.store import HTTPStore, LocalStore, S3Store
 

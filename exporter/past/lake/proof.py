@@ -1,8 +1,4 @@
-"""The proof that the chain gives of the math: what a contract made of its pools, against what is computed from before.
-
-Wherever a contract brings a pool up to date, the entries before it, projected to the ledger's close time, must give the
-entries after it. Each such transition is a test vector that nobody here wrote.
-"""
+"""The proof that the chain gives of the math: what contracts made of their pools, against what is computed before."""
 
 from __future__ import annotations
 
@@ -41,10 +37,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Transitions by ``PROTOCOL/CODE`` (hex), confirmed and differing; of the latter the first in full.
-
-    ``untried`` are those that could not be computed, because something that they need is not known.
-    """
+    """Counts of transitions by ``PROTOCOL/CODE`` (hex), and the first that differ. ``untried`` ones lacked an entry."""
 
     confirmed: dict[str, int] = {}
     differing: dict[str, int] = {}

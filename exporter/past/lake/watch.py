@@ -1,8 +1,7 @@
 """Which ledgers touch what is watched, found in their raw bytes before anything is decoded.
 
-Every change to contract state, also of a time to live alone, is made by a transaction whose footprint names the key, or
-by the eviction scan, which names it too. So a ledger in whose bytes no watched key begins has not touched any.
-The other direction does not hold: a hit is only a hint, and the ledger is walked.
+Every change, also of a time to live alone, is made by a transaction whose footprint names the key, or by the eviction
+scan, which names it too. So a ledger without a watched key in its bytes touched none; any other is walked.
 """
 
 from __future__ import annotations
@@ -20,10 +19,7 @@ DATA: Final = b"\0\0\0\x06"
 """How the LedgerKey of contract data begins."""
 
 _CONTRACT: Final = re.compile(rb"(?s)\x06(?=(?:\x00{4})?\x00{3}\x01(.{32}))")
-"""The last byte of the kind of a contract data key or entry, and after it the id of a contract.
-
-The first byte looked for is not zero, of which ledgers are full; so this runs at gigabytes a second.
-"""
+"""The last byte of the kind of a contract data key or entry (not zero: found fast), then the id of a contract."""
 
 _KEY_HEAD: Final = 40  # kind, kind of address, contract id
 
