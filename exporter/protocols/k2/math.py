@@ -8,7 +8,7 @@ because no published number is larger. Otherwise there is an ExactError.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
@@ -23,20 +23,11 @@ SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
 
-class Totals(NamedTuple):
-    """The supply and the debt, in token base units, and the utilization (RAY) it amounts to."""
-
-    supplied: int
-    borrowed: int
-    utilization: int
-
-
 def project(pool: Mapping[str, Any]) -> dict[str, Any]:
     """The published numbers of a reserve at its ``close_time``. Raises `ExactError`."""
-    stored = totals(pool, pool["liquidity_index"], pool["variable_borrow_index"])
+    *_, stored_utilization = totals(pool, pool["liquidity_index"], pool["variable_borrow_index"])
     indexes = accrued_indexes(pool)
-    accrued = totals(pool, *indexes)
-    supplied, borrowed, utilization = accrued
+    supplied, borrowed, utilization = totals(pool, *indexes)
     supply_rate, borrow_rate = rates(pool, utilization)
     return {
         "total_supplied": supplied,
@@ -54,7 +45,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "apr_decimals": RAY_DECIMALS,
         "supply_apy_bps": pool["current_liquidity_rate"] * BPS // RAY,  # linear interest, which is the rate in a year
         "borrow_apy_bps": borrow_apy_bps(pool["current_variable_borrow_rate"]),
-        "stored_utilization": stored.utilization,
+        "stored_utilization": stored_utilization,
         "accrued_utilization": utilization,
         "utilization_decimals": RAY_DECIMALS,
         "rate_modifier": 1,
@@ -63,7 +54,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "share_token": pool["a_token"],
         "share_supply": supplied,  # as the token itself has it
         **_terms(pool),
-        **_amounts(pool, accrued),
+        **_amounts(pool, supplied, borrowed),
         **of_reserve(pool["supply_emissions"], pool["borrow_emissions"], pool["close_time"]),
     }
 
@@ -94,7 +85,7 @@ def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _amounts(pool: Mapping[str, Any], totals: Totals) -> dict[str, int | None]:
+def _amounts(pool: Mapping[str, Any], supplied: int, borrowed: int) -> dict[str, int | None]:
     """The caps in base units, None for none, and how much can be withdrawn, borrowed and supplied, whatever gates say.
 
     The aToken's balance bounds what it pays out. With a limit of more than the contract's unsigned 128 bits nothing
@@ -102,11 +93,11 @@ def _amounts(pool: Mapping[str, Any], totals: Totals) -> dict[str, int | None]:
     """
     unit, cash = 10 ** pool["decimals"], pool["cash"]
     supply_cap, *of_debt = (pool[name] * unit for name in ("supply_cap", "borrow_cap", "debt_ceiling"))
-    rooms = [limit - totals.borrowed if limit < 2**128 else 0 for limit in of_debt if limit]
+    rooms = [limit - borrowed if limit < 2**128 else 0 for limit in of_debt if limit]
     amounts = {
-        "available_to_withdraw": None if cash is None else min(cash, totals.supplied),
+        "available_to_withdraw": None if cash is None else min(cash, supplied),
         "available_to_borrow": None if cash is None else min([cash, *rooms]),
-        "available_to_supply": (supply_cap - totals.supplied if supply_cap < 2**128 else 0) if supply_cap else None,
+        "available_to_supply": (supply_cap - supplied if supply_cap < 2**128 else 0) if supply_cap else None,
         "supply_cap": supply_cap or None,
         "borrow_cap": min(filter(None, of_debt), default=None),
     }
@@ -115,7 +106,9 @@ def _amounts(pool: Mapping[str, Any], totals: Totals) -> dict[str, int | None]:
 
 def accrued_indexes(reserve: Mapping[str, Any]) -> tuple[int, int]:
     """The indexes of supply and of debt at the ``close_time`` (unix seconds). Raises `ExactError`."""
-    seconds = elapsed(reserve["last_update_timestamp"], reserve["close_time"])
+    seconds = reserve["close_time"] - reserve["last_update_timestamp"]
+    if seconds < 0:  # the call would fail
+        raise ExactOverflowError("time since the last update: seconds below zero: the result does not fit")
     with exact.naming("accrued liquidity index"):
         growth = linear_interest(reserve["current_liquidity_rate"], seconds)
         liquidity_index = ray_mul(reserve["liquidity_index"], growth)
@@ -140,14 +133,6 @@ def ray_div(left: int, right: int) -> int:
     return exact.multiply_divide_half_up(left, RAY, right) if right else 0
 
 
-@exact.naming("time since the last update")
-def elapsed(last_update: int, close_time: int) -> int:
-    """The seconds that interest has run for. A last update after the close time has no result, as in the contract."""
-    if last_update > close_time:
-        raise ExactOverflowError("seconds below zero: the result does not fit")
-    return close_time - last_update
-
-
 @exact.naming("linear interest")
 def linear_interest(rate: int, seconds: int) -> int:
     """The factor of supply in some seconds at a rate a year: RAY + floor(rate × seconds / year)."""
@@ -167,14 +152,14 @@ def compound_interest(rate: int, seconds: int) -> int:
     return exact.add(exact.add(exact.add(first, second), third), RAY)
 
 
-def totals(reserve: Mapping[str, Any], liquidity_index: int, borrow_index: int) -> Totals:
-    """The totals at these indexes, and their utilization, which is 0 where there is nothing."""
+def totals(reserve: Mapping[str, Any], liquidity_index: int, borrow_index: int) -> tuple[int, int, int]:
+    """The supply and the debt at these indexes, in base units, and their utilization, 0 where there is nothing."""
     with exact.naming("total supply"):
         supplied = ray_mul(reserve["total_supply_scaled"], liquidity_index)
     with exact.naming("total debt"):
         borrowed = ray_mul(reserve["total_debt_scaled"], borrow_index)
     with exact.naming("utilization"):
-        return Totals(supplied, borrowed, ray_div(borrowed, exact.add(max(supplied - borrowed, 0), borrowed)))
+        return supplied, borrowed, ray_div(borrowed, exact.add(max(supplied - borrowed, 0), borrowed))
 
 
 @exact.naming("variable borrow rate")
@@ -243,7 +228,7 @@ def _compute(before: Mapping[str, Any]) -> dict[str, int]:
     indexes = accrued_indexes(before)
     found = dict(zip(_INDEXES, indexes, strict=True))
     if "total_debt_scaled" in before:
-        found |= zip(_RATES, rates(before, totals(before, *indexes).utilization), strict=True)
+        found |= zip(_RATES, rates(before, totals(before, *indexes)[2]), strict=True)
     return found
 
 

@@ -159,15 +159,10 @@ def supply_rate(utilization: int, borrow_rate: int, reserve_factor: int) -> int:
     return exact.multiply_divide_half_up(earned, BPS - reserve_factor, BPS)
 
 
-def rate_of_a_millisecond(rate: int) -> int:
-    """The interest of a millisecond at a rate a year, RAY: half up of rate / 31,556,926,000."""
-    return exact.multiply_divide_half_up(rate, 1, YEAR_MILLISECONDS)
-
-
 @exact.naming("growth")
-def growth(per_millisecond: int, milliseconds: int) -> int:
+def growth(rate: int, milliseconds: int) -> int:
     """The factor by which a debt grows, RAY: eight terms of e^(rate × time), each step rounded half up."""
-    x = exact.multiply(per_millisecond, milliseconds)
+    x = exact.multiply(exact.multiply_divide_half_up(rate, 1, YEAR_MILLISECONDS), milliseconds)
     power, result = x, exact.add(x, RAY)
     for k in range(2, _SERIES_TERMS + 1):
         power = exact.multiply_divide_half_up(power, x, RAY)
@@ -191,7 +186,7 @@ def _accrue_chunk(before: State, chunk: int) -> dict[str, int]:
     supply, debt = values(before)
     rate = borrow_rate(utilization(debt, supply), *(before[name] for name in CURVE))
     with exact.naming("borrow index"):
-        factor = growth(rate_of_a_millisecond(rate), chunk)
+        factor = growth(rate, chunk)
         borrow_index = min(exact.multiply_divide_half_up(before["borrow_index"], factor, RAY), HIGHEST_INDEX)
     interest = exact.subtract(value_of(before["borrowed"], borrow_index), debt)
     fee = exact.multiply_divide_half_up(interest, before["reserve_factor"], BPS)

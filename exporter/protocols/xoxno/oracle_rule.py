@@ -79,23 +79,25 @@ class _SourceError(Exception):
 
 def recognises(_host: StorageHost, contract: Contract) -> bool:
     """Whether a contract has an index of oracles, or signers and a threshold, under the variants of an enum."""
-    return _is_aggregator(contract) or all(vec(symbol(name)) in contract.storage for name in ("Signers", "Threshold"))
+    names = [name for name in ("OracleKeys", "Signers", "Threshold") if vec(symbol(name)) in contract.storage]
+    return "OracleKeys" in names or len(names) == 2
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     """The answer of the aggregator's ``quotes()``, or of one of the oracle's reading functions."""
-    if not _is_aggregator(contract):
-        return _oracle_answer(host, contract, call)
-    match call:
-        case ["quotes", keys]:
+    match [vec(symbol("OracleKeys")) in contract.storage, *call]:
+        case [True, "quotes", keys]:
             session = _Session(host, contract)
             found = {key: session.status(key, 0).encoded() for key in items(keys, "keys")}
             return (scval.MAP, tuple(sorted(found.items(), key=_order)))
+        case [False, "decimals"]:
+            return u32(ORACLE_DECIMALS)
+        case [False, "read_price_data_for_feed", feed]:
+            return _aggregate(host, contract, feed)
+        case [False, "lastprice", asset]:
+            feed = host.data(contract.address, vec(symbol("FeedMapping"), asset))
+            return VOID if feed is None else _last_price(host, contract, feed)
     raise unknown_function(call)
-
-
-def _is_aggregator(contract: Contract) -> bool:
-    return vec(symbol("OracleKeys")) in contract.storage
 
 
 def _order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
@@ -248,27 +250,6 @@ def _no_rule(kind: str) -> NotFromStorageError:
     return NotFromStorageError(f"no rule for a source of the kind {kind[:40]}")
 
 
-def _oracle_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    match call:
-        case ["decimals"]:
-            return u32(ORACLE_DECIMALS)
-        case ["read_price_data_for_feed", feed]:
-            return _aggregate(host, contract, feed)
-        case ["lastprice", asset]:
-            feed = host.data(contract.address, vec(symbol("FeedMapping"), asset))
-            if feed is None:
-                return VOID
-            try:
-                data = Fields.of(_aggregate(host, contract, feed), "aggregate")
-            except TrapError:  # there is none, or it is too old
-                return VOID
-            price: int = expect(present(data.get("price")), scval.U256, "price")
-            if price > I128_MAX:
-                raise TrapError(PANIC)
-            return price_data(price, data.u64("package_timestamp") // 1000)
-    raise unknown_function(call)
-
-
 def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     stored = host.data(contract.address, vec(symbol("CurrentAggregate"), feed))
     if stored is None:
@@ -278,3 +259,14 @@ def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
     if host.now - written > expect(limit, scval.U64, "MaxStaleSeconds"):
         raise TrapError(STALE)
     return stored
+
+
+def _last_price(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
+    try:
+        data = Fields.of(_aggregate(host, contract, feed), "aggregate")
+    except TrapError:  # there is none, or it is too old
+        return VOID
+    price: int = expect(present(data.get("price")), scval.U256, "price")
+    if price > I128_MAX:
+        raise TrapError(PANIC)
+    return price_data(price, data.u64("package_timestamp") // 1000)
