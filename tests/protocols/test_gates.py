@@ -77,6 +77,13 @@ class TestAlula:
 
         assert (shut, status, "borrow" not in shut) == (closed(row), row["pool_status"], row["can_be_borrowed"])
 
+    def test_flags_that_are_not_there(self) -> None:
+        """Without them it is not known what is open, and said so; bad debt closes it all the same."""
+        for changes, is_open in (((), None), (((u32(1), "bad_debt_request_count"),), False)):
+            row = self.row((None, "config", "status"), *changes)
+            assert (is_open, is_open, None) == tuple(row[n] for n in ("can_supply", "can_borrow", "pool_status"))
+            assert "does not have all that its operations hang on" in row["can_reason"]
+
     def test_bad_debt_that_waits(self) -> None:
         """While the insurance fund is asked, and until the lock ends, one can only repay and liquidate."""
         now = World("alula").time
@@ -152,6 +159,14 @@ class TestPeridot:
             assert row["market_status"] == row["pool_status"]
             shown = {item.name: item.value for item in tables.parameters[world.market, VAULT]}
             assert holds == sum(value for key, value in shown.items() if key.endswith("_paused"))
+
+    def test_rewards_of_no_token(self) -> None:
+        """A speed without a token, or of another form, is not known; without a speed nothing is paid."""
+        world = World("peridot")
+        for speed, reason in ((u128(5), "unread"), (u32(5), "unread"), (u128(0), "no_emissions")):
+            world.put(variant_key(world.market, "SupplySpeed", address(VAULT)), speed)
+            world.put(variant_key(world.market, "PeridotToken"), VOID)
+            assert reason == world.row("native")["supply_reward_reason"]
 
     def test_paused_market(self) -> None:
         """A market is paused when neither depositing nor borrowing is open in any vault; not when all else is."""

@@ -272,6 +272,12 @@ class TestPeridot:
         assert (self.of(self.CASH + counted), self.CASH + 10**10 + 10**9) == self.rate(world)
         assert self.CASH + 10**10 == world.row("native")["available_to_withdraw"]
 
+    def test_a_vault_that_nobody_used(self) -> None:
+        """It has no cash, and needs no balance."""
+        row = self.world(put(vault("ManagedCash"), u128(0)), put(balance_key(XLM, VAULT), None)).row("native")
+
+        assert (10**9, 0) == (row["total_supplied"], row["available_to_withdraw"])
+
     def test_vault_without_a_model(self) -> None:
         """It has the one rate that it keeps itself."""
         world = self.world(put(vault("InterestModel"), None), put(vault("BorrowYearlyRateScaled"), u128(50_000)))

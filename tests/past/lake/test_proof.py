@@ -90,11 +90,11 @@ def test_moves_of_every_protocol_are_proven() -> None:
 
 
 def test_what_cannot_be_tried_is_counted() -> None:
-    """Without the configurations of Blend's reserves and XOXNO's markets no accrual of theirs is lost: all count."""
-    whole, without = proven(5), proven(5, unknown=(b"ResConfig", b"Params"))
+    """Without configurations of Blend and XOXNO, and balances of Peridot, no accrual of theirs is lost: all count."""
+    whole, without = proven(5), proven(5, unknown=(b"ResConfig", b"Params", b"Balance"))
 
     assert {} == whole.untried
-    assert {"blend", "xoxno"} == protocols_of(without.untried)
+    assert {"blend", "peridot", "xoxno"} == protocols_of(without.untried)
     assert sum(whole.confirmed.values()) <= sum(without.confirmed.values()) + sum(without.untried.values())
     assert ({}, True) == (without.differing, {"blend", "xoxno"}.isdisjoint(protocols_of(without.confirmed)))
 
