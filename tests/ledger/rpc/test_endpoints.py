@@ -9,7 +9,7 @@ import logging
 import time
 import tracemalloc
 import zlib
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -27,12 +27,11 @@ from exporter.ledger.rpc.endpoints import (
     parse_retry_after,
     post,
 )
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.server import create_app, running
 from tests.ledger.rpc import fake_rpc as fake
-from tests.ledger.rpc.fake_rpc import PASSPHRASE
 
 LIMITS = RpcLimits(max_response_bytes=100_000, request_timeout_s=5)
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 # URLs ----------------------------------------------------------------------------------------------------------
 
@@ -206,61 +205,14 @@ def test_retry_after_is_seconds(value: str | None, seconds: float | None) -> Non
 # Real sockets --------------------------------------------------------------------------------------------------
 
 
-async def serving(serve: Serve, ask: Callable[[str], Awaitable[None]]) -> None:
-    """Run ``ask`` with the URL of a server on this machine that treats each connection by ``serve``."""
-    handlers: set[asyncio.Task[None]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handlers.add(task)
-        try:
-            await serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client has left, or the test is over
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        await ask(f"http://127.0.0.1:{port}/secret-path?key=secret-query")
-    finally:
-        server.close()
-        for task in handlers:
-            task.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-
-
-async def read_request(reader: asyncio.StreamReader) -> dict[str, object]:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(line[15:]) for line in head.decode().split("\r\n") if line.lower().startswith("content-length"))
-    request: dict[str, object] = json.loads(await reader.readexactly(length))
-    return request
-
-
-def answer_to(request: dict[str, object]) -> bytes:
-    result = {"passphrase": PASSPHRASE, "entries": [], "latestLedger": 1_000}
-    return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-
-
-async def well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while True:
-        body = answer_to(await read_request(reader))
-        writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        await writer.drain()
-
-
-async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await read_request(reader)
-    writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n")
-    while True:  # each byte comes well within any time-out of a single read
-        writer.write(b" ")
-        await writer.drain()
-        await asyncio.sleep(0.02)
+async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """An answer of which each byte comes well within any time-out of a single read."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
+    with suppress(ConnectionError):
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.02)
 
 
 def test_a_good_server_answers_next_to_a_dripping_one(
@@ -275,19 +227,22 @@ def test_a_good_server_answers_next_to_a_dripping_one(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
-    async def with_both(bad_url: str) -> None:
-        async def ask(good_url: str) -> None:
-            limits = RpcLimits(request_timeout_s=0.3)
-            started = time.perf_counter()
-            async with RpcSource([bad_url, good_url], PASSPHRASE, limits=limits) as source:
-                assert [1_000, 1_000] == [await source.tip(), await source.tip()]
-                assert {"getLedgerEntries": 2, "getNetwork": 2} == dict(source.counters.requests)
-                assert [{"timeout": 1}] == list(source.counters.errors.values())
-            assert 20 > time.perf_counter() - started
+    network = RecordedNetwork()
 
-        await serving(well, ask)
+    async def ask(good_url: str) -> None:
+        server = await asyncio.start_server(drip, "127.0.0.1", 0)
+        bad_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/path?key=secret"
+        limits = RpcLimits(request_timeout_s=0.3)
+        started = time.perf_counter()
+        async with RpcSource([bad_url, good_url], network.passphrase, limits=limits) as source:
+            assert [network.chain.latest] * 2 == [await source.tip(), await source.tip()]
+            assert {"getLedgerEntries": 2, "getNetwork": 2} == dict(source.counters.requests)
+            assert [{"timeout": 1}] == list(source.counters.errors.values())
+        assert 20 > time.perf_counter() - started
+        server.close()
 
-    asyncio.run(serving(dripping, with_both))
+    with running(create_app(network)) as url:
+        asyncio.run(ask(url))
 
     assert [] == [record for record in caplog.records if record.name.startswith(("httpx", "httpcore"))]
 
