@@ -25,28 +25,22 @@ def candidates(
     found: Iterable[Candidate] = (),
 ) -> dict[str, list[Candidate]]:
     """The candidates of each protocol, each address and named pool once; who vouches for one is taken from any."""
-    known: dict[tuple[str, str, str | None], Candidate] = {}
-
-    def add(candidate: Candidate) -> None:
-        place = candidate.protocol, candidate.address, candidate.pool
-        first = known.setdefault(place, candidate)
-        if first.voucher is None and candidate.voucher is not None:
-            known[place] = replace(first, voucher=candidate.voucher)
-
-    for market in settings.markets:
-        add(Candidate(market.protocol, market.address, Origin.CONFIGURATION))
+    tried = [Candidate(market.protocol, market.address, Origin.CONFIGURATION) for market in settings.markets]
     if settings.discovery.enabled:
-        for deployment in network.deployments:
-            for address in deployment.markets:
-                add(Candidate(deployment.protocol, address))
-        for candidate in found:
-            add(candidate)
+        tried += [Candidate(item.protocol, market) for item in network.deployments for market in item.markets]
+        tried += found
         instances = list(instances)
         code = market_code(modules, network.deployments, instances)
         for address, instance in instances:
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
-                add(Candidate(name, address, Origin.SNAPSHOT))
+                tried.append(Candidate(name, address, Origin.SNAPSHOT))
+    known: dict[tuple[str, str, str | None], Candidate] = {}
+    for candidate in tried:
+        place = candidate.protocol, candidate.address, candidate.pool
+        first = known.setdefault(place, candidate)
+        if first.voucher is None and candidate.voucher is not None:
+            known[place] = replace(first, voucher=candidate.voucher)
     return {name: [item for item in known.values() if item.protocol == name] for name in modules}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given, reject
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
@@ -19,7 +19,7 @@ from exporter.ledger.codec.scval_encode import INSTANCE_KEY, address, encode_scv
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, xdr_from_json
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry
 from exporter.protocols import storage_answers
-from tests.ledger.codec.scval_cases import has_absent_container, scvals, to_sdk
+from tests.ledger.codec.scval_cases import scvals, to_sdk
 from tests.snapshot_files import to_json
 
 POOL = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
@@ -275,8 +275,10 @@ def first_convention(document: Any) -> Any:
 @given(scvals)
 def test_both_conventions_read_as_the_same_value(value: ScVal) -> None:
     """A value of any kind comes back from version 2, as stellar-sdk writes it, and from the numbers of version 1."""
-    assume(not has_absent_container(value))
-    document = json.loads(to_sdk(value).to_json())
+    try:
+        document = json.loads(to_sdk(value).to_json())
+    except AssertionError:  # stellar-sdk cannot write absent vectors and maps
+        reject()
 
     assert value == decode_scval(xdr_from_json("SCVal", document))
     assert value == decode_scval(xdr_from_json("SCVal", first_convention(document)))

@@ -108,7 +108,6 @@ class RpcSource:
         self._passphrase = passphrase
         self._limits, self._timing = limits or RpcLimits(), timing or Timing()
         self._endpoints = parse_endpoints(rpc_urls)
-        self._current = self._endpoints[0]  # the one in use: the last that worked
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
         self._redactor = Redactor(rpc_urls)
@@ -210,8 +209,6 @@ class RpcSource:
                         tries[endpoint] += 1
                         if not isinstance(outcome, Failure):
                             endpoint.failing = False
-                            if self._current.failing:
-                                self._current = endpoint
                             return outcome
                         self._put_aside(endpoint, outcome)
                         failures[endpoint] = replace(outcome, text=self._redactor.clean(outcome.text))
@@ -228,12 +225,9 @@ class RpcSource:
         )
 
     def _ordered(self) -> list[Endpoint]:
-        """All endpoints: good before failing, the one in use before the others; those on hold last."""
+        """All endpoints: good before failing, those on hold last."""
         now = self._timing.clock()
-        return sorted(
-            self._endpoints,
-            key=lambda each: (max(each.held_until, now), each.failing, each is not self._current, each.position),
-        )
+        return sorted(self._endpoints, key=lambda each: (max(each.held_until, now), each.failing, each.position))
 
     async def _has_turn(self, endpoint: Endpoint, deadline: float) -> bool:
         """Wait for the endpoint's rate, and for the end of a hold; False if it asked meanwhile to be left alone."""

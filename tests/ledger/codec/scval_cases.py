@@ -158,15 +158,3 @@ def _sdk_executable(instance: ContractInstance) -> xdr.ContractExecutable:
         reference = xdr.ContractExecutableExternalRef(Address(owner).to_xdr_sc_address(), xdr.SCString(tag))
         return xdr.ContractExecutable(kind, external_ref=reference)
     return xdr.ContractExecutable(kind)
-
-
-def has_absent_container(value: ScVal) -> bool:
-    """Whether a vector or map in a value is absent, which stellar-sdk cannot write as JSON."""
-    kind, payload = value
-    if kind == scval.VEC:
-        return payload is None or any(has_absent_container(item) for item in payload)
-    if kind == scval.MAP:
-        return payload is None or any(has_absent_container(item) for pair in payload for item in pair)
-    if kind == scval.CONTRACT_INSTANCE:
-        return any(has_absent_container(item) for pair in payload.storage or () for item in pair)
-    return False
