@@ -123,20 +123,11 @@ def iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-Members = dict[int, list[Observation]]
-
-
-def members_of(observations: Iterable[Observation], length: int) -> dict[Place, Members]:
-    """The observations of every pool by the start of their bucket."""
-    groups: dict[Place, Members] = defaultdict(lambda: defaultdict(list))
-    for item in observations:
-        groups[item.place][start_of(item.time, length)].append(item)
-    return groups
-
-
 def buckets_of(observations: Iterable[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
     """Every bucket of every pool, ascending, as the API shows it."""
-    groups = members_of(observations, length)
+    groups: dict[Place, dict[int, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+    for item in observations:
+        groups[item.place][start_of(item.time, length)].append(item)
     return {
         place: [_row(start, start + length, groups[place][start]) for start in sorted(groups[place])]
         for place in sorted(groups)
@@ -165,59 +156,28 @@ def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]
     }
 
 
-def totals_of(observations: Iterable[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
-    """Every bucket of every market, token and protocol and of the network, ascending, as the API shows it."""
-    groups: dict[Place, dict[int, list[list[Observation]]]] = defaultdict(lambda: defaultdict(list))
-    for buckets in members_of(observations, length).values():
-        for start, members in buckets.items():
-            one = members[0]
-            for place in (
-                ("market", one.market),
-                ("token", one.token),
-                ("protocol", one.protocol),
-                ("network", "network"),
-            ):
-                groups[place][start].append(members)
+def totals_of(observations: Sequence[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
+    """Every bucket of every market, token and protocol and of the network, ascending, with their plain counts."""
+    groups: dict[Place, dict[tuple[str, str], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    one_of = {item.place: item for item in observations}
+    for pool, rows in buckets_of(observations, length).items():
+        one = one_of[pool]
+        for place in ("market", one.market), ("token", one.token), ("protocol", one.protocol), ("network", "network"):
+            for row in rows:
+                groups[place][row["start_time"], row["end_time"]].append(row)
     return {
-        place: [_total(start, start + length, groups[place][start]) for start in sorted(groups[place])]
-        for place in sorted(groups)
-    }
-
-
-def _total(start: int, end: int, pools: Sequence[Sequence[Observation]]) -> dict[str, Any]:
-    supplied, borrowed, value = [], [], []
-    earned = paid = 0
-    lenders, loans = [], []
-    for members in pools:
-        priced = [item for item in members if item.price is not None]
-        if not priced:
-            continue
-        supplied.append(mean([item.worth(item.total_supplied) for item in priced]))
-        borrowed.append(mean([item.worth(item.total_borrowed) for item in priced]))
-        value.append(mean([item.tvl_usd_cents or 0 for item in priced]))
-        supply = median(item.supply_apy_bps for item in members)
-        borrow = median(item.borrow_apy_bps for item in members)
-        earned += supply * supplied[-1]
-        paid += borrow * borrowed[-1]
-        if all(item.active for item in members) and value[-1] >= 100_000:
-            lenders.append(supply)
-            if borrowed[-1] < supplied[-1]:
-                loans.append(borrow)
-    return {
-        "start_time": iso(start),
-        "end_time": iso(end),
-        "supplied_usd_cents": str(sum(supplied)) if supplied else None,
-        "borrowed_usd_cents": str(sum(borrowed)) if borrowed else None,
-        "tvl_usd_cents": str(sum(value)) if value else None,
-        "mean_supply_apy_bps": earned // sum(supplied) if sum(supplied) else None,
-        "mean_borrow_apy_bps": paid // sum(borrowed) if sum(borrowed) else None,
-        "best_supply_apy_bps": max(lenders, default=None),
-        "best_borrow_apy_bps": min(loans, default=None),
-        "market_count": len({members[0].market for members in pools}),
-        "pool_count": len(pools),
-        "priced_count": len(value),
-        "first_ledger": min(item.ledger for members in pools for item in members),
-        "last_ledger": max(item.ledger for members in pools for item in members),
+        place: [
+            {
+                "start_time": start,
+                "end_time": end,
+                "pool_count": len(rows),
+                "priced_count": sum(row["tvl_usd_cents"] is not None for row in rows),
+                "first_ledger": min(row["first_ledger"] for row in rows),
+                "last_ledger": max(row["last_ledger"] for row in rows),
+            }
+            for (start, end), rows in sorted(buckets.items())
+        ]
+        for place, buckets in groups.items()
     }
 
 

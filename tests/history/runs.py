@@ -161,7 +161,8 @@ class Historian:
                     day = sum(page[-1]["end_time"] > iso(self.now - 86_400) for page in expected[1:])
                     assert day < len(pages), (place, bucket)
                     expected = expected[: len(pages)]
-                assert expected == [page["data"] for page in pages], (place, bucket)
+                found = [[{name: row[name] for name in rows[0]} for row in page["data"]] for page in pages]
+                assert expected == found, (place, bucket)
                 ends = [page["data"][-1]["last_ledger"] if page["data"] else rows[0]["first_ledger"] for page in pages]
                 assert ends == [page["observed_ledger"] for page in pages], (place, bucket)
                 compared += len(pages)

@@ -116,25 +116,44 @@ def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> No
     one, other = places(1, 2)
     priced = [
         replace(
-            item, price=(10**7, 7), tvl_usd_cents=10**6, total_supplied=10**6, total_borrowed=5, decimals=2, active=True
+            item,
+            price=(10**7, 7),
+            tvl_usd_cents=10**6,
+            total_supplied=10**6 * (1 + 2 * number),
+            total_borrowed=5 * (1 + number),
+            supply_apy_bps=(900, 400)[number],
+            borrow_apy_bps=(100, 200)[number],
+            decimals=2,
+            active=True,
         )
-        for item in observe(Random(2), [one, other], LEDGER, MONDAY)
+        for number, item in enumerate(observe(Random(2), [one, other], LEDGER, MONDAY))
     ]
     unpriced = replace(priced[1], price=None, tvl_usd_cents=None)
     small = [replace(item, tvl_usd_cents=99_999 + number) for number, item in enumerate(priced)]
-    runs: tuple[list[Observation], ...] = (priced, [priced[0]], [priced[0], unpriced], [unpriced], small, [])
+    closed = [replace(priced[0], active=False), priced[1]]
+    lent_out = [replace(priced[0], total_borrowed=10**6), priced[1]]
+    runs: tuple[list[Observation], ...] = (
+        *(priced, [priced[0]], [priced[0], unpriced], [unpriced], small, closed, lent_out),
+        [],
+    )
     for number, observed in enumerate(runs):
         ledger, time = LEDGER + number, MONDAY + 86_400 * number
         historian.run([replace(item, ledger=ledger, time=time) for item in observed], ledger, time)
     [document] = historian.walk(("network", "network"), "1d")
+    rows = document["data"]
 
     assert [("2000000", 2, 2), ("1000000", 1, 1), ("1000000", 2, 1), (None, 1, 0)] == [
-        (row["tvl_usd_cents"], row["pool_count"], row["priced_count"]) for row in document["data"][:4]
+        (row["tvl_usd_cents"], row["pool_count"], row["priced_count"]) for row in rows[:4]
     ]
-    assert [priced[1].supply_apy_bps, priced[1].borrow_apy_bps] == [
-        document["data"][4][f"best_{side}_apy_bps"] for side in ("supply", "borrow")
+    assert [("4000000", "15"), ("1000000", "5")] == [
+        (row["supplied_usd_cents"], row["borrowed_usd_cents"]) for row in rows[:2]
     ]
-    assert ["1000000", "5"] == [document["data"][1][name] for name in ("supplied_usd_cents", "borrowed_usd_cents")]
+    assert (525, 166, 1) == tuple(
+        rows[0][name] for name in ("mean_supply_apy_bps", "mean_borrow_apy_bps", "market_count")
+    )
+    assert [(900, 100), (400, 200), (400, 200), (900, 200)] == [
+        (row["best_supply_apy_bps"], row["best_borrow_apy_bps"]) for row in (rows[0], *rows[4:7])
+    ]
 
 
 def test_first_seen_is_kept() -> None:
