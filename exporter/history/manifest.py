@@ -128,22 +128,16 @@ def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
 
 def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:
     """Add a run's file; doing it again changes nothing. Raises `CheckError` where its ledger has another file."""
-    files = [] if previous is None else previous.files
-    for known in files:
+    previous = previous or HistoryManifest(format=FORMAT, observed_ledger=0, files=[])
+    for known in previous.files:
         if known.first_ledger <= entry.last_ledger and entry.first_ledger <= known.last_ledger and known != entry:
             raise CheckError(
                 f"{HISTORY_MANIFEST_KEY} already has {known.key} (sha256 {known.sha256[:16]}...) for the ledgers of "
                 f"{entry.key} (sha256 {entry.sha256[:16]}...); the history of a ledger is written once"
             )
-    extended = sorted({file.key: file for file in (*files, entry)}.values(), key=lambda file: file.first_ledger)
-    return HistoryManifest(
-        format=FORMAT,
-        observed_ledger=max(file.last_ledger for file in extended),
-        files=extended,
-        rollups=[] if previous is None else previous.rollups,
-        transitions=[] if previous is None else previous.transitions,
-        liquidations=None if previous is None else previous.liquidations,
-    )
+    files = sorted({file.key: file for file in (*previous.files, entry)}.values(), key=lambda file: file.first_ledger)
+    newest = max(file.last_ledger for file in files)
+    return msgspec.structs.replace(previous, observed_ledger=newest, files=files)
 
 
 def history_below(previous: HistoryManifest | None, before: int, entry: HistoryFile) -> HistoryManifest | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,14 +37,10 @@ def open_store(uri: str) -> Store:
     if name is None:
         return FolderStore(Path(uri))
     if name == "file":
-        try:
+        with suppress(ValueError):
             parts = urlsplit(uri)
-        except ValueError as error:
-            raise ConfigError(
-                f"output.uri is not a URI: {error}; give the path of a folder, or s3://bucket/prefix"
-            ) from None
-        if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
-            return FolderStore(Path(parts.path))
+            if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+                return FolderStore(Path(parts.path))
     # The URI itself is not repeated: it may hold a secret.
     if name == "s3":
         hint = "a bucket is written s3://bucket/prefix, with two slashes and nothing before them"

@@ -218,23 +218,17 @@ class FolderStore(Store):
                     self._remove(Path(entry.path))
 
     def try_writing(self) -> None:
-        """A folder that is not there is made and removed again."""
-        made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
-        trial = self.root / f"{self._temporary_stem}trial"
-        try:
-            with reported("write into", self.uri):
-                self.root.mkdir(parents=True, exist_ok=True)
-                try:
-                    write_file(trial, b"trial")
-                finally:
-                    trial.unlink(missing_ok=True)
-            if (self.root / LOCK_NAME).exists():
-                with suppress(LostRaceError), self.exclusive():
-                    pass
-        finally:
-            for folder in made:
-                with suppress(OSError):
-                    folder.rmdir()
+        """Of a folder that is not there, the nearest above it is tried."""
+        nearest = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+        trial = nearest / f"{self._temporary_stem}trial"
+        with reported("write into", self.uri):
+            try:
+                write_file(trial, b"trial")
+            finally:
+                trial.unlink(missing_ok=True)
+        if (self.root / LOCK_NAME).exists():
+            with suppress(LostRaceError), self.exclusive():
+                pass
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
