@@ -76,7 +76,7 @@ def project(pool: Pool) -> dict[str, Any]:
         **_gates(pool),
         available_to_withdraw=available,
         available_to_borrow=None if room is None else exact.within(room, available),
-        available_to_supply=None if cap is None else cap - supplied,
+        available_to_supply=None if cap is None else max(cap - supplied, 0),
         risk_scope="reserve",
         collateral_factor_bps=pool["open_ltv_bps"],
         liquidation_threshold_bps=pool["close_ltv_bps"],

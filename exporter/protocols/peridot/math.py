@@ -113,7 +113,7 @@ def _projected(vault: Vault) -> dict[str, Any]:
         **_gates(vault),
         available_to_withdraw=None if payable is None else exact.within(payable, free),
         available_to_borrow=None if payable is None else exact.within(payable, free, lendable),
-        available_to_supply=None if supply_cap is None else supply_cap - supplied,
+        available_to_supply=None if supply_cap is None else max(supply_cap - supplied, 0),
         risk_scope="reserve",
         collateral_factor_bps=factor_bps,
         liquidation_threshold_bps=factor_bps,
