@@ -6,26 +6,25 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import polars as pl
 import pytest
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, u32, u64
 from exporter.ledger.observation import NO_CONTRACT
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
-from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.blend import Blend
 from exporter.protocols.collector import Collector
-from exporter.protocols.compute import Tables, compute
+from exporter.protocols.compute import compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from exporter.tree.documents import Unread
 from tests.chain_simulator import Chain, ChainSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
-from tests.localnet.recorded import BLEND_V1, BLEND_V2
+from tests.localnet.recorded import BLEND_V1
 from tests.protocols.made_ledger import MadeLedger, account, contract, instance
 from tests.protocols.world import World
 
@@ -146,47 +145,31 @@ def test_failing_source_is_not_contained() -> None:
 
 
 class Miscalculating(Blend):
-    """Computes as Blend does, but for pools of one market, of which it cannot; nor for oracles."""
-
-    def __init__(self, market: str, oracle: str) -> None:
-        self.market, self.oracle = market, oracle
+    """Computes as Blend does, but for pools of one market; nor can it judge the prices of any."""
 
     def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        if self.market == pool["market"]:
+        if pool["market"] == BLEND_V1:
             raise OverflowError("int too big to convert")
         return super().project(pool)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        if quote.oracle == self.oracle:
-            raise TypeError("no time")
-        return super().price_failure(quote, close_time)
-
-
-NETWORK = RecordedNetwork(copies=2)
-(COPY_1, COPY_2) = NETWORK.copies
-
-
-def computed() -> Tables:
-    """Markets of which the first cannot be computed and the second not be priced, and copies of both."""
-    world, oracle = World("blend", NETWORK), contract("another oracle")
-    world.put(instance_key(BLEND_V2), address(oracle), "Config", "oracle")
-    world.answers[oracle, "decimals"] = u32(7)
-    world.answers[oracle, "lastprice"] = struct_map({"price": i128(10**7), "timestamp": u64(world.time)})
-    reading = world.read([Candidate("blend", item) for item in (BLEND_V1, BLEND_V2, COPY_1, COPY_2)]).result
-    module = Miscalculating(BLEND_V1, oracle)
-    return compute([reading], {"blend": module}, world.chain.latest, world.time)
+        raise TypeError(f"no time {close_time} of {quote.token}")
 
 
 def test_pools_that_cannot_be_computed() -> None:
     """They are unread with the error, there is no price where it cannot be judged, and the rest is as ever."""
-    tables = computed()
+    world = World("blend")
+    tables = compute([world.read().result], {"blend": Miscalculating()}, world.chain.latest, world.time)
+    others = World("blend").compute().pools.filter(pl.col("market") != BLEND_V1)
 
     detail = "the reader failed: OverflowError: int too big to convert"
     assert {(BLEND_V1, "undecodable", detail)} == {(item.market, item.reason, item.detail) for item in tables.unread}
-    priced = {(row["market"], row["tvl_usd_cents"] is not None) for row in tables.pools.rows(named=True)}
-    assert {(BLEND_V2, False), (COPY_1, True), (COPY_2, True)} == priced
-    assert {"the reader failed: TypeError: no time"} == {item.reason for item in tables.unpriced}
-    assert (2, 10, 4) == (len(tables.unread), tables.pools.height, tables.markets.height)
+    assert (2, 2) == (len(tables.unread), tables.markets.height)
+    numbers = ("pool", "total_supplied", "total_borrowed", "borrow_apy_bps")
+    assert others.select(numbers).equals(tables.pools.select(numbers))
+    assert {f"the reader failed: TypeError: no time {world.time}"} == {
+        item.reason.split(" of ")[0] for item in tables.unpriced
+    }
 
 
 @pytest.mark.parametrize("named", [MUXED_CONTRACTS[0][0], account("somebody")])
