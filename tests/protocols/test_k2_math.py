@@ -10,8 +10,7 @@ from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import symbol, u128
 from exporter.protocols.k2 import math
-from exporter.protocols.k2.layout import BITS, MODEL_FIELDS, bits_of, shown_parameters
-from exporter.protocols.k2.rewards import Emission, Emissions, of_reserve
+from exporter.protocols.k2.layout import BITS, MODEL_FIELDS, Emission, Emissions, bits_of, shown_parameters
 from tests.protocols.judged import closed, published
 from tests.protocols.world import contract
 
@@ -179,7 +178,7 @@ def test_rewards_at_a_time(
     supply: Emissions, borrow: Emissions, token: str | None, expected: tuple[int | None, int | None, str]
 ) -> None:
     """What has not ended counts, to the second before its end; amounts of two tokens, also of both sides, do not."""
-    row = of_reserve(supply, borrow, NOW)
+    row = math.rewards_at(supply, borrow, NOW)
     names = ("per_second", "expiration", "reason")
 
     assert (token, *expected) == (row["reward_token"], *(row[f"supply_reward_{name}"] for name in names))

@@ -11,8 +11,8 @@ from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, 
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno import Xoxno
-from exporter.protocols.xoxno.events import MAX_POOLS_IN_EVENT
 from exporter.protocols.xoxno.layout import HubAsset, hub_asset
+from exporter.protocols.xoxno.reader import MAX_POOLS_IN_EVENT
 from tests.entries import recorded
 from tests.protocols.made_ledger import account, contract
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -83,6 +84,24 @@ SHARE_TOKENS = {
     "borrow": ("debt token", "borrowed_asset", "total_debt_scaled"),
 }
 """The token of each side: what people call it, and the names of its asset and of its total before the index."""
+
+MAX_REWARD_TOKENS = 20
+"""The contract's own bound of reward tokens for one of a reserve's tokens."""
+
+SIDES = {"supply": 0, "borrow": 1}
+"""The sides, and the contract's number for each: what holders of aTokens get, and of debt tokens."""
+
+
+class Emission(NamedTuple):
+    """An amount in base units of a token a second, until the end (unix seconds; 0: no end)."""
+
+    token: str
+    per_second: int
+    end: int
+
+
+Emissions = tuple[Emission, ...] | None
+"""All that are switched on, of one side; None where they could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, changed, is_variant
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.layout import BPS, MIN_FIRST_SUPPLY, MODEL_FIELDS, RAY_DECIMALS
-from exporter.protocols.k2.rewards import of_reserve
+from exporter.tree.values import RewardReason
 
 RAY: int = 10**RAY_DECIMALS
 SECONDS_PER_YEAR = 31_536_000
@@ -55,7 +55,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "share_supply": supplied,  # as the token itself has it
         **_terms(pool),
         **_amounts(pool, supplied, borrowed),
-        **of_reserve(pool["supply_emissions"], pool["borrow_emissions"], pool["close_time"]),
+        **rewards_at(pool["supply_emissions"], pool["borrow_emissions"], pool["close_time"]),
     }
 
 
@@ -121,6 +121,30 @@ def rates(reserve: Mapping[str, Any], utilization: int) -> tuple[int, int]:
     """The rates of supply and of debt that the model has for a utilization. Raises `ExactError`."""
     borrow_rate = variable_borrow_rate(utilization, *(reserve[name] for name in MODEL_FIELDS))
     return liquidity_rate(borrow_rate, utilization, reserve["reserve_factor"]), borrow_rate
+
+
+def rewards_at(supply: layout.Emissions, borrow: layout.Emissions, time: int) -> dict[str, Any]:
+    """The reward columns of a reserve at a time (unix seconds): amounts of several tokens are not given."""
+    row: dict[str, Any] = {"reward_decimals": 0}
+    running = {
+        side: [each for each in emissions or () if each.per_second and (not each.end or time < each.end)]
+        for side, emissions in zip(layout.SIDES, (supply, borrow), strict=True)
+    }
+    tokens = {paid[0].token for paid in running.values() if len(paid) == 1}
+    row["reward_token"] = next(iter(tokens)) if len(tokens) == 1 else None
+    for (side, paid), emissions in zip(running.items(), (supply, borrow), strict=True):
+        per_second, end = None, None
+        if emissions is None:
+            reason = RewardReason.UNREAD
+        elif not paid:
+            per_second, reason = 0, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS
+        elif len(paid) > 1 or len(tokens) > 1:
+            reason = RewardReason.SEVERAL_TOKENS
+        else:
+            per_second, end, reason = paid[0].per_second, paid[0].end or None, RewardReason.VALID
+        row |= {f"{side}_reward_per_second": per_second, f"{side}_reward_expiration": end}
+        row[f"{side}_reward_reason"] = reason
+    return row
 
 
 def ray_mul(left: int, right: int) -> int:

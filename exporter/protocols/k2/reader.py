@@ -8,10 +8,11 @@ from contextlib import suppress
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.fields import Fields, addresses
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import vec
-from exporter.ledger.observation import Entries
+from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
@@ -20,7 +21,6 @@ from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPr
 from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
 from exporter.protocols.k2 import layout, prices
 from exporter.protocols.k2.math import RAY
-from exporter.protocols.k2.rewards import Emissions, read_emissions
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -42,7 +42,7 @@ class _Reader(Collector):
         self.members: dict[str, tuple[str, ...]] = {}
         self.reserves: dict[tuple[str, str], layout.ReserveEntry] = {}
         self.balances: Mapping[tuple[str, str], Balance] = {}
-        self.emissions: Mapping[str, Emissions] = {}
+        self.emissions: dict[str, layout.Emissions] = {}
 
     def take_router(self, market: str, entries: Entries) -> None:
         instance_entry, list_entry, count = (entries[key] for key in layout.router_keys(market))
@@ -148,13 +148,34 @@ class _Reader(Collector):
         }
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
-        """Read the tokens and the rewards, whose price is known where the reward token is a reserve's."""
-        tokens = {
-            token: (side, entries[instance_key(token)])
-            for each in self.reserves.values()
-            for side, token in each.share_tokens.items()
-        }
-        self.emissions = await read_emissions(view, tokens)
+        """Read what holders of the share tokens are paid, by the contracts that these name."""
+        sides = {token: side for each in self.reserves.values() for side, token in each.share_tokens.items()}
+        contracts = {token: _reward_contract_of(entries[instance_key(token)]) for token in sides}
+        lists = {token: variant_key(paying, "RTL", address(token)) for token, paying in contracts.items() if paying}
+        stored = dict(await view.read(lists.values()))
+        self.emissions = dict.fromkeys(sides, ())
+        rates: dict[tuple[str, str], bytes] = {}
+        for token, key in lists.items():
+            entry, side = stored[key], u32(layout.SIDES[sides[token]])
+            try:
+                for paid in () if entry is None else addresses(entry.value, "RTL", layout.MAX_REWARD_TOKENS):
+                    names = address(token), address(paid), side
+                    rates[token, paid] = variant_key(str(contracts[token]), "ARC", *names)
+            except DecodeError:
+                self.emissions[token] = None
+        stored |= await view.read(rates.values())
+        for (token, paid), key in rates.items():
+            entry, known = stored[key], self.emissions[token]
+            try:
+                fields = None if entry is None else Fields.of(entry.value, "ARC")
+                if known is not None and fields is not None and fields.boolean("is_active"):
+                    rate = fields.number("emission_per_second", *layout.UNSIGNED)
+                    self.emissions[token] = (*known, layout.Emission(paid, rate, fields.u64("distribution_end")))
+            except DecodeError:
+                self.emissions[token] = None
+
+    async def take_tokens(self, view: LedgerView) -> None:
+        """Read the tokens, with those of rewards, whose price is known where one is a reserve's."""
         paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
         assets = (asset for members in self.members.values() for asset in members)
         self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])
@@ -171,6 +192,15 @@ class _Reader(Collector):
                 for pair in [pair for pair in quotes if pair[0] == router.oracle]:
                     quotes[pair] = Quote(*pair, failure=f"{failure} that are known", is_known=False)
         self.reading.quotes = quotes
+
+
+def _reward_contract_of(token: Entry | None) -> str | None:
+    try:
+        storage = () if token is None else instance_of(token.contract_data()).storage or ()
+    except DecodeError:
+        return None  # whoever reads its total says so
+    kind, named = dict(storage).get(vec(symbol("IncentivesContract")), (scval.VOID, None))
+    return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
 
 
 async def read_markets(
@@ -200,6 +230,7 @@ async def read_markets(
         keys += layout.rate_model_keys(reserve.rate_contract, asset)
     entries |= await view.read(keys)
     await reader.take_rewards(view, entries)
+    await reader.take_tokens(view)
     reader.balances = await read_balances(
         view, [(asset, reserve.share_tokens["supply"]) for (_, asset), reserve in reader.reserves.items()]
     )

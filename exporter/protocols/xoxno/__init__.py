@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.xoxno import events, oracle_rule, prices, reader
+from exporter.protocols.xoxno import oracle_rule, prices, reader
 from exporter.protocols.xoxno.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.xoxno.views import XoxnoViews
 
@@ -45,6 +45,6 @@ class Xoxno(ProtocolModule):
     read = staticmethod(reader.read_markets)
     project = staticmethod(project)
     rate_model = RATE_MODEL
-    event_filters = staticmethod(events.event_filters)
-    candidates_in = staticmethod(events.candidates_in)
+    event_filters = staticmethod(reader.event_filters)
+    candidates_in = staticmethod(reader.candidates_in)
     price_failure = staticmethod(prices.price_failure)
