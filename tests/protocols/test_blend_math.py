@@ -142,6 +142,13 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
         for emptied in ("d_supply", "b_supply")
         for made in [reserve_of(generation, **{"d_supply": 0, emptied: 0})]
     ),
+    (reserve_of("v2", b_supply=0), 617280, state(1123456789000, 1345678123000, 10**7, 0), "nobody has a share"),
+    (
+        reserve_of("v2", d_supply=1),
+        1,
+        state(1123456789000, 1345678123428, 9999986, 0),
+        "no gain, and a b_rate off the formula",
+    ),
     (
         SDK,
         5,
@@ -219,20 +226,21 @@ def test_reserve_vectors(reserve: Reserve, close_time: int, expected: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("generation", "liabilities", "supply", "expected"),
+    ("generation", "liabilities", "supply", "shares", "expected"),
     [
-        ("v2", 874690780, 1112222221, 7864353),
-        ("v2", 0, 0, 0),
-        ("v2", 0, 11234567, 0),
-        ("v2", 21234567, 11234567, 10000000),
-        ("v2", 1, 0, 10000000),
-        ("v1", 0, 11234567, 0),
-        ("v1", 21234567, 11234567, 18901100),
+        ("v2", 874690780, 1112222221, 1, 7864353),
+        ("v2", 0, 0, 1, 0),
+        ("v2", 0, 11234567, 1, 0),
+        ("v2", 21234567, 11234567, 1, 10000000),
+        ("v2", 1, 0, 1, 10000000),
+        ("v1", 0, 11234567, 1, 0),
+        ("v1", 21234567, 11234567, 1, 18901100),
+        ("v1", 1, 0, 0, 0),
     ],
 )
-def test_utilization_vectors(generation: str, liabilities: int, supply: int, expected: int) -> None:
+def test_utilization_vectors(generation: str, liabilities: int, supply: int, shares: int, expected: int) -> None:
     """The utilization is rounded up, and capped in v2 alone (docs/protocols/blend.md, "Formulas", v2 R:549-606)."""
-    assert expected == math.utilization(liabilities, supply, 1, generation)
+    assert expected == math.utilization(liabilities, supply, shares, generation)
 
 
 def test_the_rate_curve_at_its_knots() -> None:
@@ -255,6 +263,7 @@ def test_a_pool_whose_rates_cannot_be_summed_has_no_curve() -> None:
     row = {"accrued_utilization": 1, "rate_modifier": 10**7, "rate_modifier_decimals": 7}
 
     assert [True, False, False] == [bool(math.RATE_MODEL.curve(row, own)) for own in (CONFIG_A, huge, {})]
+    assert 10**7 == math.RATE_MODEL.curve(row, CONFIG_A | {"util": 2 * 10**7})[-1][0]
 
 
 NOW = 617_280
@@ -363,6 +372,13 @@ def test_risk() -> None:
         "can_be_borrowed": True,
     } == {name: row[name] for name in AssetRisk.__struct_fields__ if row.get(name) is not None}
     assert not row_of(V2 | {"c_factor": 0})["can_be_collateral"]
+
+
+def test_what_a_share_of_the_supply_was_paid() -> None:
+    """The index of the suppliers goes by their shares."""
+    paid = Emission(5, NOW + 60, stored=(7, NOW - 20))
+
+    assert 7 + 20 * 5 * 10**7 // 3 == row_of(V2 | {"b_supply": 3, "supply_emission": paid})["supply_reward_index"]
 
 
 def test_terms_beyond_128_bits_cost_nothing() -> None:

@@ -250,7 +250,7 @@ class TestReading:
             ([PROMISED], "backfill", False, LEFT),
             ([PROMISED, holding(7 * ONE - 1)], "backfill", False, LEFT),
             ([PROMISED, holding(7 * ONE)], "backfill", True, LEFT),
-            ([noted("BackfillEmis", i128(ALLOTMENT))], "backfill", False, 0),
+            ([noted("BackfillEmis", i128(ALLOTMENT + 1))], "backfill", False, 0),
             ([PROMISED, PAID], "none", False, None),
             ([PROMISED, DROPPED], "backfill", True, LEFT),
             ([PROMISED, noted("Backfill", (BOOL, False))], "none", False, None),

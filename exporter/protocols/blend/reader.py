@@ -119,6 +119,8 @@ class _Reader(Collector):
             members=assets,
         )
         self.reading.markets.append(found)
+        if market in self.backstops:
+            self.reading.insured.append(self.backstops[market])
         admin = None if instance.generation == "v1" else entries[layout.proposed_admin_key(market)]
         if admin is not None:
             self.take_pending(market, None, "admin", lambda: proposed(admin.value, "admin"))
@@ -224,8 +226,6 @@ async def read_pools(
     for market in instances:
         reader.take_reserves(market, states)
     reader.report_empty()
-    taken = {market.address for market in reader.reading.markets}
-    reader.reading.insured = [item for market, item in reader.backstops.items() if market in taken]
     prices = {
         (market, item.tokens.blnd): price
         for market, item in reader.backstops.items()
