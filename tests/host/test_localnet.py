@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
+from exporter.job.on_chain import check_chain
+from exporter.job.sources import OpenSource
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.rpc.wire import footprint_parts
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.localnet.network import snapshot_network
-from tests.host.host_network import load_snapshot, simulated
+from tests.host.blend_world import POOL
+from tests.host.host_network import HostSource, load_snapshot, simulated
 from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 
@@ -49,6 +57,27 @@ def asked(snapshot: LedgerSnapshot) -> list[ContractCall]:
     functions = ("decimals", "name", "symbol")
     calls = [ContractCall(token, function, ()) for token in tokens_of(snapshot) for function in functions]
     return [*calls, ContractCall(NOBODY, "decimals", ())]
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """The archive's state, whose contracts the host runs, as the source of a check."""
+
+    source: HostSource
+    live: ClassVar[bool] = False
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: object = None) -> AsyncIterator[OpenSource]:
+        yield OpenSource(self.source, NETWORKS["testnet"], [], "host", whole=False)
+
+
+def test_views_of_the_archive_agree(snapshot: LedgerSnapshot, machine: Machine) -> None:
+    """All 72 fields that the real contracts' views give of the archive's four pools are ours."""
+    markets = [{"protocol": "blend", "address": POOL}]
+    settings = load(None, {"network.name": "testnet", "discovery.enabled": False, "markets": markets}).settings
+    check = asyncio.run(check_chain(settings, Hosted(HostSource(snapshot, machine))))
+
+    assert ([], [], 72, 4) == (check.differences, check.failed, check.compared, check.pools)
 
 
 def test_the_network_answers_as_the_contracts_do(snapshot: LedgerSnapshot, machine: Machine) -> None:
