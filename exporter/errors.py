@@ -66,19 +66,7 @@ class SnapshotFileError(SourceError):
 
 
 class LakeError(SourceError):
-    """An object of a ledger lake cannot be fetched, is damaged, or is not what its key says."""
-
-
-class MissingLedgerError(LakeError):
-    """The lake has no object for the ledgers from ``first`` to ``last``."""
-
-    def __init__(self, message: str, first: int, last: int) -> None:
-        super().__init__(message)
-        self.first, self.last = first, last
-
-
-class DamagedLedgerError(LakeError):
-    """An object of a lake is there, and is not what its key says."""
+    """An object of a ledger lake cannot be fetched, or its ledgers are not what they must be."""
 
 
 class ArchiveError(SourceError):

@@ -155,7 +155,7 @@ def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
 def test_ledgers_of_one_second(tmp_path: Path) -> None:
     """Of several that closed in the second of a boundary the last one is taken; its rows are those of a live run.
 
-    They share an object of the lake.
+    They share an object of the lake. What an object that is not full does not have is a gap.
     """
 
     def at_once(network: RecordedNetwork) -> None:
@@ -168,6 +168,10 @@ def test_ledgers_of_one_second(tmp_path: Path) -> None:
     result = lake.backfill(3 * 3600, store)
     manifest = read_history_manifest(store)
 
+    first, last = lake.first, lake.last
+    work = RangeOfLedgers("", str(lake.folder), None, network.passphrase, first, last + 2, Watch())
+
+    assert [(first, first), (last + 1, last + 2)] == [(gap.first, gap.last) for gap in extract(work)[0].gaps]
     assert ({}, 1) == (result.failed, result.added)
     assert lake.live == history_of(store)
     assert manifest is not None

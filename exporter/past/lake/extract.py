@@ -17,7 +17,7 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import VerifyKey
 
 from exporter.deployments.networks import network_id
-from exporter.errors import DamagedLedgerError, DecodeError, MissingLedgerError, StoreError
+from exporter.errors import DecodeError, StoreError
 from exporter.ledger.codec.entries import ledger_key_end, ttl_key
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.lake.close_meta import EVENT, STATE, Change, header_of, walk
@@ -133,25 +133,20 @@ def _metas(work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
     """Each ledger's meta, with its number; those that cannot be had are noted as lost."""
     lake = Lake.open(work.lake, work.config)
     size = lake.config.ledgers_per_batch
-    ledger = work.first
-    while ledger <= work.last:
+    for start, found in lake.batches(work.first, work.last, ahead_bytes=work.ahead_bytes):
+        first, last = max(start, work.first), min(start + size - 1, work.last)
         try:
-            for batch in lake.batches(ledger, work.last, ahead_bytes=work.ahead_bytes):
-                for meta, number in split(batch):
-                    if ledger <= number <= work.last:
-                        yield meta, number
-                begin = ledger
-                ledger = batch.first - batch.first % size + size
-                for first, last in ((begin, batch.first - 1), (max(begin, batch.last + 1), ledger - 1)):
-                    if first <= min(last, work.last):
-                        chain.lose(first, min(last, work.last), f"{batch.key} does not have it")
-        except MissingLedgerError as error:
-            chain.lose(ledger, min(error.last, work.last), str(error))
-            ledger = error.last + 1
-        except (DamagedLedgerError, DecodeError) as error:
-            last = ledger - ledger % size + size - 1
-            chain.lose(ledger, min(last, work.last), str(error))
-            ledger = last + 1
+            if isinstance(found, DecodeError):
+                raise found
+            for meta, number in split(found):
+                if first <= number <= last:
+                    yield meta, number
+        except DecodeError as error:
+            chain.lose(first, last, str(error))
+            continue
+        for begin, end in ((first, found.first - 1), (max(found.last + 1, first), last)):
+            if begin <= min(end, last):
+                chain.lose(begin, min(end, last), f"{found.key} does not have it")
 
 
 def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta, Struct
 
-from exporter.errors import ConfigError, DamagedLedgerError, DecodeError, LakeError, MissingLedgerError
+from exporter.errors import ConfigError, DecodeError, LakeError
 from exporter.past.lake.close_meta import end_of, header_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class Lake:
         self._store = store
         self.config = config
         self.label = label
-        self._ending: str | None = None
 
     @classmethod
     def open(cls, uri: str, config: LakeConfig | None = None) -> Lake:
@@ -99,11 +98,12 @@ class Lake:
             raise ConfigError(f"{label}: its objects are compressed with {lake.config.compression}; only zstd is known")
         return lake
 
-    def batches(self, first: int, last: int, *, ahead_bytes: int = LOOK_AHEAD_BYTES) -> Iterator[Batch]:
-        """The objects that hold these ledgers, ascending, fetched ahead up to ``ahead_bytes`` and `AHEAD` of them.
+    def batches(
+        self, first: int, last: int, *, ahead_bytes: int = LOOK_AHEAD_BYTES
+    ) -> Iterator[tuple[int, Batch | DecodeError]]:
+        """The objects of these ledgers, ascending: the first ledger by the key, and the content or what is wrong.
 
-        Raises `MissingLedgerError` where one is not there (ask again from its last ledger + 1 on to go over the gap),
-        `LakeError` where one cannot be fetched or is not what its key says.
+        They are fetched ahead, up to ``ahead_bytes`` and `AHEAD` of them. Raises `LakeError` where that fails.
         """
         size = self.config.ledgers_per_batch
         starts = iter(range(first - first % size, last + 1, size))
@@ -117,37 +117,36 @@ class Lake:
                     if not waiting:
                         return
                     start, future = waiting.popleft()
-                    key, data = future.result()
-                    ahead = min(max(ahead_bytes // max(len(data), 1), 1), AHEAD)
-                    yield self._open(start, key, data)
+                    try:
+                        key, data = future.result()
+                        ahead = min(max(ahead_bytes // max(len(data), 1), 1), AHEAD)
+                        found: Batch | DecodeError = open_batch(key, data, start, start + size - 1)
+                    except DecodeError as error:
+                        found = error
+                    yield start, found
             finally:
                 for _, future in waiting:
                     future.cancel()
 
     def batch_of(self, ledger: int) -> Batch:
-        """The object that holds a ledger. Raises `MissingLedgerError`, `LakeError`."""
-        return self._open(ledger, *self._fetch(ledger))
+        """The object that holds a ledger. Raises `DecodeError`, `LakeError`."""
+        _, found = next(self.batches(ledger, ledger))
+        if isinstance(found, DecodeError):
+            raise found
+        return found
 
     def close_of(self, ledger: int) -> tuple[int, int]:
         """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
         header = next(header_of(meta) for meta, number in split(self.batch_of(ledger)) if number == ledger)
         return header.close_time, header.protocol_version
 
-    def _open(self, ledger: int, key: str, data: bytes) -> Batch:
-        first = ledger - ledger % self.config.ledgers_per_batch
-        return open_batch(key, data, first, first + self.config.ledgers_per_batch - 1)
-
     def _fetch(self, ledger: int) -> tuple[str, bytes]:
-        size = self.config.ledgers_per_batch
-        first = ledger - ledger % size
         name = self.config.key_of(ledger)
-        endings = ENDINGS if self._ending is None else (self._ending, *(set(ENDINGS) - {self._ending}))
-        for ending in endings:
+        for ending in ENDINGS:
             data = self._get(name + ending)
             if data is not None:
-                self._ending = ending
                 return name + ending, data
-        raise MissingLedgerError(f"{self.label} has no object {name}{ENDINGS[0]}", max(first, 1), first + size - 1)
+        raise DecodeError(f"{self.label} has no object {name}{ENDINGS[0]}")
 
     def span(self) -> tuple[int, int]:
         """The oldest and the newest ledger, by the names of objects. Raises `LakeError` where no name gives one."""
@@ -161,7 +160,7 @@ class Lake:
                 if not objects:
                     raise LakeError(f"{self.label} has no objects")
                 ends.append(self.batch_of(wanted(objects)))
-        except LakeError:
+        except (LakeError, DecodeError):
             raise
         except Exception as error:  # as in _get
             raise LakeError(
@@ -179,13 +178,11 @@ class Lake:
             try:
                 got: Any = self._store.get(key)
                 if got.meta["size"] > MAX_OBJECT_BYTES:
-                    raise DamagedLedgerError(
-                        f"{self.label}: {key} has {got.meta['size']:,} bytes, too many for a ledger object"
-                    )
+                    raise DecodeError(f"{key} has {got.meta['size']:,} bytes, too many for a ledger object")
                 return bytes(got.bytes())
             except FileNotFoundError:
                 return None
-            except LakeError:
+            except DecodeError:
                 raise
             except Exception as error:  # obstore's own errors have no common base that says what to try again
                 if not left or isinstance(error, PermissionError):
@@ -211,15 +208,15 @@ def decode_config(data: bytes, label: str) -> LakeConfig:
 
 
 def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
-    """Decompress an object, and see that it holds the ledgers that its key says. Raises `DamagedLedgerError`."""
+    """Decompress an object, and see that it holds the ledgers that its key says. Raises `DecodeError`."""
     try:
         raw = decompress(data, min(MAX_BATCH_BYTES, (last - first + 1) * MAX_LEDGER_BYTES))
         start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
     except (DecodeError, OSError, pa.ArrowException) as error:
-        raise DamagedLedgerError(f"{key} is damaged: {error}") from error
+        raise DecodeError(f"{key} is damaged: {error}") from error
     # Ledger 1 is the genesis and has no meta; the newest batch of a lake may not be full yet.
     if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
-        raise DamagedLedgerError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
+        raise DecodeError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
     return Batch(key, start, end, raw[12:])
 
 
