@@ -323,10 +323,10 @@ class TestSlender:
         world.put(SLENDER, None, shares)
         row = world.row("native")
         assert (0, 0) == (row["total_supplied"], row["total_borrowed"])
-        world.archive(cash)
-        assert ["archived"] == [item.reason for item in world.compute().unread]
         world.put(cash, i128(-1))
         assert ["TokenBalance is negative"] == [item.detail for item in world.compute().unread]
+        world.archive(cash)
+        assert ["archived"] == [item.reason for item in world.compute().unread]
 
 
 class TestXoxno:
