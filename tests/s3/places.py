@@ -13,13 +13,12 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, ExporterError
-from exporter.publishing.published_state import Pointer, read_current_listing, read_published
+from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree.decoding import decode_json
 from exporter.tree.families import POINTER_KEY, alias_of
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import MadeRun, assert_whole, make_run, publish_run
@@ -72,11 +71,6 @@ class WirePlace:
     def environment(self, client: str) -> Mapping[str, str]:
         return self.bucket.environment(client)
 
-    def fetch(self, key: str) -> bytes | None:
-        """Read as the public does; may be called by many threads."""
-        stored = self.bucket.objects.get(f"{self.prefix}/{key}")
-        return None if stored is None else stored.data
-
     def objects(self) -> dict[str, bytes]:
         with self.bucket.lock:
             base = f"{self.prefix}/"
@@ -97,21 +91,14 @@ class RealPlace:
     def environment(self, client: str) -> Mapping[str, str]:
         return {name: value for name, value in (given_gateway() or {}).items() if name.startswith("AWS_")}
 
-    def fetch(self, key: str) -> bytes | None:
-        try:
-            answer = self.client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{key}")
-            with closing(answer["Body"]) as body:
-                data: bytes = body.read()
-        except self.client.exceptions.NoSuchKey:
-            return None
-        return data
-
     def objects(self) -> dict[str, bytes]:
-        base = f"{self.prefix}/"
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=base)
-        keys = [entry["Key"].removeprefix(base) for page in pages for entry in page.get("Contents", ())]
+        def fetch(key: str) -> tuple[str, bytes]:
+            with closing(self.client.get_object(Bucket=BUCKET, Key=key)["Body"]) as body:
+                return key.removeprefix(f"{self.prefix}/"), body.read()
+
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.prefix}/")
         with ThreadPoolExecutor(8) as pool:
-            return {key: data for key, data in zip(keys, pool.map(self.fetch, keys), strict=True) if data is not None}
+            return dict(pool.map(fetch, [entry["Key"] for page in pages for entry in page.get("Contents", ())]))
 
 
 Place = WirePlace | RealPlace
@@ -189,12 +176,6 @@ def attempt(store: Store, ledger: int, now: Clock = utc_now) -> ExporterError | 
 def code_of(error: ExporterError | None) -> int:
     """The exit code with which an attempt to publish ends."""
     return 0 if error is None else error.exit_code
-
-
-def published_ledger_of(place: Place) -> int:
-    """The ledger that is published; 0 for none."""
-    data = place.fetch(POINTER_KEY)
-    return 0 if data is None else decode_json(data, Pointer).observed_ledger
 
 
 @contextmanager

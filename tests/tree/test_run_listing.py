@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -48,7 +49,12 @@ def test_a_file_listed_twice() -> None:
         RunListing.of([listed("b"), listed("a"), listed("a")])
 
 
-GOOD = {"key": ["a", "b"], "kind": ["page", "document"], "bytes": [1, 2], "sha256": [b"1" * 32] * 2}
+GOOD: Mapping[str, object] = {
+    "key": ["a", "b"],
+    "kind": ["page", "document"],
+    "bytes": [1, 2],
+    "sha256": [b"1" * 32] * 2,
+}
 
 
 @pytest.mark.parametrize(
@@ -68,27 +74,21 @@ GOOD = {"key": ["a", "b"], "kind": ["page", "document"], "bytes": [1, 2], "sha25
 )
 def test_what_is_not_a_listing(change: dict[str, list[object]], reason: str) -> None:
     """A Parquet file that breaks the rules of a listing is refused, and the reason said."""
-
-    def parquet(columns: dict[str, list[object]]) -> bytes:
-        buffer = io.BytesIO()
-        pl.DataFrame(columns).write_parquet(buffer)
-        return buffer.getvalue()
-
-    assert 2 == len(RunListing.from_parquet(parquet(GOOD)))  # type: ignore[arg-type]
+    assert 2 == len(RunListing.from_parquet(pl_bytes(GOOD)))
     with pytest.raises(CheckError, match=reason):
-        RunListing.from_parquet(parquet({**GOOD, **change}))  # type: ignore[dict-item]
+        RunListing.from_parquet(pl_bytes({**GOOD, **change}))
 
 
 @pytest.mark.parametrize("cut", [0, 10, -10])
 def test_bytes_that_are_no_parquet(cut: int) -> None:
     """What is cut off or no Parquet at all is refused; so is a file without one of the columns."""
     data = RunListing.of([listed("a")]).parquet
-    for damaged in (data[:cut], b"{}", pl_bytes(pl.DataFrame({"key": ["a"]}))):
+    for damaged in (data[:cut], b"{}", pl_bytes({"key": ["a"]})):
         with pytest.raises(CheckError, match="is not a listing"):
             RunListing.from_parquet(damaged)
 
 
-def pl_bytes(frame: pl.DataFrame) -> bytes:
+def pl_bytes(columns: Mapping[str, object]) -> bytes:
     buffer = io.BytesIO()
-    frame.write_parquet(buffer)
+    pl.DataFrame(columns).write_parquet(buffer)
     return buffer.getvalue()
