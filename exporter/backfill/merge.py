@@ -15,7 +15,7 @@ from exporter.backfill.liquidations import Row, with_liquidations
 from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.publishing.compaction import compact_files
-from exporter.publishing.history_step import replace_history
+from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, file_reference, folder_of, read_history_manifest
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
-from exporter.publishing.history_step import replace_history
+from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest

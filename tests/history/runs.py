@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from exporter.history.buckets import observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import Series, catch_up, load_series, save_series
 from exporter.stores.store import Store
+from exporter.tree.families import totals_key
 from exporter.tree.files import FileKind, RenderedFile
 from tests.history.bucket_judge import INDEX_DECIMALS, LENGTHS, Observation, buckets_of, iso, pages_of, totals_of
 from tests.history.frames import pools_frame, record
@@ -26,24 +27,15 @@ MONDAY = 1_795_392_000  # 2026-11-23T00:00:00Z
 def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.DataFrame:
     """The pools frame of one run."""
     rows = [
-        {
-            "market": item.market,
-            "pool": item.pool,
+        asdict(item)
+        | {
             "token_address": item.token,
-            "protocol": item.protocol,
             "market_status": "active" if item.active else "frozen",
-            "decimals": item.decimals,
-            "total_supplied": item.total_supplied,
-            "total_borrowed": item.total_borrowed,
-            "supply_apy_bps": item.supply_apy_bps,
-            "borrow_apy_bps": item.borrow_apy_bps,
-            "utilization_bps": item.utilization_bps,
             "supply_index": item.supply_index,
             "index_decimals": INDEX_DECIMALS,
             "supply_reward_index": item.reward_index,
             "reward_decimals": 7,
             "reward_token_decimals": 7,
-            "tvl_usd_cents": item.tvl_usd_cents,
             "oracle_price": None if item.price is None else item.price[0],
             "oracle_decimals": None if item.price is None else item.price[1],
             "oracle_price_usd": None if item.price is None else printed_price(*item.price),
@@ -126,13 +118,8 @@ class Historian:
     def walk(self, place: tuple[str, str], bucket: str) -> Iterator[Mapping[str, Any]]:
         """The pages of a history as a reader finds them, the newest first; of a pool, or of a scope and its id."""
         scope, name = place
-        folders = {
-            "market": f"v1/markets/{name}",
-            "token": f"v1/tokens/{name}",
-            "protocol": f"v1/protocols/{name}",
-            "network": "v1/protocol/summary",
-        }
-        key = f"{folders.get(scope, f'v1/assets/{scope}/{name}')}/history/{bucket}.json"
+        is_total = scope in ("market", "token", "protocol", "network")
+        key = totals_key(scope, name) if is_total else f"v1/assets/{scope}/{name}/history/{bucket}.json"
         newest: Mapping[str, Any] = {}
         for _ in range(10_000):
             stored = self.store.get(key)
@@ -142,7 +129,7 @@ class Historian:
             yield page
             if page["next_cursor"] is None:
                 return
-            key = f"v1/buckets/{'totals/' if scope in folders else ''}{page['next_cursor']}.json"
+            key = f"v1/buckets/{'totals/' if is_total else ''}{page['next_cursor']}.json"
             if bucket == "5m" and page is not newest and self.store.get(key) is None:
                 return  # more than a day ago
         raise AssertionError("the walk does not end")

@@ -23,7 +23,7 @@ from exporter.history.manifest import extend_history, history_below, read_histor
 from exporter.history.parquet import FILE_SCHEMA, ORDER, render_history
 from exporter.history.rollups import DAY, HOUR, HOURLY_COLUMNS
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.history_step import replace_history
+from exporter.publishing.publish import replace_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, etag_of
 from tests.history.frames import manifest_of
