@@ -14,11 +14,6 @@ YEAR = 31_556_926
 
 # The default curve, modifier 10000 and take rate 1000 of the contract's tests
 DEFAULT: Pool = {
-    "total_available": 0,
-    "total_borrowed": 0,
-    "take_rate_fees_sum": 0,
-    "total_j_tokens": 0,
-    "total_d_tokens": 0,
     "interest_rate_modifier_bps": 10_000,
     "take_rate_bps": 1_000,
     "base_apr_bps": 1,
