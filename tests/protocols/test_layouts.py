@@ -200,7 +200,7 @@ def test_statuses() -> None:
     found = {
         name: alula_layout.decode_instance(
             changed("alula", INSTANCE["alula"], vec(symbol(name)), "MarketStatus")
-        ).status
+        ).market.status
         for name in (*alula_layout.STATUS_NAMES, "OnFire")
     }
     numbers = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from exporter.protocols.alula import reader
-from exporter.protocols.alula.layout import FROZEN
+from exporter.protocols.alula.layout import FROZEN, NAME
 from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, RULE, project
 from exporter.protocols.alula.views import AlulaViews
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
@@ -19,7 +19,7 @@ from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 class Alula(ProtocolModule):
     """Alula."""
 
-    name = reader.NAME
+    name = NAME
     coverage = Coverage(
         title="Alula",
         structure="a market is a contract, its pools one a token",

@@ -10,11 +10,11 @@ from typing import Any
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, expect
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, expect, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.protocols.base import Parameter
+from exporter.protocols.base import Market, Parameter
 from exporter.protocols.collector import (
     MAX_TOKEN_DECIMALS,
     Queued,
@@ -25,7 +25,7 @@ from exporter.protocols.collector import (
 )
 from exporter.tree.values import RewardReason
 
-VERSION = "v1"
+NAME, VERSION = "alula", "v1"
 FROZEN = "frozen"
 """The status of a market that has just been deployed, and has no list of pools yet."""
 
@@ -88,12 +88,12 @@ TERMS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
 
 @dataclass(frozen=True, slots=True)
 class MarketInstance:
-    """A market's instance entry; ``queue_seconds`` is how long a queued change waits."""
+    """A market's instance entry; ``queue_seconds`` is how long a queued change waits.
 
-    wasm_hash: str
-    name: str
-    status: str
-    oracle: str
+    ``market`` has neither pools nor the hash of the configuration yet.
+    """
+
+    market: Market
     manager: str | None
     queue_seconds: int | None
     storage: tuple[tuple[ScVal, ScVal], ...]
@@ -127,22 +127,25 @@ def pool_key(market: str, pool: str) -> bytes:
 
 def decode_instance(entry: Entry) -> MarketInstance:
     """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one."""
-    instance, wasm_hash = coded_instance(entry.contract_data(), "market instance")
-    named = (
-        (parts[0], value)
-        for (kind, parts), value in instance.storage or ()
-        if kind == scval.VEC and parts and len(parts) == 1
-    )
-    settings = Fields(named, "market instance")
+    data = entry.contract_data()
+    instance, wasm_hash = coded_instance(data, "market instance")
+    settings = Fields(((symbol(name), value) for name, value in named(instance.storage).items()), "market instance")
     variant, _ = _variant(settings, "MarketStatus", "market instance")
     manager = None
     with suppress(DecodeError):  # nothing is computed from it
         manager = settings.contract("DeployerHost")
     return MarketInstance(
-        wasm_hash=wasm_hash.hex(),
-        name=settings.string("Name"),
-        status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
-        oracle=settings.address("Oracle"),
+        market=Market(
+            address=data.contract,
+            protocol=NAME,
+            version=VERSION,
+            name=settings.string("Name"),
+            status=STATUS_NAMES.get(variant, f"unknown_{variant}"),
+            oracle=settings.address("Oracle"),
+            config_hash="",
+            wasm_hash=wasm_hash.hex(),
+            members=(),
+        ),
         manager=manager,
         queue_seconds=next((item.value for item in parameters_of(settings, {"UpdateInQueuePeriod": 0})), None),
         storage=instance.storage or (),
@@ -242,7 +245,7 @@ def _farm(pool: Fields, name: str) -> RewardReason:
     return RewardReason.NO_EMISSIONS if value is not None and value[0] == scval.VOID else RewardReason.NOT_READ
 
 
-def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterable[Entry | None]) -> str:
+def config_hash(instance: MarketInstance, entries: Iterable[Entry | None]) -> str:
     """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each pool's token and ``config``."""
     state = [symbol(name) for name in NOT_CONFIGURATION]
     storage = [
@@ -250,7 +253,8 @@ def config_hash(instance: MarketInstance, pools: Iterable[str], entries: Iterabl
         for (kind, parts), value in instance.storage
         if not (kind == scval.VEC and parts and parts[0] in state)
     ]
-    configs = [(address(pool), _configured(entry)) for pool, entry in zip(pools, entries, strict=True)]
+    pools = zip(instance.market.members, entries, strict=True)
+    configs = [(address(pool), _configured(entry)) for pool, entry in pools]
     return config_hash_of(by_key(storage), configs)
 
 

@@ -16,81 +16,67 @@ from exporter.protocols.alula import layout
 from exporter.protocols.base import Candidate, Market, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
 
-NAME = "alula"
-
-Entries = Mapping[bytes, Entry | None]
-
 
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
-        super().__init__(NAME, candidates)
+        super().__init__(layout.NAME, candidates)
         self.deployments = deployments
+        self.entries: dict[bytes, Entry | None] = {}
         self.instances: dict[str, layout.MarketInstance] = {}
-        self.members: dict[str, tuple[str, ...]] = {}
         self.pools: dict[tuple[str, str], layout.PoolEntry] = {}
 
-    def take_market(self, market: str, entries: Entries) -> None:
-        instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
+    def take_market(self, market: str) -> None:
+        instance_entry, list_entry = (self.entries[key] for key in layout.market_keys(market))
         if not self.market_is_usable(market, instance_entry, list_entry, "list of pools"):
             return
         with self.noting(market):
             instance = layout.decode_instance(live(instance_entry, "the market's instance"))
+            found = instance.market
             members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
-            if list_entry is None and instance.status != layout.FROZEN:
+            if list_entry is None and found.status != layout.FROZEN:
                 raise UnreadError(
                     "absent",
-                    f"the market is {instance.status} and has no list of pools; only one lacks it that has just been "
+                    f"the market is {found.status} and has no list of pools; only one lacks it that has just been "
                     f"deployed, and is {layout.FROZEN}",
                 )
-            self.check_code(market, instance.wasm_hash, self.deployments, layout.VERSION)
+            self.check_code(market, found.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, instance_entry, {"Admin": "admin"})
             self.take_proposed(market, instance_entry, {"ProposedAdmin": "admin"})
             if layout.QUEUED_MARKET in instance.settings:
                 self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
-            self.members[market] = members
-            self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
+            found = replace(found, name=self.shown_name(market, found.name), members=members)
+            self.instances[market] = replace(instance, market=found)
 
-    def verify(self, market: str, manager: str | None, entries: Entries) -> None:
+    def take_manager(self, market: str, manager: str | None) -> None:
         """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
-        if manager is not None and entries[layout.record_key(manager, market)] is not None:
+        record = None if manager is None else self.entries[layout.record_key(manager, market)]
+        if manager is not None and record is not None:
             self.reading.verified[market] = manager
         else:
             why = f"its market manager {manager} has no record of it" if manager else "it names no market manager"
             self.notice(f"market {market} was read because a list or [[markets]] names it, but {why}")
+        upgrade = None if manager is None else self.entries[layout.queued_upgrade_key(manager, market)]
+        if upgrade is not None:
+            self.take_pending(market, None, "code", partial(layout.decode_queued_upgrade, upgrade, record))
 
-    def take_pools(self, market: str, entries: Entries) -> None:
-        instance, members = self.instances[market], self.members[market]
-        pool_entries = [entries[layout.pool_key(market, pool)] for pool in members]
+    def take_pools(self, market: str) -> None:
+        instance = self.instances[market]
+        members = instance.market.members
+        pool_entries = [self.entries[layout.pool_key(market, pool)] for pool in members]
         lacking = [pool for pool, entry in zip(members, pool_entries, strict=True) if entry is None]
         if not self.list_is_its_own(market, members, lacking):
             return
-        found = Market(
-            address=market,
-            protocol=NAME,
-            version=layout.VERSION,
-            name=instance.name,
-            status=instance.status,
-            oracle=instance.oracle,
-            config_hash=layout.config_hash(instance, members, pool_entries),
-            wasm_hash=instance.wasm_hash,
-            members=members,
-        )
+        found = replace(instance.market, config_hash=layout.config_hash(instance, pool_entries))
         self.reading.markets.append(found)
-        if instance.manager is not None:
-            upgrade = entries[layout.queued_upgrade_key(instance.manager, market)]
-            record = entries[layout.record_key(instance.manager, market)]
-            if upgrade is not None:
-                self.take_pending(market, None, "code", partial(layout.decode_queued_upgrade, upgrade, record))
         for pool, entry in zip(members, pool_entries, strict=True):
             with self.noting(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
                 self.take_pool(found, pool, live(entry, "the pool's entry", missing))
-            queued = entries[layout.queued_pool_key(market, pool)]
+            queued = self.entries[layout.queued_pool_key(market, pool)]
             if queued is not None:
                 now = self.pools.get((market, pool))
-                self.take_pending(
-                    market, pool, "terms", partial(layout.decode_queued_pool, queued, now, instance.queue_seconds)
-                )
+                decode = partial(layout.decode_queued_pool, queued, now, instance.queue_seconds)
+                self.take_pending(market, pool, "terms", decode)
 
     def take_pool(self, market: Market, pool: str, entry: Entry) -> None:
         decoded = layout.decode_pool(entry)
@@ -129,23 +115,22 @@ async def read_markets(
     """Read the candidates: nothing on the chain lists Alula's markets. Raises `SourceError` alone."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
-    entries = await view.read([key for market in markets for key in layout.market_keys(market)])
+    reader.entries |= await view.read([key for market in markets for key in layout.market_keys(market)])
     for market in markets:
-        reader.take_market(market, entries)
+        reader.take_market(market)
 
-    members = [(market, pool) for market in reader.instances for pool in reader.members[market]]
-    pool_keys = [layout.pool_key(*member) for member in members]
+    members = [(market, pool) for market, instance in reader.instances.items() for pool in instance.market.members]
+    keys = [key(*member) for key in (layout.pool_key, layout.queued_pool_key) for member in members]
+    for market, instance in reader.instances.items():
+        if instance.manager is not None:
+            keys += [key(instance.manager, market) for key in (layout.record_key, layout.queued_upgrade_key)]
+    keys += oracle_keys(instance.market.oracle for instance in reader.instances.values())
     # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
-    guessed = dict.fromkeys(instance_key(pool) for _, pool in members)
-    managers = {market: instance.manager for market, instance in reader.instances.items() if instance.manager}
-    records = [layout.record_key(manager, market) for market, manager in managers.items()]
-    queued = [layout.queued_upgrade_key(manager, market) for market, manager in managers.items()]
-    queued += [layout.queued_pool_key(*member) for member in members]
-    queued += oracle_keys(instance.oracle for instance in reader.instances.values())
-    entries = await view.read([*records, *pool_keys, *queued, *guessed])
-    for market in reader.instances:
-        reader.verify(market, managers.get(market), entries)
-        reader.take_pools(market, entries)
+    keys += dict.fromkeys(instance_key(pool) for _, pool in members)
+    reader.entries |= await view.read(keys)
+    for market, instance in reader.instances.items():
+        reader.take_manager(market, instance.manager)
+        reader.take_pools(market)
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
     reader.report_empty()
