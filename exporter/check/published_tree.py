@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import suppress
 from itertools import islice
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import polars as pl
@@ -63,7 +63,6 @@ PUBLIC_URLS = 50
 
 ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
 """How the keys begin that are in every sample."""
-
 
 LASTING = {kind.key for kind in KINDS}
 
@@ -136,17 +135,24 @@ async def _check(
 
     last = pl.col("key").str.ends_with(".html")  # what leads to all others
     for files in (chosen.filter(~last), chosen.filter(last)):
-        stated = files.select("bytes", "sha256").iter_rows()
-        async for batch in _read(source, files.select("key", "bytes").iter_rows(), progress):
-            for (key, data), (size, sha256) in zip(batch, islice(stated, len(batch)), strict=True):
+        async for (key, size, sha256), data in _read(
+            source, files.select("key", "bytes", "sha256").iter_rows(), progress
+        ):
+            if data is None:
+                checker.fault(key, "is missing, though the run's manifest lists it")
+                continue
+            found = hashlib.sha256(data)
+            checker.add(key, data, sha256=found.hexdigest())
+            if (len(data), found.digest()) != (size, sha256):
+                checker.fault(key, "does not have the bytes that the run's manifest gives for it")
+        while checker.wanted:  # older pages of histories, which no manifest lists, as far back as they go
+            wanted = sorted({key for key in checker.wanted if key not in checker.seen and key not in listed})
+            checker.wanted.clear()
+            async for (key, _), data in _read(source, [(key, MAX_DOCUMENT_BYTES) for key in wanted], progress):
                 if data is None:
-                    checker.fault(key, "is missing, though the run's manifest lists it")
-                    continue
-                found = hashlib.sha256(data)
-                checker.add(key, data, sha256=found.hexdigest())
-                if (len(data), found.digest()) != (size, sha256):
-                    checker.fault(key, "does not have the bytes that the run's manifest gives for it")
-            await _read_wanted(source, checker, progress)
+                    checker.fault(key, "is missing")
+                else:
+                    checker.add(key, data)
     await _read_history(source, checker, listed, sample, drawn, progress)
     await _read_rollups(source, checker, whole=sample is None)
     await _read_proofs(source, checker, status)
@@ -211,12 +217,11 @@ async def _read_history(
         return
     earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
     keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
-    async for files in _read(source, [(key, earlier[key]) for key in keys], progress):
-        for key, content in files:
-            if content is not None:
-                checker.add(key, content)
-            elif sample is not None:
-                checker.fault(key, "is missing")
+    async for (key, _), content in _read(source, [(key, earlier[key]) for key in keys], progress):
+        if content is not None:
+            checker.add(key, content)
+        elif sample is not None:
+            checker.fault(key, "is missing")
 
 
 async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
@@ -269,28 +274,16 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
             checker.fault(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
 
 
-async def _read_wanted(source: TreeSource, checker: TreeChecker, progress: Callable[[int], None]) -> None:
-    """Older pages of histories, which no manifest lists, as far back as they go."""
-    while checker.wanted:
-        wanted = sorted({key for key in checker.wanted if key not in checker.seen and key not in checker.listed})
-        checker.wanted.clear()
-        async for files in _read(source, [(key, MAX_DOCUMENT_BYTES) for key in wanted], progress):
-            for key, data in files:
-                if data is None:
-                    checker.fault(key, "is missing")
-                else:
-                    checker.add(key, data)
-
-
 async def _read(
-    source: TreeSource, files: Iterable[tuple[str, int]], progress: Callable[[int], None]
-) -> AsyncIterator[list[tuple[str, bytes | None]]]:
-    """Files by their keys and sizes, as many together as fit in memory. Longer ones than listed are cut off."""
+    source: TreeSource, files: Iterable[tuple[Any, ...]], progress: Callable[[int], None]
+) -> AsyncIterator[tuple[tuple[Any, ...], bytes | None]]:
+    """Files, whose keys and sizes come first, as many together as fit in memory. Longer ones are cut off."""
     rest = iter(files)
     while batch := list(islice(rest, TOGETHER)):
-        read = await asyncio.gather(*(source.get(key, size) for key, size in batch))
+        read = await asyncio.gather(*(source.get(key, size) for key, size, *_ in batch))
         progress(len(batch))
-        yield [(key, data) for (key, _), data in zip(batch, read, strict=True)]
+        for item in zip(batch, read, strict=True):
+            yield item
 
 
 def decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:
