@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,8 @@ from exporter.stores import tree_sources
 from exporter.stores.tree_sources import HttpSource
 from tests.check.trees import small_tree, write
 
-
-@dataclass
-class Reply:
-    """The answer of a good server, which a rule spoils."""
-
-    path: str
-    query: str
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-Rule = Callable[[Reply], None]
+Rule = Callable[[str, httpx.Response], httpx.Response]
+"""Spoils the answer of a good server to a path and query."""
 
 
 @pytest.fixture(scope="module")
@@ -42,21 +31,31 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Broken(httpx.AsyncBaseTransport):
-    def __init__(self, root: Path, rule: Rule) -> None:
-        self._good, self._rule = httpx.ASGITransport(create_app(root)), rule
+    def __init__(self, root: Path, rules: Sequence[Rule]) -> None:
+        self._good, self._rules = httpx.ASGITransport(create_app(root)), rules
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._good.handle_async_request(request)
-        url, headers = request.url, dict(answer.headers)
-        del headers["content-length"]
-        reply = Reply(url.path, url.query.decode(), answer.status_code, headers, await answer.aread())
-        self._rule(reply)
-        return httpx.Response(reply.status, headers=reply.headers, content=reply.body)
+        good = await self._good.handle_async_request(request)
+        answer = other(good, body=await good.aread())
+        for rule in self._rules:
+            answer = rule(request.url.raw_path.decode(), answer)
+        return answer
 
 
-def check_broken(root: Path, rule: Rule, sample: int) -> CheckSummary:
+def other(answer: httpx.Response, status: int = 0, body: bytes | None = None, **headers: str | None) -> httpx.Response:
+    """An answer with another status, body or headers; a header of None is not sent."""
+    changed = dict(answer.headers) | {name.replace("_", "-"): value for name, value in headers.items()}
+    kept = {name: value for name, value in changed.items() if value is not None and name != "content-length"}
+    return httpx.Response(status or answer.status_code, headers=kept, content=answer.content if body is None else body)
+
+
+def spoil(when: Callable[[str, httpx.Response], bool], **changes: Any) -> Rule:
+    return lambda url, answer: other(answer, **changes) if when(url, answer) else answer
+
+
+def check_broken(root: Path, rules: Sequence[Rule], sample: int) -> CheckSummary:
     async def check() -> CheckSummary:
-        async with httpx.AsyncClient(transport=Broken(root, rule)) as client:
+        async with httpx.AsyncClient(transport=Broken(root, rules)) as client:
             return await check_source(HttpSource("http://tree/", client), sample)
 
     return asyncio.run(check())
@@ -73,68 +72,52 @@ def test_preview_server_passes(root: Path) -> None:
     assert 0 < sample.requests < looked.requests
 
 
-def spoil(when: Callable[[Reply], bool], **fields: Any) -> Rule:
-    """A rule: where the condition holds, fields of the answer are other ones, and a header of None is not sent."""
-
-    def rule(reply: Reply) -> None:
-        if when(reply):
-            for name, value in fields.items():
-                if name in ("status", "body"):
-                    setattr(reply, name, value)
-                elif value is None:
-                    reply.headers.pop(name.replace("_", "-"), None)
-                else:
-                    reply.headers[name.replace("_", "-")] = value
-
-    return rule
-
-
 @pytest.mark.parametrize(
     "rules",
     [
         [
             (
-                spoil(lambda reply: reply.query == "limit=2", body=b"{}"),
+                spoil(lambda url, _: url.endswith("?limit=2"), body=b"{}"),
                 "/v1/assets?limit=2: is answered with other bytes than those of v1/assets/index.json",
             ),
             (
-                spoil(lambda reply: reply.status == 404, content_type="text/html"),
+                spoil(lambda _, answer: answer.status_code == 404, content_type="text/html"),
                 "/v1/nothing: has the content type 'text/html', not 'application/problem+json'",
             ),
             (
-                spoil(lambda reply: reply.status == 400, status=200),
+                spoil(lambda _, answer: answer.status_code == 400, status=200),
                 "/v1/assets?limit=-1: is answered with HTTP status 200, not 400",
             ),
             (
-                spoil(lambda reply: reply.status == 206, body=b"RAP1"),
+                spoil(lambda _, answer: answer.status_code == 206, body=b"RAP1"),
                 "answers the range of its first 4 bytes with 4 as",
             ),
         ],
         [
             (
-                spoil(lambda reply: reply.status == 404, body=b"<html>"),
+                spoil(lambda _, answer: answer.status_code == 404, body=b"<html>"),
                 "/v1/nothing: is not answered with a problem document",
             ),
             (
-                spoil(lambda reply: reply.path == "/v1/assets" and bool(reply.query), status=404),
+                spoil(lambda url, _: url.startswith("/v1/assets?"), status=404),
                 "/v1/assets?limit=1: is answered with HTTP status 404, not with v1/assets/limit/1.json",
             ),
             (
-                spoil(lambda reply: reply.status == 206, status=416),
+                spoil(lambda _, answer: answer.status_code == 206, status=416),
                 "offers ranges, but answers one with HTTP status 416",
             ),
         ],
         [
             (
-                spoil(lambda reply: "." not in reply.path, content_type="application/octet-stream"),
+                spoil(lambda url, _: "." not in url.partition("?")[0], content_type="application/octet-stream"),
                 "/v1/assets: has the content type 'application/octet-stream', not",
             ),
             (
-                spoil(lambda reply: reply.status != 200, access_control_allow_origin=None),
+                spoil(lambda _, answer: answer.status_code != 200, access_control_allow_origin=None),
                 "/v1/nothing: is answered without access-control-allow-origin",
             ),
             (
-                spoil(lambda reply: reply.path == "/v1/latest.parquet" and reply.status == 200, body=b"PAR1"),
+                spoil(lambda url, answer: url == "/v1/latest.parquet" and answer.status_code == 200, body=b"PAR1"),
                 "v1/latest.parquet: does not have the bytes that the run's manifest gives for it",
             ),
         ],
@@ -143,12 +126,8 @@ def spoil(when: Callable[[Reply], bool], **fields: Any) -> Rule:
 def test_broken_server(root: Path, rules: list[tuple[Rule, str]]) -> None:
     """Each rule that a server breaks is named with the URL."""
 
-    def all_of_them(reply: Reply) -> None:
-        for rule, _ in rules:
-            rule(reply)
-
     with pytest.raises(TreeFaultsError) as caught:
-        check_broken(root, all_of_them, 3)
+        check_broken(root, [rule for rule, _ in rules], 3)
     found = list(map(str, caught.value.faults))
 
     assert [] == [said for _, said in rules if not any(said in fault for fault in found)], found
@@ -157,15 +136,9 @@ def test_broken_server(root: Path, rules: list[tuple[Rule, str]]) -> None:
 def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures that pass cost nothing but a little time."""
     monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.01)
-    count = 0
+    asked = count()
 
-    def rule(reply: Reply) -> None:
-        nonlocal count
-        count += 1
-        if count % 10 == 0:
-            reply.status = 429
-
-    assert check_broken(root, rule, 1).requests
+    assert check_broken(root, [spoil(lambda *_: next(asked) % 10 == 9, status=429)], 1).requests
 
 
 @pytest.mark.parametrize("uri", ["http://", "https://user:secret@host/tree", "http://host/?x=1", "ftp://host/"])
@@ -178,17 +151,17 @@ def test_invalid_uris(uri: str) -> None:
 
 def test_run_published_meanwhile(root: Path) -> None:
     """When the pointer moves during a check, the check begins again, and gives up after a few times."""
-    count = 0
+    read = count(1)
 
-    def rule(reply: Reply) -> None:
-        nonlocal count
-        if reply.path == "/v1/system/status.json":
-            count += 1
-            reply.body = reply.body.replace(b'"notices":[', b'"notices":["%d",' % count).replace(b",]", b"]")
+    def rule(url: str, answer: httpx.Response) -> httpx.Response:
+        if url != "/v1/system/status.json":
+            return answer
+        notices = b'"notices":["%d",' % next(read)
+        return other(answer, body=answer.content.replace(b'"notices":[', notices).replace(b",]", b"]"))
 
     with pytest.raises(SourceError, match="3 times a new run was published during the check"):
-        check_broken(root, rule, 1)
-    assert 6 == count
+        check_broken(root, [rule], 1)
+    assert 7 == next(read)
 
 
 def test_public_urls() -> None:
