@@ -25,7 +25,6 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile
 from exporter.tree.families import POINTER_KEY, kind_of
-from exporter.tree.files import RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.jobs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
@@ -152,39 +151,33 @@ def lie(files: Files, key: str, how: Change) -> None:
     seal(files)
 
 
-def seal(files: Files) -> None:
-    """Make the run's manifest and the status describe the files as they are now; those that are gone leave it."""
-    status = status_of(files)
-    listed = []
-    for entry in listed_of(files):
-        if entry.key in files:
-            file = RenderedFile(entry.key, files[entry.key], kind_of(entry.key))
-            listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
-    seal_listing(files, status, listed)
-
-
-def seal_listing(files: Files, status: Any, listed: list[ManifestFile]) -> None:
-    """Write a listing and a manifest of these files, and a status that names it."""
-    manifest = manifest_of(files)
-    listing = RunListing.of(listed)
+def seal(files: Files, *more: str) -> None:
+    """Make the run's manifest and the status describe the files as they are now, and ``more`` of them; those that are
+    gone leave it.
+    """
+    status, manifest = status_of(files), manifest_of(files)
+    kept = [entry.key for entry in listed_of(files) if entry.key in files]
+    listing = RunListing.of(
+        ManifestFile(key, kind_of(key).value, len(files[key]), digest(files[key])) for key in (*kept, *more)
+    )
     del files[status["manifest_key"]], files[manifest["files_key"]]
-    manifest["run_id"] = status["run_id"] = listing.run_id(manifest["observed_ledger"])
-    manifest["file_count"], manifest["bytes"] = listing.size
-    manifest["files_key"] = f"v1/runs/{status['run_id']}.parquet"
-    files[manifest["files_key"]] = listing.parquet
-    manifest["files_sha256"] = sha256(files[manifest["files_key"]]).hexdigest()
+    run_id = listing.run_id(manifest["observed_ledger"])
     if (proofs := files.get("v1/proofs.json")) is not None:
-        files["v1/proofs.json"] = proofs.replace(status_of(files)["run_id"].encode(), status["run_id"].encode())
-    status["manifest_key"] = f"v1/runs/{status['run_id']}.json"
+        files["v1/proofs.json"] = proofs.replace(status["run_id"].encode(), run_id.encode())
+    count, size = listing.size
+    manifest |= {"run_id": run_id, "file_count": count, "bytes": size, "files_key": f"v1/runs/{run_id}.parquet"}
+    files[manifest["files_key"]] = listing.parquet
+    manifest["files_sha256"] = digest(listing.parquet)
+    status |= {"run_id": run_id, "manifest_key": f"v1/runs/{run_id}.json", "manifest_sha256": digest(encoded(manifest))}
     files[status["manifest_key"]] = encoded(manifest)
-    sealed = RenderedFile(status["manifest_key"], files[status["manifest_key"]], kind_of(status["manifest_key"]))
-    status["manifest_sha256"] = sealed.sha256
     files[POINTER_KEY] = encoded(status)
+
+
+def digest(data: bytes) -> str:
+    return sha256(data).hexdigest()
 
 
 def add_listed(files: Files, key: str, data: bytes) -> None:
     """Add a file to the tree and to the run's manifest."""
     files[key] = data
-    file = RenderedFile(key, data, kind_of(key))
-    listed = [*listed_of(files), ManifestFile(key, file.kind.value, len(data), file.sha256)]
-    seal_listing(files, status_of(files), listed)
+    seal(files, key)
