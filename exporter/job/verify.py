@@ -75,14 +75,6 @@ _RECORDS = {
 }
 """Documents that are judged by themselves, and the publisher's own records, which no reader is given."""
 
-_CLAIMED = (
-    "entries",
-    "calls",
-    "checkpoint",
-    *("organisations_signed", "organisations_trusted", "organisations_needed"),
-)
-"""The fields of a proof in the list that any proof of the run must have alike."""
-
 _NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
 
 EARLIER_RUNS = 5
@@ -411,7 +403,7 @@ def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:
         "entries",
         "calls",
         "checkpoint",
-        *(f"organisations_{kind}" for kind in ("signed", "trusted", "needed")),
+        *("organisations_signed", "organisations_trusted", "organisations_needed"),
     ):
         if (claim := getattr(claimed, name)) != (expected := getattr(found, name)):
             raise RefutedError(f"{where}: expected {name} {expected} but found {claim}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -35,10 +36,12 @@ from exporter.errors import (
     CheckError,
 )
 from exporter.job import prove as prove_module
+from exporter.job import verify as verify_module
 from exporter.job.evidence import Evidence
 from exporter.job.prove import prove
-from exporter.job.rerender import check_tree
-from exporter.job.verify import compared_with, evidence_words, verify_tree
+from exporter.job.rerender import check_tree, fetch, settings_of
+from exporter.job.unproven import Unproven
+from exporter.job.verify import compared_with, evidence_words, repeat_earlier, verify_tree
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
@@ -388,6 +391,23 @@ def test_the_run_before_without_evidence(trees: Trees, several: Path, tmp_path: 
     for result in (damaged, gone):
         expect(result, EXIT_UNPROVEN, "4 of 12 earlier rows of the history follow from the evidence of 1 run")
         assert "v1/changes.json: those since the run before" in names(result, "changes")
+
+
+def test_earlier_runs_that_cannot_be_repeated(several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence of another ledger, rows of another version, and evidence that is too large leave a run out, by name."""
+    tree = asyncio.run(fetch(str(several), tmp_path, 1))
+    (run,) = tree.earlier
+
+    def why(**changes: Any) -> str:
+        other = replace(tree, earlier=[replace(run, **changes)], left_out={})
+        repeat_earlier(other, settings_of(other), Unproven())
+        return other.left_out[run.run_id]
+
+    assert "its evidence is of ledger 127" == why(evidence=tree.evidence)
+    monkeypatch.setattr(verify_module, "EXPORTER_VERSION", "0")
+    assert "and this is 0" in why()
+    monkeypatch.setattr(stellar_proof, "MAX_ENTRIES_BYTES", 10_000)
+    assert "more than 10,000 bytes" in why()
 
 
 def test_a_forged_history_with_honest_evidence(trees: Trees, several: Path, tmp_path: Path) -> None:
