@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from exporter.errors import NetworkMismatchError, SnapshotFileError, SourceError
 from exporter.job import evidence
 from exporter.job.evidence import Evidence
-from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
@@ -101,6 +100,9 @@ def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None
         Evidence.decode(bytes(data[:place]) if cut else bytes(data), "damaged")
 
 
+BEGUN = b'["ledger","p",5,5]\n["looked",true,true,false]\n'
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -108,6 +110,12 @@ def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None
         (b"{}\n", "Expected `array`, got `object`"),
         (b'["absent","AAAA"]\n["looked",true,true,false]', "it must start with its ledger"),
         (b" " * 1001, "more than"),
+        (BEGUN + b'["entry","AAAA",6,null,"AAAA",null]', "an entry changed at 6, after ledger 5"),
+        (BEGUN + b'["entry","AAAA",5,null,"AAAA",0]', "both archived and live"),
+        (BEGUN + b'["call","C","f",[],null,null]', "f of C must have a result or an error"),
+        (BEGUN + b'["absent","AAAA"]\n' * 2, "listed twice"),
+        (BEGUN + b'["gossip"]', "unknown kind, 'gossip'"),
+        (BEGUN * 2, "of more than one ledger"),
     ],
 )
 def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +123,3 @@ def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(evidence, "MAX_BYTES", 1000)
     with pytest.raises(SnapshotFileError, match=said):
         Evidence.decode(gzip.compress(lines), "garbage")
-
-
-def test_an_entry_of_later(left: tuple[str, Path]) -> None:
-    """An entry that changed after the ledger is refused."""
-    whole = Evidence.decode(left[1].read_bytes(), "whole")
-    later = {b"key": RawEntry(b"data", whole.ledger + 1, None)}
-    with pytest.raises(SnapshotFileError, match="after ledger"):
-        Evidence.decode(replace(whole, entries=later).encode(), "later")

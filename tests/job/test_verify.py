@@ -261,6 +261,15 @@ def test_a_run_between_checkpoints(trees: Trees, tmp_path: Path) -> None:
     expect(trees.verify(out), EXIT_REFUTED, "confirmed entries are claimed of")
 
 
+def test_a_published_proof_that_claims_something_else(trees: Trees, out: Path) -> None:
+    """The counts of a proof are those that follow from it."""
+    listed = proofs_of(out)
+    listed["proofs"][0]["calls"] += 1
+    (out / "v1/proofs.json").write_bytes(msgspec.json.encode(listed))
+
+    expect(trees.verify(out), EXIT_REFUTED, "expected calls")
+
+
 def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
     """It is found out by the entry, nothing is proven, and both commands end with 8; of an earlier run, too."""
     out, key = tmp_path / "out", keys_named(trees.state[CHECKPOINT], b"ResData")[0]

@@ -107,6 +107,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["37 * * * *"], 60),
         (["*/5 * * * *"], 5),
         (["7-59/10 * * * *"], 10),
+        (["7/20 * * * *"], 20),
         (["5 */6 * * *"], 360),
         (["23 3 * * *"], 1_440),
         (["0 8-20 * * *"], 720),  # nothing runs from 20:00 to 8:00
