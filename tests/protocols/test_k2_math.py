@@ -114,6 +114,8 @@ def test_caps(borrow_cap: int, ceiling: int) -> None:
     assert (1_007 * 10**7, 505 * 10**7) == (row["supply_cap"], row["borrow_cap"])
     assert (7 * 10**7, 5 * 10**7) == (row["available_to_supply"], row["available_to_borrow"])
     assert row["total_supplied"] == row["available_to_withdraw"]
+    below = row_of(OPEN | caps | {"supply_cap": 999, "borrow_cap": 499})
+    assert (0, 0) == (below["available_to_supply"], below["available_to_borrow"])
 
 
 def test_limits_that_are_shown() -> None:

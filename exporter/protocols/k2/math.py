@@ -101,7 +101,7 @@ def _amounts(pool: Mapping[str, Any], supplied: int, borrowed: int) -> dict[str,
         "supply_cap": supply_cap or None,
         "borrow_cap": min(filter(None, of_debt), default=None),
     }
-    return {name: None if value is None else min(value, exact.INT128_MAX) for name, value in amounts.items()}
+    return {name: None if value is None else exact.clamp(value, 0, exact.INT128_MAX) for name, value in amounts.items()}
 
 
 def accrued_indexes(reserve: Mapping[str, Any]) -> tuple[int, int]:
