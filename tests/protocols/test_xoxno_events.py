@@ -32,16 +32,19 @@ def event(contract_id: str, name: str, value: ScVal, *more: ScVal) -> ContractEv
     return ContractEvent(contract_id, 7, (symbol("market"), symbol(name), *more), value)
 
 
+def nine(market: HubAsset) -> tuple[ScVal, ...]:
+    """The state of a hub market in an event."""
+    return u32(market.hub), address(market.token), u64(1), *[i128(1)] * 6
+
+
 def state_event(pool: str, *markets: HubAsset) -> ContractEvent:
     """What the pool contract publishes after each change of hub markets: their whole state."""
-    items = (vec(u32(item.hub), address(item.token), u64(1), *[i128(1)] * 6) for item in markets)
-    return event(pool, "batch_state_update", vec(*items))
+    return event(pool, "batch_state_update", vec(*(vec(*nine(item)) for item in markets)))
 
 
-def parameters_event(pool: str, *markets: HubAsset) -> ContractEvent:
-    """What the pool contract publishes when parameters are set."""
-    values = ({"asset": address(item.token), "hub_id": u32(item.hub)} for item in markets)
-    return event(pool, "batch_params_update", vec(*(struct_map(v | {"params": recorded("Params")}) for v in values)))
+def names(market: HubAsset, asset: str = "asset") -> ScVal:
+    """A struct that names a hub market, and has more."""
+    return struct_map({asset: address(market.token), "hub_id": u32(market.hub), "params": recorded("Params")})
 
 
 def test_filters() -> None:
@@ -57,16 +60,19 @@ def test_filters() -> None:
     assert () == Xoxno().event_filters([])
 
 
-def test_a_creation() -> None:
-    """The controller's event names the hub and the token."""
-    created = {"base_asset": address(NEW.token), "hub_id": u32(NEW.hub), "market_address": address(POOL)}
-    assert [found(NEW)] == Xoxno().candidates_in(event(CONTROLLER, "create", struct_map(created)))
-
-
-def test_updates() -> None:
-    """The pool contract's events name many, each once; the market is the controller that owns it."""
-    for made in (state_event, parameters_event):
-        assert [found(OTHER), found(NEW)] == Xoxno().candidates_in(made(POOL, OTHER, NEW, OTHER))
+@pytest.mark.parametrize(
+    ("published", "expected"),
+    [
+        (event(CONTROLLER, "create", names(NEW, "base_asset")), [NEW]),
+        (event(POOL, "batch_params_update", vec(names(OTHER), names(NEW), names(OTHER))), [OTHER, NEW]),
+        (state_event(POOL, OTHER, NEW, OTHER), [OTHER, NEW]),
+        # More topics, and values behind the nine.
+        (event(POOL, "batch_state_update", vec(vec(*nine(NEW), symbol("later"))), symbol("x")), [NEW]),
+    ],
+)
+def test_what_events_name(published: ContractEvent, expected: list[HubAsset]) -> None:
+    """Each hub market once, of the controller that owns it."""
+    assert [found(market) for market in expected] == Xoxno().candidates_in(published)
 
 
 def test_what_a_list_has_is_not_named() -> None:
@@ -77,16 +83,6 @@ def test_what_a_list_has_is_not_named() -> None:
     assert [] == Xoxno().candidates_in(state_event(POOL, KNOWN))
     assert [] == Xoxno().candidates_in(state_event(mainnet.addresses("pool")[0], xlm))
     assert [found(xlm)] == Xoxno().candidates_in(state_event(POOL, xlm))
-
-
-def test_further_topics_and_fields() -> None:
-    """More topics, values behind the nine, and further fields do not matter."""
-    values = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6, symbol("later"))
-
-    assert [found(NEW)] == Xoxno().candidates_in(event(POOL, "batch_state_update", vec(vec(*values)), symbol("x")))
-
-
-NINE = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +96,14 @@ NINE = (u32(9), address(NEW.token), u64(1), *[i128(1)] * 6)
         ),
         (event(POOL, "batch_state_update", VOID), "batch_state_update: expected"),
         (event(POOL, "batch_state_update", vec(VOID)), "batch_state_update: expected"),
-        (event(POOL, "batch_state_update", vec(vec(*NINE[:8]))), "8 values, fewer than 9"),
-        (event(POOL, "batch_state_update", vec(vec(*NINE[::-1]))), "hub_id: expected"),
+        (event(POOL, "batch_state_update", vec(vec(*nine(NEW)[:8]))), "8 values, fewer than 9"),
+        (event(POOL, "batch_state_update", vec(vec(*nine(NEW)[::-1]))), "hub_id: expected"),
         (event(POOL, "batch_params_update", vec(struct_map({"hub_id": u32(1)}))), "field asset is missing"),
         (
-            event(POOL, "batch_state_update", vec(*[vec(*NINE)] * (MAX_POOLS_IN_EVENT + 1))),
+            event(POOL, "batch_state_update", vec(*[vec(*nine(NEW))] * (MAX_POOLS_IN_EVENT + 1))),
             "257 pools, more than 256",
         ),
-        (event(contract("stranger"), "batch_state_update", vec(vec(*NINE))), "not a known controller or its pool"),
+        (event(contract("stranger"), "batch_state_update", vec(vec(*nine(NEW)))), "not a known controller or its pool"),
         (event(POOL, "other", vec()), "do not name a hub market"),
         (ContractEvent(POOL, 7, (), vec()), "do not name a hub market"),
         (ContractEvent(POOL, 7, (u32(1), symbol("create")), vec()), "do not name a hub market"),
