@@ -67,8 +67,10 @@ def with_liquidations(
 
     What the table had of these ledgers is replaced. The same ledgers give the same bytes. Raises `StoreError`.
     """
-    before = _read(store, manifest)
-    known = [] if manifest.liquidations is None else manifest.liquidations.spans
+    before, known = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())), list[LedgerSpan]()
+    if manifest.liquidations is not None:
+        data = data_of(store.get(KEY), manifest.liquidations)
+        before, known = pl.read_parquet(io.BytesIO(data)).cast(before.schema), manifest.liquidations.spans
     covered = pl.any_horizontal(
         pl.lit(False), *(pl.col("observed_ledger").is_between(span.first_ledger, span.last_ledger) for span in spans)
     )
@@ -83,14 +85,6 @@ def with_liquidations(
     covered_spans = joined([*known, *spans])
     entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), etag_of(data), covered_spans)
     return msgspec.structs.replace(manifest, liquidations=entry)
-
-
-def _read(store: Store, manifest: HistoryManifest) -> pl.DataFrame:
-    empty = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table()))
-    if manifest.liquidations is None:
-        return empty
-    data = data_of(store.get(KEY), manifest.liquidations)
-    return pl.read_parquet(io.BytesIO(data)).cast(empty.schema)
 
 
 def joined(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:

@@ -93,20 +93,12 @@ class Pool:
         return self.cash[0].read(look) if self.cash else 0
 
 
-@dataclass(slots=True)
-class _Aim:
-    """The target of a pool: its supply in dollars, and the share of it that is lent."""
-
-    dollars: float
-    lent: float
-
-
 class Mover:
     """Moves pools by chance, each around a size and a utilization of its own."""
 
     def __init__(self, random: Random, prices: Prices) -> None:
         self._random, self._prices = random, prices
-        self._aims: dict[tuple[bytes, str], _Aim] = {}
+        self._aims: dict[tuple[bytes, str], tuple[float, float]] = {}  # supply in dollars, and the share that is lent
         self._rules = accrual_rules()
 
     def pools(self, keys: Sequence[bytes], look: Look) -> Iterator[Pool]:
@@ -147,12 +139,15 @@ class Mover:
 
     def _operation(self, pool: Pool, owed: int, free: int) -> tuple[int, int]:
         """How much a user supplies (or takes back, below zero), or borrows (or repays)."""
-        price, supply = self._prices.of(pool.token), owed + free
-        aim = self._aim(pool, owed, supply, price)
-        aim.dollars *= 1 + self._random.gauss(0, 0.006)
-        aim.lent = min(max(aim.lent + self._random.gauss(0, 0.004), 0.15), 0.85)
-        wanted = int(aim.dollars * 10 ** (14 + pool.decimals)) // price
-        lent = int(wanted * aim.lent)
+        price, supply, key = self._prices.of(pool.token), owed + free, (pool.key, pool.token)
+        dollars, share = self._aims.get(key) or self._first_aim(
+            supply * price / 10 ** (14 + pool.decimals), owed, supply
+        )
+        dollars *= 1 + self._random.gauss(0, 0.006)
+        share = min(max(share + self._random.gauss(0, 0.004), 0.15), 0.85)
+        self._aims[key] = dollars, share
+        wanted = int(dollars * 10 ** (14 + pool.decimals)) // price
+        lent = int(wanted * share)
         if supply < wanted // 2:
             return wanted - supply, 0
         if abs(owed - lent) > wanted // 4:
@@ -162,19 +157,13 @@ class Mover:
             return max(by_chance + (wanted - supply) // 50, -(free // 2)), 0
         return 0, max(min(by_chance + (lent - owed) // 50, free // 2), -(owed // 2))
 
-    def _aim(self, pool: Pool, owed: int, supply: int, price: int) -> _Aim:
-        """The target of a pool: what it has, where that is of a market's size, or else a size by chance."""
-        known = self._aims.get((pool.key, pool.token))
-        if known is not None:
-            return known
+    def _first_aim(self, dollars: float, owed: int, supply: int) -> tuple[float, float]:
+        """What a pool has, where that is of a market's size, or else a size by chance."""
         low, high = _MARKET_DOLLARS
-        dollars, lent = supply * price / 10 ** (14 + pool.decimals), owed / max(supply, 1)
+        share = owed / max(supply, 1)
         if not low <= dollars <= high:
             dollars = low * (high / low) ** self._random.random()
-        if not 0.1 <= lent <= 0.9:
-            lent = self._random.uniform(0.25, 0.7)
-        self._aims[pool.key, pool.token] = aim = _Aim(dollars, lent)
-        return aim
+        return dollars, share if 0.1 <= share <= 0.9 else self._random.uniform(0.25, 0.7)
 
     def _compute(self, pool: Pool, before: Look, draft: Draft, time: int, *, settled: bool) -> None:
         def entries(look: Look) -> Callable[[bytes], Entry | None]:
