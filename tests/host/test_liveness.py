@@ -26,7 +26,7 @@ from exporter.localnet.network import LocalNetwork
 from exporter.protocols import storage_answers
 from exporter.protocols.blend.layout import reserve_data_key
 from tests.host.blend_world import POOL
-from tests.host.host_network import simulated
+from tests.host.judge_file import simulated
 from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 

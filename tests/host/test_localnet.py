@@ -21,7 +21,7 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.localnet.network import snapshot_network
 from tests.host.blend_world import POOL
-from tests.host.host_network import HostSource, load_snapshot, simulated
+from tests.host.judge_file import HostSource, load_snapshot, simulated
 from tests.host.machine import Machine
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 
