@@ -1,7 +1,4 @@
-"""Settings of a run: from a TOML file, the environment and flags, the later winning over the earlier.
-
-Anything not acceptable is a `ConfigError` that names the key and says what is accepted, also an unknown key.
-"""
+"""Settings of a run: from a TOML file, the environment and flags, the later winning over the earlier."""
 
 from __future__ import annotations
 

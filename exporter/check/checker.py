@@ -1,7 +1,4 @@
-"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there.
-
-What is wrong is a list of faults, what was checked a summary.
-"""
+"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there."""
 
 from __future__ import annotations
 
@@ -191,8 +188,7 @@ def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
 class TreeChecker:
     """Checks one tree. Files are added one by one, web pages best last; none is kept.
 
-    ``partial``: of a sample; ``own_files_only``: without what earlier runs left of the history. ``listed`` are the
-    run's files.
+    ``partial``: of a sample; ``own_files_only``: without what earlier runs left. ``listed`` are the run's files.
     """
 
     ledger: int

@@ -122,10 +122,7 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
 def _memory(
     passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], vouching: frozenset[str], ledger: int
 ) -> Memory:
-    """Contracts that the next run tries: markets of known code, with a record where a factory keeps records.
-
-    Of unknown code anybody can write a market's storage, with any numbers.
-    """
+    """Contracts that the next run tries: markets of known code, with a record where a factory keeps records."""
     memory = Memory(network_id(passphrase))
     for found in taken.lending:
         if found.address in recorded if found.protocol in vouching else found.kind == Kind.KNOWN_CODE:
@@ -146,10 +143,7 @@ def _memory(
 def recorded_markets(
     source: SnapshotSource, index: StateIndex, passphrase: str
 ) -> tuple[dict[str, tuple[str, int]], frozenset[str]]:
-    """Each market that a known factory has a record of, with its protocol and the record's last change.
-
-    Gives also the protocols without whose record a contract is not a market.
-    """
+    """Markets of known factories' records, with protocol and last change; protocols that have no market without."""
     deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
     factories = [(item.protocol, address) for item in deployments for address in item.addresses(FACTORY)]
     vouching = frozenset(

@@ -1,7 +1,6 @@
-"""The memory of what earlier runs found, as a file of the output's own state, for each network apart.
+"""The memory of what earlier runs found, as a file in the output, for each network apart.
 
-It is written before the run is published, and only over what was read before (compare-and-swap). What cannot be read
-is set aside, never lost.
+It is written only over what was read before (compare-and-swap). What cannot be read is set aside, never lost.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ def load_memory(store: Store, network_id: str) -> Memory:
 
 
 def save_memory(store: Store, memory: Memory) -> bool:
-    """Keep a memory, merged with what others kept meanwhile; gives whether it changed.
-
-    Raises `StoreError`, `LostRaceError`.
-    """
+    """Merge a memory with what others kept; gives whether that changed it. Raises `StoreError`, `LostRaceError`."""
     for attempt in range(_TRIES):
         stored = store.get(MEMORY_KEY)
         known, networks, whole = _open(stored, memory.network_id)

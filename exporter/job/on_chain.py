@@ -1,10 +1,7 @@
 """The exporter's numbers against the contracts' own view functions, at one ledger, field by field.
 
-The calls are part of the same read transaction as everything else. What depends on the clock is compared at the close
-time of the ledger at which a call was made.
-
-The calls that readers make are answered twice: by the RPC's simulation, and from the entries of the same ledger. What
-has no rule is counted, not compared. A call that the RPC refused is compared where the contract itself failed.
+What depends on the clock is compared at the close time of the ledger at which a call was made. The calls that readers
+make are answered twice: by the RPC's simulation, and, where there is a rule, from the entries of the same ledger.
 """
 
 from __future__ import annotations

@@ -84,9 +84,8 @@ def prove(
 ) -> ProveResult:
     """Prove each published run that has evidence and no proof yet, and add what readers need to check it.
 
-    All is downloaded and checked before the output is locked, so that a run can publish meanwhile. Arguments are those
-    of `exporter.job.verify.verify_tree`. After `RefutedError` and `ArchiveError` what could be proven is published.
-    Also raises `LostRaceError`, `CheckError`, `StoreError`, `ConfigError`.
+    Runs can publish until all is checked. Arguments are those of `exporter.job.verify.verify_tree`. After
+    `RefutedError` and `ArchiveError` what could be proven is published. Also raises `LostRaceError`, `CheckError`.
     """
     published = read_published(store)
     if published is None or published.pointer.network is None:

@@ -80,8 +80,7 @@ def read_again(evidence: Evidence, settings: Settings) -> MarketsRead:
 class MarketsRead:
     """The state of all markets at one ledger, and what the reading taught.
 
-    ``memory`` is for the next run, None where discovery is off. ``proof`` is the content of the ledger's proof file,
-    where it was read from an archive.
+    ``memory`` is None where discovery is off. ``proof`` is the content of the proof file of an archive's ledger.
     """
 
     protocols: list[ProtocolReading]

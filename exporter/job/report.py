@@ -1,6 +1,5 @@
-"""The run report: one JSON file that says what a run did, begun as incomplete and finished last.
+"""The run report: one JSON file that says what a run did; ``"complete": false`` until it ends, or where it was killed.
 
-A report that still says ``"complete": false`` belongs to a run that was killed. It never holds an endpoint's URL.
 Next to the report of a run that ended, ``.prom`` after its name, is what monitoring systems want of it.
 """
 
@@ -34,10 +33,9 @@ SHOWN = 5
 
 
 class RunLog:
-    """The log of a run: to people on the console, and to the report, which is on disk before the next step begins.
+    """The log of a run: on the console, and in the report, which is on disk before the next step begins.
 
-    ``path`` None keeps the report in memory. A report that cannot be begun is a `ConfigError`; later ``problem`` says
-    what is wrong with it, which does not cost the run.
+    ``path`` None: in memory. A report that cannot be begun is a `ConfigError`; later ``problem`` says what is wrong.
     """
 
     def __init__(self, path: Path | None, console: Console | None = None, **facts: Any) -> None:

@@ -1,7 +1,4 @@
-"""Rendering a published run again from its evidence and the history before it: its files must come out byte for byte.
-
-A wrong number that every digest covers shows here, whatever document it is in.
-"""
+"""Rendering a published run again, from its evidence and the history before it: every byte must come out the same."""
 
 from __future__ import annotations
 
@@ -109,10 +106,7 @@ class FetchedTree:
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """How many files came out byte for byte; ``different`` ones by key.
-
-    ``unknown`` ones list files of a history that is another one now, ``kept`` ones are web pages of an earlier run.
-    """
+    """``unknown`` files list those of a history that is another one now, ``kept`` are web pages of an earlier run."""
 
     same: int
     different: dict[str, str]

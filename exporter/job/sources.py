@@ -39,9 +39,8 @@ OnRequest = Callable[[], None]
 class OpenSource:
     """An open source, its network, and for a snapshot file or an archive the contracts in it.
 
-    ``facts`` are for the run report; for RPC endpoints they grow while the source is used. ``whole`` is False for a
-    file with some contracts only. ``stored`` says that calls are answered from entries. ``proof`` is the content of the
-    ledger's proof file, where an archive is the source.
+    ``facts`` are for the run report. ``whole`` is False for a file with some contracts only. ``stored`` says that calls
+    are answered from entries. ``proof`` is the content of the proof file of an archive's ledger.
     """
 
     source: LedgerSource
@@ -147,10 +146,7 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 
 
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
-    """Compare a close time (unix seconds) with this machine's clock; gives a warning, if any.
-
-    A time that is too late would bar every honest run after it. Raises `SourceError`.
-    """
+    """Compare a close time (unix seconds) with this machine's clock; gives a warning, if any. Raises `SourceError`."""
     behind = now - datetime.fromtimestamp(close_time, UTC)
     seconds, longest = int(abs(behind).total_seconds()), settings.max_ledger_age
     closed = f"ledger {ledger} closed at {timestamp(close_time)}, {lasting(seconds)}"
@@ -177,10 +173,7 @@ BUCKET_CACHE = "./archive-buckets"
 
 @dataclass(frozen=True, slots=True)
 class FromArchive:
-    """Which archives to read, each tried in turn, and whom to trust (None: those that are known for the network).
-
-    ``bucket_cache`` is the folder for the buckets that are fetched.
-    """
+    """Archives, each tried in turn; ``trust`` None: those that are known for the network."""
 
     uris: tuple[str, ...]
     checkpoint: int | None = None
@@ -198,10 +191,9 @@ class FromArchive:
 
 @dataclass(frozen=True, slots=True)
 class ProvenState:
-    """The state at a checkpoint, its proof file's content, and what that proves.
+    """The state at a checkpoint, with every contract's code, its proof file's content, and what that proves.
 
-    ``instances`` have every contract's code and no storage. ``unlisted`` counts the validators that the trusted ones
-    trust themselves, and the list does not have.
+    ``unlisted`` counts the validators that the trusted ones trust, and the list does not have.
     """
 
     source: SnapshotSource

@@ -1,8 +1,6 @@
 """Verifying a published tree without trusting whoever published it.
 
-The tree is checked as `exporter check` does it. Earlier runs that left their evidence are repeated, and their rows in
-the history compared; then the run itself is repeated upon that history. The evidence of each is held against a
-checkpoint of the network, whose header enough organisations signed for. What does not follow from these is named.
+docs/proofs.md, "What is proven of a published run", has the steps. What does not follow from them is named.
 """
 
 from __future__ import annotations
@@ -424,10 +422,7 @@ def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) 
 
 
 def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason, str]]:
-    """The keys of files that the run does not list, with the reason under which they count.
-
-    Where the run was ``repeated`` are also the older pages of histories, which no run lists.
-    """
+    """The keys of files that no run lists, with their reason; ``repeated`` also has older pages of histories."""
     history = tree.history
     runs = [tree.status.run_id, *(run.run_id for run in tree.earlier)]
     known = {file.key for file in tree.files} | _RECORDS

@@ -1,9 +1,7 @@
 """What a scheduled workflow asks around a run: the interval that it promises, and a summary for its page.
 
-``python -m exporter.job.workflow interval WORKFLOW`` prints whole minutes by the cron lines, so that the interval is
-written once; nothing for a workflow without a schedule. ``... summary REPORT EXIT_CODE`` prints a table of Markdown.
-Names and messages come from contracts and from RPCs, that is from anybody: they are shown as code, on one line and
-cut, so that none becomes a link, an image or a mention.
+``python -m exporter.job.workflow interval WORKFLOW`` prints minutes, by its cron lines. ``summary REPORT EXIT_CODE``
+prints Markdown. What contracts and RPCs say is shown as code, so that none becomes a link, an image or a mention.
 """
 
 from __future__ import annotations
