@@ -223,25 +223,11 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     if entry is None:
         raise UntriedError
     _, parameters, _ = layout.decode_parameters(entry)
-    compared = ["borrow_index"]
+    compared = ["borrow_index"]  # not the revenue, which a fee of the same call would change
     if new["supply_index"] >= old["supply_index"]:  # or there was a loss
         compared.append("supply_index")
-    if not _took_a_fee(old, new, parameters):
-        compared.append("revenue")
     row: dict[str, int | str] = {**parameters, **old, "close_time": step.time}
     yield Transition(row, {name: new[name] for name in compared})
-
-
-def _took_a_fee(old: dict[str, int], new: dict[str, int], parameters: dict[str, int]) -> bool:
-    """Whether cash and users' shares show that an operation changed the revenue, by a base unit or more.
-
-    What came in is what the users' supply grew by, less what their debt did; the rest is a fee, a claim or a loss.
-    """
-    supplied = new["supplied"] - new["revenue"] - (old["supplied"] - old["revenue"])
-    owed = new["borrowed"] - old["borrowed"]
-    unit = 10 ** (RAY_DECIMALS - parameters["asset_decimals"])
-    users = (supplied * new["supply_index"] - owed * new["borrow_index"]) // RAY
-    return not -unit < (new["cash"] - old["cash"]) * unit - users < unit
 
 
 def _compute(before: Mapping[str, Any]) -> dict[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Change as Write
-from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -27,7 +25,6 @@ from exporter.protocols.k2.math import variable_borrow_rate as borrow_rate
 from exporter.protocols.peridot import math as peridot
 from exporter.protocols.peridot.math import accrue as accrue_peridot
 from exporter.protocols.xoxno import math as xoxno
-from exporter.protocols.xoxno.math import accrue as accrue_xoxno
 from tests.past.archive.archive_snapshot import state_at
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
@@ -146,7 +143,7 @@ def one_more(function: Callable[..., Any]) -> Callable[..., Any]:
             lambda state: accrue_peridot(state)._replace(borrowed=state["total_borrowed"]),
             "total_borrowed",
         ),
-        (xoxno, "accrue", lambda *given: accrue_xoxno(*given) | {"revenue": given[0]["revenue"]}, "revenue"),
+        (xoxno, "YEAR_MILLISECONDS", 31_536_000_000, "borrow_index"),
     ],
 )
 def test_wrong_math_is_reported(
@@ -159,32 +156,6 @@ def test_wrong_math_is_reported(
 
     assert {module.__name__.split(".")[-2]} == protocols_of(tally.differing)
     assert field in {mismatch.field for mismatch in tally.mismatches}
-
-
-def test_an_operation_with_a_fee_does_not_refute_the_math() -> None:
-    """The revenue of XOXNO counts only where cash and users' shares show that no operation changed it."""
-    network = RecordedNetwork()
-    for _ in range(2):
-        network.advance(network.pools)
-    pool = next(pool for pool in network.pools if pool.protocol == "xoxno" and pool.owed(network.look))
-    supplied, revenue, cash, index = map(pool.accrued, ("supplied", "revenue", "cash", "supply_index"))
-    time, draft = network.chain.close_time(network.chain.latest) + 86_400, Draft(network.look)
-    Mover(Random(1), network.prices).accrue(pool, draft, time)
-    shares = 900 * 10 ** (27 - pool.decimals) * RAY // index.read(draft.look)  # of the fee of a flash loan
-
-    def tally_of(more_shares: int, more_cash: int) -> Tally:
-        """What an operation proves that leaves so much more than the interest."""
-        after = Draft(draft.look)
-        for item, more in ((supplied, more_shares), (revenue, more_shares), (cash, more_cash)):
-            after.put(item, item.read(after.look) + more)
-        prover = Prover({key: entry for key in network.chain.known_keys() if (entry := network.chain.stored(key))})
-        change = Change(UPDATED, pool.key, bytes(4) + (after.look(pool.key) or b"") + bytes(4))
-        prover.follow(LedgerChanges(network.chain.latest + 1, time, 28, [(0, change)]))
-        return prover.tally
-
-    assert [] == tally_of(shares, 900).mismatches
-    assert {"xoxno"} == protocols_of(tally_of(shares, 900).confirmed)
-    assert ["revenue"] == [item.field for item in tally_of(1, 0).mismatches]
 
 
 def test_the_accruals_of_a_real_pool(testnet_archive: Path) -> None:
