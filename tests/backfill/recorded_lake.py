@@ -1,17 +1,21 @@
-"""A lake of a recorded network, with what live runs at some of its ledgers published."""
+"""A lake of a recorded network, what live runs at some of its ledgers published, and histories that are backfilled."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.backfill.start_state import StartState, snapshot_start
 from exporter.deployments.networks import network_id
+from exporter.history.manifest import read_history_manifest
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.network import PlayedAnswers
@@ -19,9 +23,11 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.backfill.histories import IN_LINE, history_of
 from tests.jobs import run, settings_for
 from tests.snapshot_files import write_snapshot
+
+IN_LINE = ThreadPoolExecutor(1)
+"""An executor of one thread."""
 
 
 @dataclass
@@ -99,3 +105,16 @@ def make_lake(
                 run(settings_for(url=url, history__compact=False), live)
     lake.live = history_of(live) if live_at else {}
     return lake
+
+
+def history_of(store: Store) -> dict[str, bytes]:
+    """The files that the manifest names, by key."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return {file.key: stored.data for file in manifest.files if (stored := store.get(file.key)) is not None}
+
+
+def rows_of(store: Store) -> pl.DataFrame:
+    """All rows of a history, by market, pool and ledger."""
+    frames = [pl.read_parquet(io.BytesIO(data)) for data in history_of(store).values()]
+    return pl.concat(frames).sort("market", "pool", "observed_ledger")

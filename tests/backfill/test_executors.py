@@ -19,8 +19,7 @@ from exporter.backfill.lake_job import LakeJob
 from exporter.errors import ConfigError
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
-from tests.backfill.histories import IN_LINE, history_of
-from tests.backfill.recorded_lake import make_lake
+from tests.backfill.recorded_lake import IN_LINE, history_of, make_lake
 
 
 def double(number: int) -> int:

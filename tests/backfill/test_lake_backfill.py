@@ -34,8 +34,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.families import JOURNAL_KEY
-from tests.backfill.histories import history_of
-from tests.backfill.recorded_lake import RecordedLake, make_lake
+from tests.backfill.recorded_lake import RecordedLake, history_of, make_lake
 
 LEDGERS, EVERY = 50, 2 * 3600
 BOUNDARIES = 4  # the ledgers 12, 24, 36 and 48

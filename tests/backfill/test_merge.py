@@ -17,7 +17,7 @@ from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.backfill.histories import history_of, rows_of
+from tests.backfill.recorded_lake import history_of, rows_of
 from tests.history.runs import MONDAY, frame_of, observe, places
 from tests.publishing.published_tree import TestClock
 

@@ -20,7 +20,7 @@ from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
-from tests.backfill.histories import IN_LINE, rows_of
+from tests.backfill.recorded_lake import IN_LINE, rows_of
 from tests.past.archive.simulated_archive import (
     CONTRACT,
     ONE,

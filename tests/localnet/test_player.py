@@ -12,7 +12,6 @@ from exporter.deployments.networks import NETWORKS
 from exporter.history.manifest import read_history_manifest
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import decode_scval
-from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
 from exporter.localnet.lake_writer import live_into_lake, remember
@@ -134,34 +133,6 @@ def test_copies_are_deployed_by_the_factories() -> None:
     for market in network.copies:
         assert chain.entry(instance_key(market), chain.latest) is not None
     assert 24 + 3 * 6 == len(network.pools)
-
-
-def test_a_market_appears() -> None:
-    """Somebody deploys another pool, through the factory or by itself; it moves as the others do."""
-    network = RecordedNetwork()
-    pools = len(network.pools)
-    first, second = network.deploy("a pool"), network.deploy("another", through_factory=False)
-    latest = network.chain.latest
-
-    assert [(symbol("deploy"),)] == [event.topics for event in network.chain.events(latest - 1)]
-    assert address(first) == network.chain.events(latest - 1)[0].value
-    assert () == network.chain.events(latest)
-    assert {first, second} == {pool.market for pool in network.pools[pools:]}
-
-
-def test_entries_can_be_missing_or_archived() -> None:
-    """Their pools stay as they are."""
-    market = NETWORKS[NETWORK].deployments[1].markets[0]
-    (first, second) = (pool for pool in RecordedNetwork().pools if pool.market == market)
-    network = RecordedNetwork(without=[first.key], archived=[second.key])
-    for _ in range(3):
-        network.advance(network.pools)
-    archived = network.chain.entry(second.key, network.chain.latest)
-
-    assert network.chain.entry(first.key, network.chain.latest) is None
-    assert archived is not None
-    assert 0 == archived.live_until
-    assert 22 == len(network.pools)
 
 
 def test_the_latest_ledger_is_left_to_the_run(tmp_path: Path) -> None:

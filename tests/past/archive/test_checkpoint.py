@@ -11,13 +11,9 @@ from typing import Any
 import pytest
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError, DecodeError
-from exporter.ledger.codec.entries import decode_contract_data
-from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive, decode_ledger_header, decode_state_file
-from exporter.protocols.blend.layout import reserve_data_key
-from tests.past.archive.archive_snapshot import state_at
 from tests.past.archive.simulated_archive import (
     ONE,
     TWO,
@@ -158,23 +154,6 @@ def test_every_bucket_of_the_old_mainnet_state_is_whole(real_data: Path) -> None
     buckets = filter(any, archive.checkpoint(12_001_023).live)
 
     assert 155_784 == sum(1 for digest in buckets for _ in archive.bucket(digest))
-
-
-def test_the_real_pool_is_at_each_checkpoint_what_was_found_there(real_data: Path) -> None:
-    """The pool's reserves after each transition are those that another reader found when the data was collected."""
-    if not (real_data / "archive-testnet-blend.json").is_file():
-        pytest.skip("archive-testnet-blend.json is not in the folder of real ledger data")
-    transitions = json.loads((real_data / "archive-testnet-blend.json").read_bytes())["transitions"]
-    archive = archive_in(real_data, "archive-testnet")
-    for transition in transitions:
-        key = reserve_data_key(POOL, transition["asset"])
-        entry = state_at(archive, transition["to_ledger"] | 63, [POOL]).entries[key]
-        found = Fields.of(decode_contract_data(entry.data).value, "ResData")
-
-        assert transition["to_ledger"] == entry.last_modified
-        for name, value in transition["after"].items():
-            assert int(value) == (found.u64(name) if name == "last_time" else found.i128(name))
-    assert 7 == len(transitions)
 
 
 def archive_in(real_data: Path, name: str) -> HistoryArchive:
