@@ -9,21 +9,17 @@ from pathlib import Path
 from exporter.config import Settings
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
-from exporter.discovery import Discovered, discover_context, learn
 from exporter.discovery.known_markets import Memory
 from exporter.job.known_markets_file import MEMORY_KEY
-from exporter.job.reading import read_protocols
+from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import RpcLimits
-from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.rpc import RpcError
 from exporter.localnet.server import Behaviour, create_app, running
-from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
 from tests.protocols.made_ledger import entry
@@ -50,38 +46,26 @@ class Watched:
     def __init__(self, network: RecordedNetwork, behaviour: Behaviour | None = None, lists: Network = LOCAL) -> None:
         self.network, self.behaviour, self.lists = network, behaviour or Behaviour(), lists
         self.memory = Memory(network_id(LOCAL.passphrase))
-        self.said: list[str] = []
-        self.found: list[Discovered] = []
 
-    def read(self, *nodes: str, settings: Settings | None = None) -> Reading[list[ProtocolReading]]:
+    def read(self, *nodes: str, settings: Settings | None = None) -> MarketsRead:
         """Look around, read everything without rendering it, and remember what was found."""
-        settings, known = settings or settings_for(), self.memory.confirmed()
+
+        async def work() -> MarketsRead:
+            urls = [url + node for node in nodes or ("",)]
+            async with RpcSource(urls, LOCAL.passphrase, limits=RpcLimits(requests_per_second=10_000)) as source:
+                opened = OpenSource(source, self.lists, [], "made", source.counters)
+                return (await read_markets(settings or settings_for(), opened, self.memory))[0]
+
         with running(create_app(self.network, self.behaviour)) as url:
-            reading = asyncio.run(self._read([url + node for node in nodes or ("",)], settings))
-        named = [Candidate(item.protocol, item.address, Origin.CONFIGURATION) for item in settings.markets]
-        tried = [*self.memory.candidates(), *named]
-        self.found = learn(self.memory, reading.result, tried, known, reading.certificate.ledger)
-        return reading
-
-    async def _read(self, urls: list[str], settings: Settings) -> Reading[list[ProtocolReading]]:
-        limits = RpcLimits(requests_per_second=10_000)
-        async with RpcSource(urls, LOCAL.passphrase, limits=limits) as source:
-            opened = OpenSource(source, self.lists, [], "made", source.counters)
-            around = await discover_context(LedgerView(source), source, self.lists, PROTOCOLS, self.memory)
-            self.said = around.notices
-
-            async def program(view: LedgerView) -> list[ProtocolReading]:
-                return await read_protocols(view, settings, opened, around)
-
-            return await read_at_one_ledger(source, program)
+            return asyncio.run(work())
 
 
-def markets_of(reading: Reading[list[ProtocolReading]]) -> set[str]:
-    return {market.address for part in reading.result for market in part.markets}
+def markets_of(found: MarketsRead) -> set[str]:
+    return {market.address for part in found.protocols for market in part.markets}
 
 
-def notices_of(reading: Reading[list[ProtocolReading]]) -> list[str]:
-    return [notice for part in reading.result for notice in part.notices]
+def notices_of(found: MarketsRead) -> list[str]:
+    return [notice for part in found.protocols for notice in part.notices]
 
 
 def test_market_that_vanishes() -> None:
@@ -90,7 +74,7 @@ def test_market_that_vanishes() -> None:
     gone = network.deploy("gone")
     watched.read()
     network.close({instance_key(gone): None})
-    [blend] = [part for part in watched.read().result if part.protocol == "blend"]
+    [blend] = [part for part in watched.read().protocols if part.protocol == "blend"]
 
     assert ([gone], []) == ([item.market for item in blend.absent], blend.unread)
     assert watched.memory.markets["blend", gone, None].confirmed
@@ -138,19 +122,20 @@ def test_factory_that_no_list_has() -> None:
         if item.protocol == "blend"
     )
     watched = Watched(network, lists=Network(NETWORK, LOCAL.passphrase, lists))
-    [blend] = [part for part in watched.read().result if part.protocol == "blend"]
-    found, asked = watched.found, watched.behaviour.counts["getLedgerEntries"]
+    found = watched.read()
+    [blend] = [part for part in found.protocols if part.protocol == "blend"]
+    asked = watched.behaviour.counts["getLedgerEntries"]
     watched.read()
 
     assert (
         deployed
         == {market.address for market in blend.markets}
         == set(blend.verified)
-        == {item.market for item in found}
+        == {item.market for item in found.discovered}
     )
     contracts = {("blend", label, FACTORY): factory for label, factory in FACTORIES.items()}
     assert contracts == watched.memory.contracts
-    assert 1 == 2 * asked - watched.behaviour.counts["getLedgerEntries"]  # the second run knows the factories
+    assert 2 == 2 * asked - watched.behaviour.counts["getLedgerEntries"]  # the second run knows all of it
 
 
 def test_event_ahead_of_the_ledger_that_is_read() -> None:
@@ -162,13 +147,13 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
     new = network.deploy("new")
     watched.behaviour.broken["getEvents", 1] = RpcError(-32601, "method not found")
     first = watched.read("/node/1", "/node/0")
-    assert MARKETS == {item.market for item in watched.found}
+    assert [] == first.discovered
     assert not watched.memory.markets["blend", new, None].confirmed
     for _ in range(4):
         network.advance()
-    watched.read("/node/1", "/node/0")
+    second = watched.read("/node/1", "/node/0")
 
-    assert [(new, "event")] == [(item.market, item.origin) for item in watched.found]
+    assert [(new, "event")] == [(item.market, item.origin) for item in second.discovered]
     assert watched.memory.markets["blend", new, None].confirmed
     assert first.certificate.ledger == watched.memory.markets["blend", new, None].first_seen_ledger - 4
 
@@ -189,4 +174,4 @@ def test_other_code_is_said_once() -> None:
 
     assert dict.fromkeys(MARKETS, 1) == {market: sum(market in notice for notice in notices) for market in MARKETS}
     assert len(MARKETS) == len(notices)
-    assert [] == [item for part in reading.result for item in part.unread]
+    assert [] == [item for part in reading.protocols for item in part.unread]
