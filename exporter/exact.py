@@ -52,11 +52,6 @@ def multiply(left: int, right: int) -> int:
     return fit(left * right, "multiply")
 
 
-def floor_divide(dividend: int, divisor: int) -> int:
-    """The floor of dividend / divisor."""
-    return fit(_divided(dividend, divisor, "floor_divide")[0], "floor_divide")
-
-
 def multiply_divide_floor(left: int, right: int, divisor: int) -> int:
     """The floor of left × right / divisor."""
     quotient, _ = _divided(left * right, divisor, "multiply_divide_floor")

@@ -26,7 +26,6 @@ OPERATIONS: dict[str, tuple[Integer, int]] = {
     "add": (operator.add, 2),
     "subtract": (operator.sub, 2),
     "multiply": (operator.mul, 2),
-    "floor_divide": (operator.floordiv, 2),
     "multiply_divide_floor": (lambda a, b, d: a * b // d, 3),
     "multiply_divide_ceil": (lambda a, b, d: -(-a * b // d), 3),
     "multiply_divide_truncate": (lambda a, b, d: truncated(a * b, d), 3),
@@ -68,8 +67,8 @@ def test_operations_equal_python_integers(name: str, data: st.DataObject) -> Non
 
 def test_errors_name_the_quantity() -> None:
     """An error has the names of the quantities that it comes from, from the outside in."""
-    with pytest.raises(ExactDivisionError, match=r"^the share: the half: floor_divide: division by zero$"):
-        exact.naming("the share")(exact.naming("the half")(exact.floor_divide))(1, 0)
+    with pytest.raises(ExactDivisionError, match=r"^the share: the half: multiply_divide_floor: division by zero$"):
+        exact.naming("the share")(exact.naming("the half")(exact.multiply_divide_floor))(1, 1, 0)
 
 
 def test_within() -> None:

@@ -18,7 +18,7 @@ from tests.host.test_blend_sequences import play
 from tests.past.archive.archive_snapshot import CheckpointState
 
 MUTATIONS = (
-    ("total_supply", "multiply_divide_floor", "multiply_divide_ceil"),
+    ("rates_of", "multiply_divide_floor", "multiply_divide_ceil"),
     ("total_liabilities", "multiply_divide_ceil", "multiply_divide_floor"),
     ("utilization", "multiply_divide_ceil", "multiply_divide_floor"),
     ("utilization", "liabilities >= supply", "supply == 0"),

@@ -133,6 +133,7 @@ class TestRewardZones:
         ("value", "notice"),
         [
             (VOID, "cannot be decoded: reward zone: expected vec, found void"),
+            (vec(*[address(BLEND_V2)] * 50_001), "reward zone: 50001 addresses, more than 50000"),
             ((VEC, None), "cannot be decoded: reward zone: the vector is missing"),
             (vec(address(BLEND_V2), u32(1)), "cannot be decoded: reward zone[1]: expected address, found u32"),
             (vec(address(account("x")), address(account("y"))), f"lists {account('x')} and 1 more, not contracts"),

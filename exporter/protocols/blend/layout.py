@@ -20,7 +20,7 @@ from exporter.ledger.codec.entries import (
     instance_of,
     variant_key,
 )
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, addresses, contracts
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -40,9 +40,6 @@ STATUS_NAMES = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_froze
 
 MAX_RESERVES = 64
 """The contract allows 32 (v1) or 30 (v2); a list longer than this is not one of Blend's."""
-
-MAX_ZONE_MARKETS = 50_000
-"""A ledger entry cannot hold a list of this many addresses; a longer one is not a reward zone."""
 
 MAX_TOKEN_DECIMALS = 18
 """The contract refuses reserves of more decimals."""
@@ -168,11 +165,6 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
     if not assets:
         raise DecodeError("ResList: it is empty, which the contract never stores")
     return assets
-
-
-def decode_reward_zone(entry: Entry | None) -> tuple[str, ...]:
-    """The addresses in a backstop's reward zone, each once. Raises `DecodeError`."""
-    return () if entry is None else tuple(dict.fromkeys(addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)))
 
 
 def has_index(config_entry: Entry | None, place: int) -> bool:

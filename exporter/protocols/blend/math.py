@@ -85,18 +85,13 @@ def rates_of(reserve: Mapping[str, Any]) -> Rates:
     """The totals and rates of a state."""
     generation = reserve["generation"]
     rate_scale, modifier_scale = 10 ** RATE_DECIMALS[generation], 10 ** MODIFIER_DECIMALS[generation]
-    supplied = total_supply(reserve["b_supply"], reserve["b_rate"], rate_scale)
+    with exact.naming("total supply"):
+        supplied = exact.multiply_divide_floor(reserve["b_supply"], reserve["b_rate"], rate_scale)
     borrowed = total_liabilities(reserve["d_supply"], reserve["d_rate"], rate_scale)
     used = utilization(borrowed, supplied, reserve["b_supply"], generation)
     slopes = (reserve[name] for name in RATE_MODEL.parameters)
     borrow_apr = borrow_rate(used, reserve["ir_mod"], modifier_scale, *slopes)
     return Rates(supplied, borrowed, used, borrow_apr, supply_rate(borrow_apr, used, reserve["bstop_rate"]))
-
-
-@exact.naming("total supply")
-def total_supply(b_supply: int, b_rate: int, rate_scale: int) -> int:
-    """The supply, in token base units: floor(b_supply × b_rate / R)."""
-    return exact.multiply_divide_floor(b_supply, b_rate, rate_scale)
 
 
 @exact.naming("total liabilities")

@@ -13,7 +13,7 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, instance_key, variant_key
-from exporter.ledger.codec.fields import expect
+from exporter.ledger.codec.fields import addresses, expect
 from exporter.ledger.codec.scval_encode import VOID, address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.observation import Entries
@@ -21,7 +21,6 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
 from exporter.protocols.blend.layout import (
     WASM_HASHES,
-    decode_reward_zone,
     named_contracts,
     reward_zone_key,
     storage_of,
@@ -32,6 +31,10 @@ DEPLOY_TOPIC = "deploy"
 
 QUEUE_TOPIC = "queue_set_reserve"
 """First topic of the event of a pool that queues a reserve; the value is the token and its configuration."""
+
+
+MAX_ZONE_MARKETS = 50_000
+"""A ledger entry cannot hold a list of this many addresses; a longer one is not a reward zone."""
 
 
 def record_key(factory: str, market: str) -> bytes:
@@ -131,11 +134,13 @@ class Records:
 
     def _take_zone(self, backstop: str, entries: Entries) -> None:
         try:
-            self.zones[backstop] = zone = decode_reward_zone(entries[reward_zone_key(backstop)])
+            entry = entries[reward_zone_key(backstop)]
+            zone = () if entry is None else addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)
+            self.zones[backstop] = tuple(dict.fromkeys(zone))
         except DecodeError as error:
             self.notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
             return
-        strangers = [market for market in zone if not market.startswith("C")]
+        strangers = [market for market in self.zones[backstop] if not market.startswith("C")]
         if strangers:
             self.notice(
                 f"the reward zone of backstop {backstop} lists {strangers[0]}"

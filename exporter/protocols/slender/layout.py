@@ -99,10 +99,7 @@ def decode_reserve(pool: PoolInstance, asset: str) -> dict[str, Any] | None:
         ("debt_supply", "TokenSupply", tokens[1]),
         ("fees", "ProtocolFeeVault", asset),
     ):
-        value = pool.get(variant, of)
-        found[name] = 0 if value is None else expect(value, scval.I128, f"{variant} of {of}")
-        if found[name] < 0:
-            raise DecodeError(f"{variant} of {of} is negative")
+        found[name] = amount_of(pool.get(variant, of), f"{variant} of {of}")
     found["decimals"], found["feed"] = _feed(pool.get("PriceFeed", asset))
     return found
 
@@ -118,14 +115,6 @@ def cash_key(market: str, asset: str, s_token: str) -> bytes:
     return variant_key(market, "TokenBalance", address(asset), address(s_token))
 
 
-def decode_cash(entry: Entry) -> int:
-    """The cash of a reserve, in base units. Raises `DecodeError` where it is not an amount."""
-    cash: int = expect(entry.value, scval.I128, "TokenBalance")
-    if cash < 0:
-        raise DecodeError("TokenBalance is negative")
-    return cash
-
-
 def config_hash(pool: PoolInstance) -> str:
     """The `config_hash_of` the instance storage without what is state; of a reserve only its ``configuration``."""
     pairs: list[tuple[ScVal, ScVal]] = []
@@ -139,6 +128,14 @@ def config_hash(pool: PoolInstance) -> str:
         elif name not in _STATE:
             pairs.append(((scval.BYTES, encode_scval(key)), value))
     return config_hash_of(pairs)
+
+
+def amount_of(value: ScVal | None, what: str) -> int:
+    """Shares, or base units, none where there is no value. Raises `DecodeError`."""
+    number: int = 0 if value is None else expect(value, scval.I128, what)
+    if number < 0:
+        raise DecodeError(f"{what} is negative")
+    return number
 
 
 def _tokens(reserve: Fields) -> tuple[str, str] | None:

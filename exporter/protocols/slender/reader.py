@@ -84,7 +84,7 @@ class _Reader(Collector):
             raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
         if entry is not None and entry.archived:
             raise UnreadError("archived", f"{what} is archived; it is not 0, and can be restored")
-        cash = 0 if entry is None else layout.decode_cash(entry)
+        cash = layout.amount_of(None if entry is None else entry.value, "TokenBalance")
         token, feed = self.reading.tokens[asset], reserve["feed"]
         decimals = token.decimals if reserve["decimals"] is None else reserve["decimals"]
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
