@@ -40,7 +40,6 @@ class S3Options:
     """
 
     concurrency: int = 48
-    in_flight_bytes: int = 64 * 1024 * 1024
     connect_seconds: float = 10.0
     read_seconds: float = 30.0
     tries: int = 6

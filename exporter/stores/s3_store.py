@@ -172,18 +172,7 @@ class S3Store(Store):
                 put(alias, data, key)
             return Written(1, 0, len(data)) if written else Written(unchanged=1)
 
-        options = self._client.options
-        return sum(
-            in_parallel(
-                files,
-                write,
-                workers=options.concurrency,
-                size_of=lambda file: len(file[1]),
-                most_bytes=options.in_flight_bytes,
-                stop=stop,
-            ),
-            Written(),
-        )
+        return sum(in_parallel(files, write, workers=self._client.options.concurrency, stop=stop), Written())
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         """The alias follows, and never goes back either."""

@@ -145,41 +145,27 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
     yield from in_parallel(keys, lambda key: (key, store.get(key)), workers=store.reads_at_once, stop=Event())
 
 
-def in_parallel(
-    items: Iterable[_T],
-    work: Callable[[_T], _R],
-    *,
-    workers: int,
-    size_of: Callable[[_T], int] = lambda _: 0,
-    most_bytes: int = 0,
-    stop: Event,
-) -> Iterator[_R]:
+def in_parallel(items: Iterable[_T], work: Callable[[_T], _R], *, workers: int, stop: Event) -> Iterator[_R]:
     """Do some work for every item of a stream, and give the results as they come, in any order.
 
-    At most twice as many items as workers, and (beyond one item) ``most_bytes``, were taken and not finished. The first
-    error, of the work or of the stream, comes out when all work that was begun has ended; ``stop`` is set at once.
+    At most twice as many items as workers were taken and not finished. The first error, of the work or of the stream,
+    comes out when all work that was begun has ended; ``stop`` is set at once.
     """
     finished: SimpleQueue[Future[_R]] = SimpleQueue()
-    sizes: dict[Future[_R], int] = {}
-    held = 0
+    begun = set[Future[_R]]()
     with ThreadPoolExecutor(workers, thread_name_prefix="store") as pool:
         try:
             for item in items:
-                size = size_of(item)
-                while sizes and (len(sizes) >= 2 * workers or (most_bytes and held + size > most_bytes)):
-                    future = finished.get()
-                    held -= sizes.pop(future)
+                if len(begun) == 2 * workers:
+                    begun.remove(future := finished.get())
                     yield future.result()
-                future = pool.submit(work, item)
-                sizes[future] = size
-                held += size
+                begun.add(future := pool.submit(work, item))
                 future.add_done_callback(finished.put)
-            while sizes:
-                future = finished.get()
-                del sizes[future]
+            while begun:
+                begun.remove(future := finished.get())
                 yield future.result()
         finally:
-            if sizes:
+            if begun:
                 stop.set()
-                for future in sizes:
+                for future in begun:
                     future.cancel()

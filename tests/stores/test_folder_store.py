@@ -23,20 +23,29 @@ def files_below(folder: Path) -> list[str]:
 
 
 def test_files_are_under_their_keys(tmp_path: Path) -> None:
-    """A key is the path of a file with exactly its bytes, which everybody whom the umask allows can read."""
+    """A key is the path of a file with exactly its bytes, which everybody whom the umask allows can read.
+
+    The folder itself may be reached through a link, as in a directory of releases.
+    """
+    root = tmp_path / "release"
+    root.mkdir()
+    (tmp_path / "current").symlink_to(root)
     before = os.umask(0o022)
     try:
-        FolderStore(tmp_path).put_many([("v1/a/b.json", b"{}"), ("index.html", b"<p>")])
+        FolderStore(tmp_path / "current").put_many([("v1/a/b.json", b"{}"), ("index.html", b"<p>")])
     finally:
         os.umask(before)
 
-    assert ["index.html", "v1/a/b.json"] == files_below(tmp_path)
-    assert b"{}" == (tmp_path / "v1/a/b.json").read_bytes()
-    assert 0o644 == stat.S_IMODE((tmp_path / "v1/a/b.json").stat().st_mode)
+    assert ["index.html", "v1/a/b.json"] == files_below(root)
+    assert b"{}" == (root / "v1/a/b.json").read_bytes()
+    assert 0o644 == stat.S_IMODE((root / "v1/a/b.json").stat().st_mode)
 
 
 def test_temporary_and_foreign_files_are_hidden(tmp_path: Path) -> None:
-    """A listing shows no temporary file, no lock, nothing under a hidden folder or an impossible key, and no link."""
+    """A listing shows no temporary file, no lock, nothing under a hidden folder or an impossible key, and no link.
+
+    A pipe is not an object either, and is not waited for.
+    """
     store = FolderStore(tmp_path)
     with store.exclusive():
         store.put("v1/a.json", b"{}")
@@ -45,9 +54,11 @@ def test_temporary_and_foreign_files_are_hidden(tmp_path: Path) -> None:
     (tmp_path / ".git" / "config").write_bytes(b"")
     (tmp_path / "a b.txt").write_bytes(b"")
     (tmp_path / "link.json").symlink_to(tmp_path / "v1" / "a.json")
+    os.mkfifo(tmp_path / "pipe")
 
     assert (tmp_path / LOCK_NAME).exists()
     assert ["v1/a.json"] == [info.key for info in store.list("")]
+    assert None is store.get("pipe")
 
 
 def test_leftovers_are_removed_by_age(tmp_path: Path) -> None:
@@ -111,15 +122,6 @@ def test_links_inside_are_not_followed(tmp_path: Path, link_to_folder: bool) -> 
     assert {"secret.json": b"secret"} == {path.name: path.read_bytes() for path in outside.iterdir()}
 
 
-def test_the_root_may_be_a_link(tmp_path: Path) -> None:
-    """The folder itself may be reached through a link, as in a directory of releases."""
-    (tmp_path / "release").mkdir()
-    (tmp_path / "current").symlink_to(tmp_path / "release")
-    FolderStore(tmp_path / "current").put("v1/a.json", b"{}")
-
-    assert ["v1/a.json"] == files_below(tmp_path / "release")
-
-
 def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
     """A key below a file and a key that is a folder cannot be written, and the error says what is in the way."""
     store = FolderStore(tmp_path)
@@ -133,13 +135,6 @@ def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
     assert None is store.get("v1/a/x")
     assert None is store.get("v1/b")
     assert ["v1/a", "v1/b/c"] == files_below(tmp_path)
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """Something that is not a file is not an object, and reading it does not hang."""
-    os.mkfifo(tmp_path / "pipe")
-
-    assert None is FolderStore(tmp_path).get("pipe")
 
 
 @pytest.mark.parametrize(
@@ -256,17 +251,13 @@ def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
-    """A folder that can be written to passes; one that was not there is not there afterwards."""
+    """A folder that can be written to passes, and one that was not there is not there afterwards; others are named."""
     FolderStore(tmp_path / "a" / "b").try_writing()
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "there").mkdir()
     FolderStore(tmp_path / "there").try_writing()
 
     assert [] == list((tmp_path / "there").iterdir())
-
-
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """Where a file is in place of the folder, or of one above it, the error names the output."""
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "public"):
         with pytest.raises(StoreError, match=f"cannot write into {path}"):
