@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,11 +27,6 @@ from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadEr
 from exporter.protocols.peridot import layout
 
 NAME = "peridot"
-VAULT = "vault"
-"""The role of a vault in the lists of deployments."""
-
-MARKET_NAME = "Peridot"
-"""The contracts have no name of their own."""
 
 
 @dataclass(slots=True)
@@ -66,20 +62,20 @@ class _Reader(Collector):
         self.vaults: dict[tuple[str, str], layout.Vault] = {}
         self.entries: dict[bytes, Entry | None] = {}
         self.answers: dict[ContractCall, CallResult] = {}
-        self.listed: dict[str, set[str]] = {}
+        self.listed = defaultdict[str, set[str]](set)
         self.named = {(item.address, item.pool) for item in candidates if item.demanded and item.pool is not None}
         for deployment in deployments:
             for market in deployment.markets:
-                self.listed.setdefault(market, set()).update(deployment.addresses(VAULT))
+                self.listed[market].update(deployment.addresses("vault"))
         for candidate in candidates:
-            self.listed.setdefault(candidate.address, set()).update({candidate.pool or ""} - {""})
+            self.listed[candidate.address].update([] if candidate.pool is None else [candidate.pool])
 
     def take_market(self, market: str) -> None:
         if not self.market_is_usable(market, self.entries[instance_key(market)], None, ""):
             return
         with self.noting(market):
             controller = layout.decode_controller(market, self.entries)
-            listed = self.listed.get(market, set())
+            listed = self.listed[market]
             if controller.supported is None and not listed:
                 raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
             self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
@@ -144,7 +140,7 @@ class _Reader(Collector):
             address=market,
             protocol=NAME,
             version=layout.VERSION,
-            name=MARKET_NAME,
+            name="Peridot",  # the contracts have no name of their own
             status="",
             oracle=controller.oracle,
             config_hash=layout.config_hash(market, members, models, self.entries),
