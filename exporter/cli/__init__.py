@@ -7,11 +7,10 @@ import click
 from exporter import FORMAT, __version__
 from exporter.cli.check import check, status
 from exporter.cli.common import KeylessGroup
-from exporter.cli.demo import demo, localnet
 from exporter.cli.history import backfill, history
 from exporter.cli.prove import census, prove, verify
 from exporter.cli.run import plan, run
-from exporter.cli.serve import edge, mcp, serve
+from exporter.cli.serve import demo, edge, localnet, mcp, serve
 
 
 @click.group(cls=KeylessGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -1,18 +1,34 @@
-"""``exporter serve``, ``exporter edge`` and ``exporter mcp``: a published tree for readers."""
+"""``exporter serve``, ``edge`` and ``mcp`` for a published tree, ``demo`` and ``localnet`` for a recorded network."""
 
 from __future__ import annotations
 
+import sys
+import tempfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import config_option, configuration_of, ending
-from exporter.console import Console
+from exporter.cli.common import FILE, config_option, configuration_of, ending, pools_option, reporting
+from exporter.console import Console, own_command
 from exporter.errors import ConfigError
 
 if TYPE_CHECKING:
     from exporter.serve.edge import Platform
+
+CLOSE_SECONDS = 5
+QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
+SETTLING = 3
+"""How many times every pool moves before the past: to the size of a market, where the recording has less or more."""
+
+PAST_CLOSE_SECONDS = 4 * 3_600
+PAST_EVERY = 8 * 3_600
+ON_ICE = 3
+"""The status of Blend's markets in the run before, so that a new demo has changes to look at."""
+
+_FIRST_LEDGER = 65_000_000
+_FIRST_TIME = 1_790_000_000
 
 
 @click.command()
@@ -62,3 +78,134 @@ def mcp(uri: str) -> None:
         from exporter.serve.assistant import serve
 
         serve(uri)
+
+
+@click.command()
+@click.option("--out", default="./public", show_default=True, help="The output: a folder or s3://BUCKET/PREFIX.")
+@pools_option
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
+@click.option("--days", type=click.IntRange(0, 365), default=40, show_default=True, help="Days of history.")
+@click.option("--report", help="The run report.  [default: run-report.json]")
+@reporting
+def demo(console: Console, out: str, pools: int, seed: int, days: int, report: str | None) -> None:
+    """Try a run against a recorded network.
+
+    Its markets were recorded and then moved at random, as every page says. A new output also gets a past.
+    """
+    import exporter
+    from exporter.config import load
+    from exporter.history.manifest import read_history_manifest
+    from exporter.ledger.codec.entries import instance_key
+    from exporter.ledger.codec.scval_encode import symbol
+    from exporter.localnet.mover import Field
+    from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
+    from exporter.localnet.server import Behaviour, create_app, running
+    from exporter.stores import open_store
+
+    # The ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. Events
+    # are kept for a month, so that the later demo misses none. An output that has a history keeps its past, and
+    # the network moves through the same one, so that the markets are where the earlier demo left them.
+    now = int(time.time())
+    ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
+    console.event("demo", f"a recorded network of {pools} pools, at ledger {ledger}", ledger=ledger)
+    store = open_store(out)
+    new = read_history_manifest(store, older=True) is None
+    past = days * 86_400 // PAST_CLOSE_SECONDS
+    flags: dict[str, Any] = {
+        "network.name": NETWORK,
+        "network.requests_per_second": 1000.0,  # it is this machine that is asked
+        "output.uri": out,
+        "output.report": report,
+    }
+    before = past + SETTLING if past else 0
+    network = RecordedNetwork(
+        copies=copies_for(pools),
+        seed=seed,
+        start_ledger=ledger - before,
+        start_time=now - now % CLOSE_SECONDS - before * PAST_CLOSE_SECONDS,
+        close_seconds=PAST_CLOSE_SECONDS if past else CLOSE_SECONDS,
+        window=QUIET_LEDGERS,
+        quiet_ledgers=QUIET_LEDGERS,
+    )
+
+    def publish(behaviour: Behaviour) -> exporter.RunResult:
+        with running(create_app(network, behaviour)) as url:
+            settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
+            return exporter.run(settings, console=console)
+
+    if past:
+        from exporter.localnet.lake_writer import live_into_lake, live_through, remember
+
+        settings = load(None, flags, environment={}).settings
+        with (
+            console.step("past", f"simulating {days} days{' and replaying them' if new else ''}") as facts,
+            tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
+        ):
+            for _ in range(SETTLING):
+                network.advance(network.pools)
+            facts.update(ledgers=past)
+            if new:
+                state = live_into_lake(network, past - 2, Path(folder))
+                added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
+                facts.update(observations=added.added, rows=added.rows)
+            else:
+                live_through(network, past - 2)
+        markets = {pool.market for pool in network.pools if pool.protocol == "blend"}
+        statuses = [Field(instance_key(market), (symbol("Config"), symbol("status"))) for market in markets]
+        usual = {status.key: network.look(status.key) for status in statuses}
+
+        def close(written: dict[bytes, bytes | None]) -> None:
+            time_of_ledger = network.chain.close_time(network.chain.latest) + PAST_CLOSE_SECONDS
+            network.close(written | network.prices.advance(time_of_ledger))
+
+        close({status.key: status.write(network.look, ON_ICE) for status in statuses})
+        if new:
+            publish(Behaviour())
+        close(usual)
+        network.close_seconds = CLOSE_SECONDS
+    result = publish(Behaviour(advance_every_seconds=CLOSE_SECONDS))
+    look = ("check", out) if "://" in out else ("serve", "--out", out)
+    console.event("demo", f"view it with: {own_command(*look)}")
+    sys.exit(result.exit_code)
+
+
+@click.command()
+@pools_option
+@click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
+@click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger.")
+@click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
+@click.option("--advance-every-seconds", type=click.FloatRange(0.01, 3600), help="Seconds between ledgers.")
+@click.option("--advance-every-requests", type=click.IntRange(1), help="Calls between ledgers.")
+@click.option("--latency", type=click.FloatRange(0, 60), default=0, help="Seconds to wait before each answer.")
+@click.option(
+    "--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node this many ledgers behind; repeatable."
+)
+@click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
+def localnet(
+    host: str,
+    port: int,
+    pools: int,
+    seed: int,
+    start_ledger: int | None,
+    snapshot: Path | None,
+    lags: tuple[int, ...],
+    **behaviour: Any,
+) -> None:
+    """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC."""
+    with ending(Console("text")):
+        from exporter.ledger.snapshot_file import LedgerSnapshot
+        from exporter.localnet.network import LocalNetwork, snapshot_network
+        from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork, copies_for
+        from exporter.localnet.server import Behaviour, create_app, serve
+
+        network: LocalNetwork
+        if snapshot is not None:
+            network = snapshot_network(LedgerSnapshot.load(snapshot))
+        else:
+            start = start_ledger or DEFAULT_START_LEDGER
+            network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
+        app = create_app(network, Behaviour(lags=lags or (0,), seed=seed, **behaviour))
+        what = f"ledger {network.chain.latest} of {network.passphrase!r}"
+        serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))
