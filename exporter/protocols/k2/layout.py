@@ -83,13 +83,13 @@ SHARE_TOKENS = {
     "supply": ("aToken", "underlying_asset", "total_supply_scaled"),
     "borrow": ("debt token", "borrowed_asset", "total_debt_scaled"),
 }
-"""The token of each side: what people call it, and the names of its asset and of its total before the index."""
+"""The token of each side: what people call it, and the names of its asset and of its total before the index.
+
+The reward contract has a side's place here as its number.
+"""
 
 MAX_REWARD_TOKENS = 20
 """The contract's own bound of reward tokens for one of a reserve's tokens."""
-
-SIDES = {"supply": 0, "borrow": 1}
-"""The sides, and the contract's number for each: what holders of aTokens get, and of debt tokens."""
 
 
 class Emission(NamedTuple):

@@ -128,7 +128,7 @@ def rewards_at(supply: layout.Emissions, borrow: layout.Emissions, time: int) ->
     row: dict[str, Any] = {"reward_decimals": 0}
     running = {
         side: [each for each in emissions or () if each.per_second and (not each.end or time < each.end)]
-        for side, emissions in zip(layout.SIDES, (supply, borrow), strict=True)
+        for side, emissions in zip(layout.SHARE_TOKENS, (supply, borrow), strict=True)
     }
     tokens = {paid[0].token for paid in running.values() if len(paid) == 1}
     row["reward_token"] = next(iter(tokens)) if len(tokens) == 1 else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -21,9 +20,6 @@ PLAIN = "get_asset_prices_vec"
 
 _NO_SUCH_FUNCTION = "Error(WasmVm, MissingValue)"
 
-_Part: TypeAlias = tuple[str, str, list[str]]
-"""An oracle, one of its two functions, and tokens."""
-
 
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
     """A quote for each (oracle, token). Raises `SourceError` only when the source itself fails."""
@@ -35,7 +31,7 @@ async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dic
         results = await view.call(
             [ContractCall(oracle, name, (vec(*map(by_address, tokens)),)) for oracle, name, tokens in parts]
         )
-        again: list[_Part] = []
+        again: list[tuple[str, str, list[str]]] = []
         for (oracle, function, tokens), result in zip(parts, results, strict=True):
             kind, items = result.value or (scval.VOID, None)
             prices = items if kind == scval.VEC and len(items or ()) == len(tokens) else None

@@ -156,7 +156,7 @@ class _Reader(Collector):
         self.emissions = dict.fromkeys(sides, ())
         rates: dict[tuple[str, str], bytes] = {}
         for token, key in lists.items():
-            entry, side = stored[key], u32(layout.SIDES[sides[token]])
+            entry, side = stored[key], u32([*layout.SHARE_TOKENS].index(sides[token]))
             try:
                 for paid in () if entry is None else addresses(entry.value, "RTL", layout.MAX_REWARD_TOKENS):
                     names = address(token), address(paid), side
@@ -207,8 +207,7 @@ async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
     """Read all K2 markets. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
-    own = [deployment for deployment in deployments if deployment.protocol == NAME]
-    reader = _Reader(candidates, own)
+    reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = dict(await view.read([key for market in markets for key in layout.router_keys(market)]))
     for market in markets:

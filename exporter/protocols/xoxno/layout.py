@@ -175,19 +175,6 @@ def decode_state(entry: Entry) -> dict[str, int]:
     return Fields.of(entry.value, "State").numbers(STATE)
 
 
-_FLAGS = {
-    "paused": "paused",
-    "frozen": "frozen",
-    "can_be_collateral": "is_collateralizable",
-    "can_be_borrowed": "is_borrowable",
-}
-_FACTORS = {
-    "collateral_factor_bps": "loan_to_value",
-    "liquidation_threshold_bps": "liquidation_threshold",
-    "liquidation_bonus_bps": "liquidation_bonus",
-}
-
-
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
     """A spoke's terms for a hub market; one without an entry takes nothing new. Raises `DecodeError`."""
     fields = Fields.of(asset.value, "SpokeAsset")
@@ -195,9 +182,14 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
     return {
         "spoke": number,
         "deprecated": spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
-        **{name: fields.boolean(field) for name, field in _FLAGS.items()},
+        "paused": fields.boolean("paused"),
+        "frozen": fields.boolean("frozen"),
+        "can_be_collateral": fields.boolean("is_collateralizable"),
+        "can_be_borrowed": fields.boolean("is_borrowable"),
         "can_be_seized": not fields.boolean("no_seize"),
-        **{name: fields.u32(field) for name, field in _FACTORS.items()},
+        "collateral_factor_bps": fields.u32("loan_to_value"),
+        "liquidation_threshold_bps": fields.u32("liquidation_threshold"),
+        "liquidation_bonus_bps": fields.u32("liquidation_bonus"),
         **fields.numbers({"supply_cap": AMOUNT, "borrow_cap": AMOUNT}),
         "supplied": 0 if used is None else used.number("supplied_scaled_ray", *AMOUNT),
         "borrowed": 0 if used is None else used.number("borrowed_scaled_ray", *AMOUNT),

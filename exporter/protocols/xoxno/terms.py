@@ -105,15 +105,28 @@ def _scaled(cap: int, pool: Pool, index: int) -> int:
 
 
 def most_withdrawn(pool: Pool) -> int:
-    """The most that can be withdrawn, whatever gates say; the revenue is not for suppliers (guards.rs, withdraw.rs)."""
-    burnt = pool["supplied"] - max(shares_to_keep(pool), pool["revenue"])
+    """The most that can be withdrawn, whatever gates say; the revenue is not for suppliers (guards.rs, withdraw.rs).
+
+    The shares that stay have to hold the debt: hu(debt, RAY, value) <= the highest utilization.
+    """
+    most, debt = pool["max_utilization"], _value(pool["borrowed"], pool["borrow_index"])
+    kept = 0 if pool["borrowed"] == 0 else 1
+    if most < RAY and debt > 0:
+        kept = _fewest(2 * debt * RAY // (2 * most + 1) + 1, pool["supply_index"])
+    burnt = pool["supplied"] - max(kept, pool["revenue"])
     return int(max(min(pool["cash"], burnt * pool["supply_index"] // RAY // _unit(pool)), 0))
 
 
 def most_borrowed(pool: Pool) -> int:
-    """The same of a loan, which has to leave `LIQUIDATION_BUFFER_BPS` of what is supplied as cash (ops/borrow.rs)."""
+    """The same of a loan, which has to leave `LIQUIDATION_BUFFER_BPS` of what is supplied as cash (ops/borrow.rs).
+
+    The shares of debt are bounded by the highest utilization, and their value by 128 bits.
+    """
+    most, value = INT128_MAX, _value(pool["supplied"], pool["supply_index"])
+    if pool["max_utilization"] < RAY and value != 0:
+        most = min(most, -(-(2 * pool["max_utilization"] + 1) * value // (2 * RAY)) - 1)
+    lent = min(_fewest(most + 1, pool["borrow_index"]) - 1, INT128_MAX) - pool["borrowed"]
     buffer = (_claims(pool) * LIQUIDATION_BUFFER_BPS + BPS // 2) // BPS
-    lent = shares_to_lend(pool) - pool["borrowed"]
     return int(max(min(pool["cash"] - buffer, lent * pool["borrow_index"] // RAY // _unit(pool)), 0))
 
 
@@ -124,21 +137,3 @@ def _value(shares: int, index: int) -> int:
 def _fewest(value: int, index: int) -> int:
     """The fewest shares whose value, half up, is this one or more: shares × index >= (2 × value - 1) × RAY / 2."""
     return -(-(2 * value - 1) * (RAY // 2) // index)
-
-
-def shares_to_keep(pool: Pool) -> int:
-    """The fewest scaled amounts of supply with which a withdrawal passes: hu(debt, RAY, value) <= most."""
-    if pool["borrowed"] == 0:
-        return 0
-    debt = _value(pool["borrowed"], pool["borrow_index"])
-    if pool["max_utilization"] >= RAY or debt == 0:
-        return 1
-    return _fewest(2 * debt * RAY // (2 * pool["max_utilization"] + 1) + 1, pool["supply_index"])
-
-
-def shares_to_lend(pool: Pool) -> int:
-    """The most scaled amounts of debt with which a loan passes: the converse; the value of the debt has 128 bits."""
-    most, value = INT128_MAX, _value(pool["supplied"], pool["supply_index"])
-    if pool["max_utilization"] < RAY and value != 0:
-        most = min(most, -(-(2 * pool["max_utilization"] + 1) * value // (2 * RAY)) - 1)
-    return min(_fewest(most + 1, pool["borrow_index"]) - 1, INT128_MAX)
