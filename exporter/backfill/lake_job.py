@@ -320,9 +320,8 @@ class LakeJob:
 
     def _work_from(self, start: StartState, wanted: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
         watched = self._watched
-        wrong = wrongly_archived(self._network.passphrase, watched.has)
-        state = ReplayedState(start.entries(watched.contracts, watched.keys), start.ledger, wrong=wrong)
-        state.protocol = start.protocol
+        entries, wrong = start.entries(watched.contracts, watched.keys), wrongly_archived(self._network.passphrase)
+        state = ReplayedState(entries, start.ledger, start.protocol, wrong)
         names = EventNames(self._deployments)
         ledgers = self._ledgers(self.plan.start.ledger)
         item = next(ledgers, None)
@@ -343,7 +342,6 @@ class LakeJob:
                 self._deployments,
                 tuple(start.instances),
                 tuple(names.found),
-                wrong,
             )
             changed = []
             ledger, _, protocol = closes[-1]

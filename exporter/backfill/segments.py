@@ -31,7 +31,7 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.past.lake.extract import LedgerChanges, unpacked
 from exporter.past.lake.proof import Prover, Tally
-from exporter.past.lake.replay import ReplayedState, WronglyArchived
+from exporter.past.lake.replay import ReplayedState, wrongly_archived
 from exporter.past.lake.watch import DATA, Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading
@@ -64,7 +64,6 @@ class Segment:
     deployments: tuple[Deployment, ...] = field(repr=False)
     instances: tuple[tuple[str, ContractInstance], ...] = field(repr=False)
     found: tuple[Candidate, ...] = field(repr=False)
-    wrong: Mapping[bytes, WronglyArchived] = field(repr=False)
 
 
 class SegmentResult(NamedTuple):
@@ -80,8 +79,7 @@ class SegmentResult(NamedTuple):
 
 def replay_segment(work: Segment) -> SegmentResult:
     """Replay a segment. What goes wrong at a boundary is its outcome; nothing is raised on purpose."""
-    state = ReplayedState(work.entries, work.ledger, wrong=work.wrong)
-    state.protocol = work.protocol
+    state = ReplayedState(work.entries, work.ledger, work.protocol, wrongly_archived(work.settings.passphrase))
     named = EventNames(work.deployments, work.found)
     prover = Prover(work.entries)
     outcomes: dict[int, Read | str | None] = {}

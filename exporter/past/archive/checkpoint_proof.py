@@ -146,16 +146,12 @@ def _proof(
 ) -> bytes:
     document = {
         "format": FORMAT,
-        "headers": _base64(header.content for header in headers),
+        "headers": [base64.b64encode(header.content).decode() for header in headers],
         "hot": [digest.hex() for digest in checkpoint.hot],
         "ledger": checkpoint.header.ledger,
         "live": [digest.hex() for digest in checkpoint.live],
-        "messages": _base64(messages),
+        "messages": [base64.b64encode(message).decode() for message in messages],
         "network": network,
         "transaction_set": base64.b64encode(transactions).decode(),
     }
     return json.dumps(document, separators=(",", ":"), sort_keys=True).encode() + b"\n"
-
-
-def _base64(items: Iterable[bytes]) -> list[str]:
-    return [base64.b64encode(item).decode() for item in items]

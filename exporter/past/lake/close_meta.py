@@ -252,7 +252,8 @@ def _pass_transaction_set(data: bytes, position: int, header: LedgerHeader, vers
     # The hash of a set of the old form leaves out how many envelopes follow.
     head, begin = (data[position : position + 32], position + 36) if version == 0 else (b"", position)
     view = memoryview(data)
-    for ends in (_possible_ends(data, begin, version), range(begin, len(data) + 1, 4)):
+    likely = (match.start() for match in _FIRST_RESULT[version].finditer(data, begin))
+    for ends in ((end for end in likely if (end - begin) % 4 == 0), range(begin, len(data) + 1, 4)):
         running, done = hashlib.sha256(head), begin
         for end in ends:
             running.update(view[done:end])
@@ -268,12 +269,6 @@ _FIRST_RESULT: Final = tuple(
     for extension in (b"", b"", b"\0\0\0\0")
 )
 """How the array of results begins: how many, the first one's hash, its fee and its code."""
-
-
-def _possible_ends(data: bytes, begin: int, version: int) -> Iterator[int]:
-    for match in _FIRST_RESULT[version].finditer(data, begin):
-        if (match.start() - begin) % 4 == 0:
-            yield match.start()
 
 
 _PHASE: Final = xdr.union("kind of phase", {0: 4, 1: xdr.in_turn(xdr.optional(8), 4)})

@@ -6,7 +6,7 @@ entry keeps its last value; and the entries of CAP-76 were archived with another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -40,17 +40,13 @@ class WronglyArchived:
     correct: bytes
 
 
-def wrongly_archived(
-    passphrase: str,
-    wanted: Callable[[bytes], bool] = lambda key: True,  # noqa: ARG005
-) -> dict[bytes, WronglyArchived]:
-    """The entries of CAP-76 of a network by key, those alone whose key is wanted; only mainnet has any."""
+def wrongly_archived(passphrase: str) -> dict[bytes, WronglyArchived]:
+    """The entries of CAP-76 of a network by key; only mainnet has any."""
     if passphrase != NETWORKS["mainnet"].passphrase:
         return {}
     table = pq.read_table(pa.BufferReader(files("exporter.past.lake").joinpath(WRONGLY_ARCHIVED).read_bytes()))
     columns = (table.column(name).to_pylist() for name in ("evicted", "archived", "correct"))
-    found = {key_of_entry(row[2]): WronglyArchived(*row) for row in zip(*columns, strict=True)}
-    return {key: entry for key, entry in found.items() if wanted(key)}
+    return {key_of_entry(row[2]): WronglyArchived(*row) for row in zip(*columns, strict=True)}
 
 
 class ReplayedState:
@@ -60,7 +56,7 @@ class ReplayedState:
         self,
         entries: Mapping[bytes, RawEntry],
         ledger: int,
-        *,
+        protocol: int = 0,
         wrong: Mapping[bytes, WronglyArchived] | None = None,
     ) -> None:
         """Begin with the entries after a ledger; ``wrong`` are those of CAP-76.
@@ -68,7 +64,7 @@ class ReplayedState:
         They have the true last ledger of their lives, `ARCHIVED` when evicted, None when it is taken to go on.
         """
         self.ledger = ledger
-        self.protocol = 0
+        self.protocol = protocol
         self._wrong = dict(wrong or {})
         self._data: dict[bytes, tuple[bytes, int]] = {}  # LedgerEntryData XDR, last change
         self._evicted: set[bytes] = set()
@@ -101,11 +97,13 @@ class ReplayedState:
                 self._evicted.discard(key)
             elif change.kind == EVICTED and key in self._data:
                 self._evicted.add(key)
-                wrong = self._wrong.get(key)
-                if wrong is not None and wrong.evicted == self.ledger:
-                    self._data[key] = wrong.archived[4:-4], int.from_bytes(wrong.archived[:4], "big")
-        if self.protocol < 24 <= protocol:
-            self._correct_archive()
+                if key in self._wrong and self._wrong[key].evicted == self.ledger:
+                    archived = self._wrong[key].archived
+                    self._data[key] = archived[4:-4], int.from_bytes(archived[:4], "big")
+        if self.protocol < 24 <= protocol:  # the upgrade changed the archive, of which no meta says anything
+            for key, wrong in self._wrong.items():
+                if key in self._evicted and wrong.evicted < self.ledger:
+                    self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")
         self.protocol = protocol
 
     def _apply_life(self, change: Change) -> None:
@@ -118,12 +116,6 @@ class ReplayedState:
             # Transactions of one stage do not see each other's extensions (CAP-63), so values may come out of order.
             until = max(until, known)
         self._lives[change.key] = until
-
-    def _correct_archive(self) -> None:
-        """The changes of the archive by the upgrade to protocol 24, which no meta has."""
-        for key, wrong in self._wrong.items():
-            if key in self._evicted and wrong.evicted < self.ledger:
-                self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")
 
     def entry(self, key: bytes) -> RawEntry | None:
         """An entry as a reader sees it after the ledger; None where there is none to see."""

@@ -33,10 +33,6 @@ class Watch:
     """LedgerKey XDRs of contract data."""
     events_of: frozenset[bytes] = frozenset()
 
-    def has(self, key: bytes) -> bool:
-        """Whether a key is watched; one that is of no contract's data need not be."""
-        return key[:4] != DATA or self.wants(key)
-
     def wants(self, key: bytes) -> bool:
         return key[8:_KEY_HEAD] in self.contracts or key in self.keys
 
@@ -44,7 +40,7 @@ class Watch:
         return Watch(self.contracts | other.contracts, self.keys | other.keys, self.events_of | other.events_of)
 
     def __sub__(self, other: Watch) -> Watch:
-        keys = frozenset(key for key in self.keys if not other.has(key))
+        keys = frozenset(key for key in self.keys if not other.wants(key))
         return Watch(self.contracts - other.contracts, keys, self.events_of - other.events_of)
 
     def __bool__(self) -> bool:
