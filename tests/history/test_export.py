@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from exporter.cli import main
 from exporter.errors import ConfigError
 from exporter.history.export import Moment, Selection, parse_moment, scan_history
-from exporter.history.manifest import read_history_manifest
 from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import COLUMNS
@@ -137,8 +136,7 @@ def test_files_of_other_versions(store: FolderStore, tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["missing", "other"])
 def test_damage_is_noticed(store: FolderStore, tmp_path: Path, damage: str) -> None:
     """A file that is missing or has another digest ends the export, and what was there under the name stays."""
-    manifest = read_history_manifest(store)
-    assert manifest is not None
+    manifest = frames.manifest_of(store)
     path = Path(store.uri) / manifest.files[1].key
     data = path.read_bytes()
     path.unlink()

@@ -29,7 +29,7 @@ from tests.history import frames
 from tests.history.frames import manifest_of
 from tests.history.runs import frame_of, observe, places
 from tests.publishing.published_tree import START, TestClock, make_run, publish_run
-from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
+from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill, content
 
 DAY = 86_400
 MONTHS = ["date=2026-08-01/1", "date=2026-08-31/2", "date=2026-09-01/3", "date=2026-09-02/4", "date=2026-11-30/5"]
@@ -55,9 +55,7 @@ def every_row(store: Store) -> pl.DataFrame:
     """All rows that the manifest leads to, in one order."""
     found = []
     for file in manifest_of(store).files:
-        stored = store.get(file.key)
-        assert stored is not None, file.key
-        found.append(pl.read_parquet(io.BytesIO(stored.data)))
+        found.append(pl.read_parquet(io.BytesIO(content(store, file.key))))
         assert file.rows == found[-1].height
     return pl.concat(found).sort("market", "pool", "observed_ledger")
 
@@ -80,10 +78,8 @@ def planned(*files: HistoryFile, months: int = 2) -> list[tuple[str, list[int]]]
 
 def rewrite(store: Store, key: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     """Make a file what another version could have written there."""
-    manifest, stored = manifest_of(store), store.get(key)
-    assert stored is not None
-    buffer = io.BytesIO()
-    frame, metadata = pl.read_parquet(io.BytesIO(stored.data)), pl.read_parquet_metadata(io.BytesIO(stored.data))
+    manifest, data, buffer = manifest_of(store), content(store, key), io.BytesIO()
+    frame, metadata = pl.read_parquet(io.BytesIO(data)), pl.read_parquet_metadata(io.BytesIO(data))
     change(frame).write_parquet(buffer, metadata={name: metadata[name] for name in metadata if name != "ARROW:schema"})
     store.delete([key])
     store.put_new(key, buffer.getvalue())
@@ -163,11 +159,10 @@ class TestRows:
         assert (24, 1) == (done.files_before, len(done.files))
         assert f"history/pools/date=2026-11-01/1000-1023-{file.sha256[:12]}.parquet" == file.key
         assert [file.key, *keys_of(store)[1:]] == keys_of(store)
-        stored = store.get(file.key)
-        assert stored is not None
-        frame = pl.read_parquet(io.BytesIO(stored.data))
+        data = content(store, file.key)
+        frame = pl.read_parquet(io.BytesIO(data))
         assert frame.equals(frame.sort("market", "pool", "observed_ledger"))
-        assert "made" == pl.read_parquet_metadata(io.BytesIO(stored.data))["network"]
+        assert "made" == pl.read_parquet_metadata(io.BytesIO(data))["network"]
 
     def test_same_bytes(self) -> None:
         """The same files give the same bytes, whether a month is made of its days or of its runs."""

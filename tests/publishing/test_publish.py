@@ -26,11 +26,12 @@ from exporter.publishing.publish import RunSummary, begin_publication, verify
 from exporter.publishing.published_state import LedgerNotNewerError, check_newer
 from exporter.publishing.retention import SUPERSEDED_KEY, sweep
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store, Written
-from exporter.tree.documents import HistoryManifest, RunManifest, SystemStatus
+from exporter.stores.store import Store, Written, etag_of
+from exporter.tree.documents import RunManifest, SystemStatus
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
+from tests.history.frames import manifest_of
 from tests.publishing.published_tree import (
     START,
     TestClock,
@@ -45,7 +46,7 @@ from tests.publishing.published_tree import (
     tree_of,
     walk,
 )
-from tests.stores.bucket_simulator import BucketSimulator, Call
+from tests.stores.bucket_simulator import BucketSimulator, Call, content
 
 CLOSED = int(START.timestamp()) - 5
 """When the ledgers of all made-up runs closed."""
@@ -61,10 +62,7 @@ def phase(call: Call) -> int:
 
 
 def stored_json(store: Store, key: str) -> dict[str, Any]:
-    stored = store.get(key)
-    assert stored is not None
-    document = json.loads(stored.data)
-    assert isinstance(document, dict)
+    document: dict[str, Any] = json.loads(content(store, key))
     return document
 
 
@@ -102,15 +100,13 @@ def test_records_of_the_run_agree() -> None:
     store, clock = MemoryStore(), TestClock()
     run = make_run(100)
     first = publish_run(store, run, clock)
-    manifest_object = store.get(first.manifest_key)
-    assert manifest_object is not None
-    manifest = msgspec.json.decode(manifest_object.data, type=RunManifest)
+    manifest_data = content(store, first.manifest_key)
+    manifest = msgspec.json.decode(manifest_data, type=RunManifest)
     expected = {file.key: (file.kind.value, len(file.data), file.sha256) for file in (*run.files, run.history.file)}
 
-    listing_object = store.get(manifest.files_key)
-    assert listing_object is not None
-    assert manifest.files_sha256 == listing_object.etag
-    listed = list(RunListing.from_parquet(listing_object.data))
+    listing = content(store, manifest.files_key)
+    assert manifest.files_sha256 == etag_of(listing)
+    listed = list(RunListing.from_parquet(listing))
     assert expected == {file.key: (file.kind, file.bytes, file.sha256) for file in listed}
     assert sorted(expected) == [file.key for file in listed]
     assert (len(listed), sum(file.bytes for file in listed)) == (manifest.file_count, manifest.bytes)
@@ -119,7 +115,7 @@ def test_records_of_the_run_agree() -> None:
         manifest.observed_ledger,
         manifest.published_at,
     )
-    assert first.manifest_sha256 == manifest_object.etag == stored_json(store, POINTER_KEY)["manifest_sha256"]
+    assert first.manifest_sha256 == etag_of(manifest_data) == stored_json(store, POINTER_KEY)["manifest_sha256"]
     assert {"run_id": first.run_id, "observed_ledger": 100, "started_at": "2026-11-21T10:00:00Z"} == stored_json(
         store, INTENT_KEY
     )
@@ -187,9 +183,7 @@ def test_ledgers_that_a_network_can_reach(ledger: int, seconds: int, refused: st
 
 def history_ledgers(store: Store) -> list[int]:
     """The ledgers that the history's manifest has."""
-    stored = store.get(HISTORY_MANIFEST_KEY)
-    assert stored is not None
-    return [file.first_ledger for file in msgspec.json.decode(stored.data, type=HistoryManifest).files]
+    return [file.first_ledger for file in manifest_of(store).files]
 
 
 def test_replacing_a_ledger_that_the_network_never_had() -> None:

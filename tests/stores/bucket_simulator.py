@@ -116,3 +116,10 @@ class BucketSimulator(Store):
         if error is not None:
             self.dead = isinstance(error, SimulatedKill)
             raise error
+
+
+def content(store: Store, key: str) -> bytes:
+    """The bytes of an object that is there."""
+    stored = store.get(key)
+    assert stored is not None, key
+    return stored.data
