@@ -22,9 +22,7 @@ _CONFIG = ("decimals", "util", "r_base", "r_one", "r_two", "r_three", "reactivit
 class Sample:
     """What the deployed code says of one reserve at one time, and the stored entries that we compute it from.
 
-    ``answer`` is what ``get_reserve`` gave, or None with the host's ``error``. ``free`` is the reserve's total supply
-    less its total liabilities as the contract computes them, where it was asked for: ``gulp`` gives what the pool
-    holds less that.
+    ``answer`` is what ``get_reserve`` gave, or None with the host's ``error``.
     """
 
     where: str
@@ -36,7 +34,6 @@ class Sample:
     backstop_rate: int
     answer: ScVal | None
     error: str | None
-    free: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,6 @@ def compare(samples: Sequence[Sample], by: ModuleType = math) -> list[Difference
             "total_supplied": (ours["total_supplied"], data.i128("b_supply") * data.i128("b_rate") // 10**12),
             "total_borrowed": (ours["total_borrowed"], -(-data.i128("d_supply") * data.i128("d_rate") // 10**12)),
         }
-        if sample.free is not None:
-            pairs["total_supplied - total_borrowed"] = (ours["total_supplied"] - ours["total_borrowed"], sample.free)
         differences += [
             Difference(sample.where, field, our, contract)
             for field, (our, contract) in pairs.items()

@@ -49,5 +49,5 @@ def untouched(program: Path, archive_state: CheckpointState) -> Iterator[Machine
 
 @pytest.fixture(scope="session")
 def states() -> int:
-    """How many states the sequences of transactions have to reach."""
+    """How many states of a reserve to compare."""
     return _STATES
