@@ -14,66 +14,41 @@ from pathlib import Path
 
 LIST = Path(__file__).parent / "machine" / "crates.txt"
 
-Crate = tuple[str, str, str]
-"""Name, version, SHA-256 of the crate's file."""
 
-
-def read_list() -> list[Crate]:
-    """The crates of the list."""
-    found = []
-    for line in LIST.read_text().splitlines():
-        if line and not line.startswith("#"):
-            name, version, checksum = line.split()
-            found.append((name, version, checksum))
-    return found
-
-
-def locked(lock: Path) -> tuple[str, list[Crate]]:
-    """Which registry a lock names, and the crates in it. The project's own package has no source."""
-    packages = [package for package in tomllib.loads(lock.read_text())["package"] if "source" in package]
-    sources = {package["source"] for package in packages}
-    if len(sources) != 1:
-        raise SystemExit(f"error: {lock} names {len(sources)} registries; one is expected")
-    return sources.pop(), sorted((package["name"], package["version"], package["checksum"]) for package in packages)
+def resolve(folder: Path, command: str) -> tuple[str, list[str]]:
+    """Let cargo write a lock; gives the registry that it names, and its crates. The project's own has no source."""
+    if subprocess.run(["cargo", "--quiet", command], cwd=folder, check=False).returncode:
+        raise SystemExit(f"error: cargo {command} failed; its message above says why")
+    packages = [each for each in tomllib.loads((folder / "Cargo.lock").read_text())["package"] if "source" in each]
+    crates = sorted((each["name"], each["version"], each["checksum"]) for each in packages)
+    return packages[0]["source"], list(map(" ".join, crates))
 
 
 def main(arguments: list[str]) -> None:
     """Give the program's folder a lock, and end with an error unless it has exactly the crates of the list."""
     write = "--write" in arguments
     folder = Path(next(argument for argument in arguments if argument != "--write"))
-    lock = folder / "Cargo.lock"
-    lock.unlink(missing_ok=True)
-    _cargo(folder, "generate-lockfile")
-    registry, resolved = locked(lock)
-    wanted = resolved if write else read_list()
-    got = _resolve_with(folder, registry, wanted)
-    while write and wanted != got:  # fewer every time: of two versions that both would do, one is enough
-        wanted, got = got, _resolve_with(folder, registry, got)
+    (folder / "Cargo.lock").unlink(missing_ok=True)
+    registry, got = resolve(folder, "generate-lockfile")
+    wanted = [] if write else [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
+    while wanted != got:  # with --write there are fewer every time: of two versions that both would do, one is enough
+        wanted = got if write else wanted
+        lock = "version = 4\n"
+        for crate in wanted:  # without what depends on what: that cargo adds itself
+            name, version, checksum = crate.split()
+            lock += f'\n[[package]]\nname = "{name}"\nversion = "{version}"\nsource = "{registry}"\n'
+            lock += f'checksum = "{checksum}"\n'
+        (folder / "Cargo.lock").write_text(lock)
+        _, got = resolve(folder, "fetch")
+        if wanted != got and not write:
+            changed = "; ".join(sorted(set(wanted) ^ set(got))[:6])
+            raise SystemExit(
+                f"error: cargo does not take the crates of {LIST.name}: {changed}; "
+                "after a change of Cargo.toml write the list again with scripts/test-host --lock"
+            )
     if write:
-        lines = [f"{name} {version} {checksum}\n" for name, version, checksum in got]
-        LIST.write_text("# Made by scripts/test-host --lock: name, version, SHA-256 of each crate.\n" + "".join(lines))
-    elif wanted != got:
-        changed = [" ".join(crate) for crate in sorted(set(wanted) ^ set(got))]
-        raise SystemExit(
-            f"error: cargo does not take the crates of {LIST.name}: {'; '.join(changed[:6])}; "
-            "after a change of Cargo.toml write the list again with scripts/test-host --lock"
-        )
-
-
-def _resolve_with(folder: Path, registry: str, crates: list[Crate]) -> list[Crate]:
-    """What cargo takes when it is given a lock of these crates, without what depends on what: that it adds itself."""
-    entries = [
-        f'\n[[package]]\nname = "{name}"\nversion = "{version}"\nsource = "{registry}"\nchecksum = "{checksum}"\n'
-        for name, version, checksum in crates
-    ]
-    (folder / "Cargo.lock").write_text("version = 4\n" + "".join(entries))
-    _cargo(folder, "fetch")
-    return locked(folder / "Cargo.lock")[1]
-
-
-def _cargo(folder: Path, command: str) -> None:
-    if subprocess.run(["cargo", "--quiet", command], cwd=folder, check=False).returncode:
-        raise SystemExit(f"error: cargo {command} failed; its message above says why")
+        lines = "".join(f"{crate}\n" for crate in got)
+        LIST.write_text(f"# Made by scripts/test-host --lock: name, version, SHA-256 of each crate.\n{lines}")
 
 
 if __name__ == "__main__":
