@@ -194,7 +194,7 @@ def _pools_of(
         if row.get(SPOKES) is not None:
             tables.spokes[row["market"], row["pool"]] = row[SPOKES]
         kept.append(row)
-    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths)])
+    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])
     return pl.DataFrame({name: [row[name] for row in kept] for name in POOLS}, schema=POOLS)
 
 

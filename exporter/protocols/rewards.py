@@ -77,17 +77,16 @@ def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
     return reward.rate * priced_in[0], reward.decimals + priced_in[1]
 
 
-def backstop_frame(reading: ProtocolReading, prices: Worths) -> pl.DataFrame:
+def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) -> pl.DataFrame:
     """The backstops of a reading with their value; a number that does not fit into 128 bits is null."""
-    oracles = {market.address: market.oracle for market in reading.markets}
-    rows: list[dict[str, object]] = []
-    for row in reading.backstops:
-        market, tokens, each = str(row["market"]), row.get("lp_tokens"), row.get("lp_price_usdc")
-        worth = reading.reward_prices.get((market, str(row.get("emission_token"))))
-        usdc = None if worth is None else prices.get((str(oracles.get(market)), worth.priced_in))
-        value = None
-        if isinstance(tokens, int) and isinstance(each, int) and usdc is not None:
-            value = tokens * each * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
-        numbers = row | {"value_usd_cents": value}
-        rows.append({k: None if isinstance(v, int) and v > INT128_MAX else v for k, v in numbers.items()})
+    oracles = {market.address: market.oracle or "" for market in reading.markets}
+    rows: list[Row] = []
+    for backstop in reading.backstops:
+        row = backstop(close_time)
+        tokens, each = row.get("lp_tokens"), row.get("lp_price_usdc")
+        worth = reading.reward_prices.get((row["market"], row.get("emission_token", "")))
+        usdc = None if worth is None else prices.get((oracles.get(row["market"], ""), worth.priced_in))
+        if tokens is not None and each is not None and usdc is not None:
+            row["value_usd_cents"] = tokens * each * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
+        rows.append({k: None if isinstance(v, int) and v > INT128_MAX else v for k, v in row.items()})
     return pl.DataFrame({name: [row.get(name) for row in rows] for name in BACKSTOPS}, schema=BACKSTOPS)

@@ -155,13 +155,13 @@ class PoolBackstop:
             return "frozen"
         return "on_ice" if queued >= 3_000_000 or not met else "active"
 
-    def row(self, close_time: int) -> dict[str, object]:
+    def row(self, close_time: int) -> dict[str, Any]:
         """The columns of `exporter.tables.BACKSTOPS` but the value in US cents, which hangs on the market's oracle."""
         product, balance, comet = self.threshold_product, self.balance, self.comet
         emission = self.emission.at(close_time)
         extra = RATE_DECIMALS[self.generation]
         apr, reason = self._apr_bps(emission, extra)
-        row: dict[str, object] = {
+        row: dict[str, Any] = {
             "market": self.market,
             "backstop": self.backstop,
             "emission_reason": reason,

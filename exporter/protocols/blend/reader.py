@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from exporter.deployments import FACTORY, Deployment
@@ -29,22 +29,9 @@ _ANSWERED_FOR = {
 }
 
 
-@dataclass(slots=True)
-class BlendReading(ProtocolReading):
-    """The reading, with the insurance of each pool, because its depositors' rewards end by themselves."""
-
-    insured: list[PoolBackstop] = field(default_factory=list)
-
-    def settle(self, close_time: int) -> None:
-        self.backstops = [backstop.row(close_time) for backstop in self.insured]
-
-
 class _Reader(Collector):
-    reading: BlendReading
-
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         super().__init__(NAME, candidates)
-        self.reading = BlendReading(NAME)
         self.instances: dict[str, layout.PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
         self.queued: dict[str, list[str]] = {}
@@ -120,7 +107,7 @@ class _Reader(Collector):
         )
         self.reading.markets.append(found)
         if market in self.backstops:
-            self.reading.insured.append(self.backstops[market])
+            self.reading.backstops.append(self.backstops[market].row)
         admin = None if instance.generation == "v1" else entries[layout.proposed_admin_key(market)]
         if admin is not None:
             self.take_pending(market, None, "admin", lambda: proposed(admin.value, "admin"))
