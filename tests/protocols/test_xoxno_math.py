@@ -183,3 +183,19 @@ def test_an_insolvent_market_takes_no_supply() -> None:
 
     assert ("supply", "insolvent") == (closed(row), row["pool_status"])
     assert (False, "0", True) == (spoke.can_supply, spoke.available_to_supply, spoke.can_borrow)
+
+
+@pytest.mark.parametrize("borrowed", [0, 1, 37])
+@pytest.mark.parametrize("revenue", [0, 70])
+@pytest.mark.parametrize("most", [RAY, RAY // 2, 41 * RAY // 100])
+def test_the_most_that_passes(most: int, revenue: int, borrowed: int) -> None:
+    """Where a share is a base unit, one unit more would leave too little for the debt, the revenue or the buffer."""
+    pool = P1 | {"supplied": 100, "borrowed": borrowed, "revenue": revenue, "cash": 100 - borrowed}
+    row = row_of(pool | {"max_utilization": most, "asset_decimals": 27}, None)
+
+    def used(debt: int, supply: int) -> int:
+        return (debt * RAY + supply // 2) // supply if supply else most + bool(debt)
+
+    out = [n for n in range(101 - max(borrowed, revenue)) if used(borrowed, 100 - n) <= most or most == RAY]
+    lent = [n for n in range(99 - borrowed) if used(borrowed + n, 100) <= most or most == RAY]
+    assert (max(out), max(lent)) == (row["available_to_withdraw"], row["available_to_borrow"])
