@@ -12,7 +12,7 @@ from exporter.ledger.codec.scval import BOOL, MAP, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, u128, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.k2.layout import router_keys
-from exporter.protocols.k2.prices import FRESH, PLAIN
+from exporter.protocols.k2.reader import FRESH, PLAIN
 from exporter.protocols.xoxno import layout as xoxno
 from exporter.protocols.xoxno import prices as xoxno_prices
 from exporter.tables import VALID_PRICE

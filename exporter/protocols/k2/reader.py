@@ -9,17 +9,18 @@ from exporter.deployments import Deployment
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, addresses
+from exporter.ledger.codec.fields import Fields, addresses, expect
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, symbol, u32, vec
-from exporter.ledger.observation import Entries, Entry
-from exporter.ledger.oracles import Quote
+from exporter.ledger.codec.scval_encode import VOID, address, symbol, u32, vec
+from exporter.ledger.observation import CallResult, Entries, Entry
+from exporter.ledger.oracles import Quote, by_address, parts_of
+from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
-from exporter.protocols.k2 import layout, prices
+from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
 
 NAME = "k2"
@@ -31,6 +32,12 @@ ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin o
 
 PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "admin of upgrades"}
 """Who is to have these roles and has not accepted yet."""
+
+
+FRESH = "get_asset_prices_vec_fresh"
+PLAIN = "get_asset_prices_vec"
+
+_NO_SUCH_FUNCTION = "Error(WasmVm, MissingValue)"
 
 
 class _Reader(Collector):
@@ -184,14 +191,49 @@ class _Reader(Collector):
         }
 
     async def take_prices(self, view: LedgerView) -> None:
+        """One simulation for an oracle, one a reserve where that fails (docs/protocols/k2.md, "Prices")."""
         pairs = [(pool["oracle"], pool["token_address"]) for pool in self.reading.pools if pool["oracle"]]
-        quotes = await prices.read_quotes(view, pairs)
+        quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in pairs}
+        contracts = [pair for pair in quotes if pair[0].startswith("C")]  # an account cannot be called
+        parts = [(oracle, FRESH, tokens) for oracle, tokens in parts_of(contracts, layout.MAX_RESERVES)]
+        while parts:  # three times at most: the other function, each token alone
+            results = await view.call(
+                [ContractCall(oracle, name, (vec(*map(by_address, tokens)),)) for oracle, name, tokens in parts]
+            )
+            again: list[tuple[str, str, list[str]]] = []
+            for (oracle, function, tokens), result in zip(parts, results, strict=True):
+                kind, items = result.value or (scval.VOID, None)
+                prices = items if kind == scval.VEC and len(items or ()) == len(tokens) else None
+                if function == FRESH and _NO_SUCH_FUNCTION in (result.error or ""):
+                    again.append((oracle, PLAIN, tokens))
+                elif prices is None and len(tokens) > 1:
+                    again += [(oracle, function, [token]) for token in tokens]
+                else:
+                    for token, item in zip(tokens, prices or [None], strict=True):
+                        quotes[oracle, token] = _quote(oracle, token, function, result, item)
+            parts = again
         for router in self.routers.values():
             if router.price_decimals != layout.PRICE_DECIMALS:
                 failure = f"the oracle's prices have {router.price_decimals} decimals, not the {layout.PRICE_DECIMALS}"
                 for pair in [pair for pair in quotes if pair[0] == router.oracle]:
                     quotes[pair] = Quote(*pair, failure=f"{failure} that are known", is_known=False)
         self.reading.quotes = quotes
+
+
+def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScVal | None) -> Quote:
+    if result.value is None:
+        return Quote(oracle, token, failure=f"{function}() failed: {result.reason}", is_known=result.refused)
+    if item == VOID:
+        return Quote(oracle, token, failure="the oracle has no price for this token")
+    try:
+        if item is None:
+            items = expect(result.value, scval.VEC, f"{function}()")
+            raise DecodeError(f"{function}() gave {len(items or ())} prices for one token")
+        data = Fields.of(item, f"{function}()")
+        price, time = data.number("price", *layout.UNSIGNED), data.u64("timestamp")
+        return Quote(oracle, token, layout.PRICE_DECIMALS, price, time)
+    except DecodeError as error:
+        return Quote(oracle, token, failure=str(error), is_known=False)
 
 
 def _reward_contract_of(token: Entry | None) -> str | None:
