@@ -198,11 +198,6 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
     return ReserveEntry(tokens, rate_contract, reserve.numbers(RESERVE) | bits, tuple(map(reserve.required, names)))
 
 
-def decode_debt_ceiling(entry: Entry | None) -> int:
-    """A reserve's ceiling of debt in whole tokens, also an archived one; 0 means no ceiling. Raises `DecodeError`."""
-    return 0 if entry is None else min(int(expect(entry.value, scval.U128, "RDEBTCEIL")), MAX_AMOUNT)
-
-
 def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
     """The router, the asset and the total before the index in a share token's instance. Raises `DecodeError`."""
     what, asset, total = SHARE_TOKENS[side]

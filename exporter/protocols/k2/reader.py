@@ -126,7 +126,8 @@ class _Reader(Collector):
         else:
             live(own, "the reserve's APARAMS entry")
         model = layout.decode_rate_model(own, shared)
-        ceiling = layout.decode_debt_ceiling(entries[layout.debt_ceiling_key(market, asset)])
+        stored = entries[layout.debt_ceiling_key(market, asset)]  # in whole tokens, also an archived one
+        ceiling = 0 if stored is None else min(expect(stored.value, scval.U128, "RDEBTCEIL"), layout.MAX_AMOUNT)
         numbers = reserve.numbers
         self.reading.parameters[market, asset] = layout.shown_parameters(numbers, model, ceiling)
         router, (a_token, debt_token) = self.routers[market], reserve.share_tokens.values()

@@ -21,11 +21,6 @@ from exporter.protocols.collector import Queued, config_hash_of, parameters_of, 
 VERSION = "v1"
 """The one form of entries that is known; the contracts themselves have no number of their version."""
 
-NAME = "XOXNO Lending"
-"""The contracts have no name of their own."""
-
-ACTIVE, PAUSED = "active", "paused"
-
 RAY_DECIMALS = 27
 RAY: int = 10**RAY_DECIMALS
 BPS = 10_000
@@ -146,7 +141,7 @@ def decode_controller(entry: Entry) -> Controller:
         wasm_hash=wasm_hash.hex(),
         pool=fields.contract("Pool"),
         aggregator=payload if kind == scval.ADDRESS and strkey.is_contract(payload) else None,
-        status=PAUSED if storage.get("Paused") == (scval.BOOL, True) else ACTIVE,
+        status="paused" if storage.get("Paused") == (scval.BOOL, True) else "active",
         last_spoke=last_spoke[1] if last_spoke[0] == scval.U32 else None,
         storage=tuple((name, storage[name]) for name in CONFIGURATION if name in storage),
     )

@@ -24,8 +24,6 @@ PROTOCOL = "xoxno"
 
 POOL = "pool"
 """The role of the contract that holds the hub markets' entries."""
-PRICE_AGGREGATOR = "price_aggregator"
-"""The role of the contract that the controller should name for prices."""
 
 MAX_SPOKE_ASSETS = 4_096
 """How many times a spoke may allow something with a pool; with more none of it is read."""
@@ -77,7 +75,7 @@ class _Reader(Collector):
             listed = next((item for item in self.deployments if market in item.markets), None)
             for role, named, does in (
                 (POOL, controller.pool, "keeps its pools in"),
-                (PRICE_AGGREGATOR, controller.aggregator, "takes its prices from"),
+                ("price_aggregator", controller.aggregator, "takes its prices from"),
             ):
                 known = listed and listed.address(role)
                 if None not in (known, named) and known != named:
@@ -154,7 +152,7 @@ class _Reader(Collector):
             address=market,
             protocol=PROTOCOL,
             version=layout.VERSION,
-            name=layout.NAME,
+            name="XOXNO Lending",  # the contracts have no name of their own
             status=controller.status,
             oracle=controller.aggregator,
             config_hash=layout.config_hash(controller, [(pool, stored[pool][1]) for pool in members]),
@@ -182,7 +180,7 @@ class _Reader(Collector):
             "decimals": decoded["asset_decimals"],
             **decoded,
             **numbers,
-            "paused": market.status == layout.PAUSED,
+            "paused": market.status == "paused",
             "hub_active": self.hub_active(market.address, pool.hub, entries),
             "spokes": self.spokes_of(market.address, pool, entries),
         }
