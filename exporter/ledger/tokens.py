@@ -37,48 +37,45 @@ async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str
     """Every token's symbol and decimals. A token that cannot be read has a ``failure``; raises `SourceError` only."""
     wanted = list(dict.fromkeys(addresses))
     entries = await view.read(instance_key(address) for address in wanted)
-    tokens = {address: _from_metadata(address, entries[instance_key(address)]) for address in wanted}
-    unknown = [address for address in wanted if tokens[address].symbol is None]
-    calls = [ContractCall(address, function) for address in unknown for function in ("symbol", "decimals")]
+    tokens, without = dict[str, Token](), dict[str, str]()
+    for address in wanted:
+        try:
+            tokens[address] = _from_metadata(address, entries[instance_key(address)])
+        except DecodeError as error:
+            without[address] = str(error)
+    calls = [ContractCall(address, function) for address in without for function in ("symbol", "decimals")]
     results = await view.call(calls)
-    for index, address in enumerate(unknown):
-        called = _from_functions(address, *results[2 * index : 2 * index + 2])
-        if called.failure is not None:
-            called = replace(called, failure=f"{tokens[address].failure}; {called.failure}")
-        tokens[address] = called
-    return tokens
+    for (address, reason), symbol, decimals in zip(without.items(), results[::2], results[1::2], strict=True):
+        try:
+            tokens[address] = _from_functions(address, symbol, decimals)
+        except DecodeError as error:
+            tokens[address] = Token(address, None, None, f"{reason}; {error}")
+    return {address: tokens[address] for address in wanted}
 
 
 def _from_metadata(address: str, entry: Entry | None) -> Token:
     if entry is None:
-        return Token(address, None, None, "the ledger has no contract at this token's address")
-    try:
-        instance = instance_of(entry.contract_data())
-        metadata = Fields(instance.storage, "token instance").struct("METADATA")
-        token = _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
-        name = metadata.string("name") if "name" in metadata else ""
-        token = replace(token, name=name if 0 < len(name) <= MAX_SYMBOL_LENGTH else None)
-        if instance.wasm_hash is not None or token.symbol == "native":
-            return token
-        return replace(token, issuer=name.partition(":")[2] or None)
-    except DecodeError as error:
-        return Token(address, None, None, str(error))
+        raise DecodeError("the ledger has no contract at this token's address")
+    instance = instance_of(entry.contract_data())
+    metadata = Fields(instance.storage, "token instance").struct("METADATA")
+    token = _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
+    name = metadata.string("name") if "name" in metadata else ""
+    is_issued = instance.wasm_hash is None and token.symbol != "native"
+    return replace(
+        token,
+        name=name if 0 < len(name) <= MAX_SYMBOL_LENGTH else None,
+        issuer=(name.partition(":")[2] or None) if is_issued else None,
+    )
 
 
 def _from_functions(address: str, symbol: CallResult, decimals: CallResult) -> Token:
-    for result, function in ((symbol, "symbol()"), (decimals, "decimals()")):
-        if result.value is None:
-            return Token(address, None, None, f"{function} failed: {result.reason}")
-    assert symbol.value is not None
-    assert decimals.value is not None
-    try:
-        if symbol.value[0] == scval.SYMBOL:
-            text = symbol.value[1]
-        else:
-            text = text_of(expect(symbol.value, scval.STRING, "symbol()"))
-        return _checked(address, text, expect(decimals.value, scval.U32, "decimals()"))
-    except DecodeError as error:
-        return Token(address, None, None, str(error))
+    if symbol.value is None:
+        raise DecodeError(f"symbol() failed: {symbol.reason}")
+    if decimals.value is None:
+        raise DecodeError(f"decimals() failed: {decimals.reason}")
+    kind, content = symbol.value
+    text = content if kind == scval.SYMBOL else text_of(expect(symbol.value, scval.STRING, "symbol()"))
+    return _checked(address, text, expect(decimals.value, scval.U32, "decimals()"))
 
 
 def _checked(address: str, symbol: str, decimals: int) -> Token:
