@@ -92,13 +92,11 @@ def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
 class KeyObservation:
     """The newest thing known about a key: its entry (None: absent), as read at ``ledger``.
 
-    ``changes`` counts how often a later read in this transaction gave another value: a busy key. A ``kept`` entry is
-    one that nothing ever removes.
+    A ``kept`` entry is one that nothing ever removes.
     """
 
     entry: Entry | None
     ledger: int
-    changes: int = 0
     kept: bool = False
 
     @property
@@ -112,7 +110,7 @@ class KeyObservation:
     @property
     def busy(self) -> bool:
         """Whether a later read of this key will probably not cover the same ledgers."""
-        return self.changes > 0 or self.interval.first >= self.ledger - 2
+        return self.interval.first >= self.ledger - 2
 
     def update(self, key: bytes, raw: RawEntry | None, ledger: int) -> bool:
         """Take a further answer into account, unless its node lags behind; gives whether the entry changed.
@@ -135,7 +133,6 @@ class KeyObservation:
         self.ledger = ledger
         if _version(held) == _version(raw):
             return False
-        self.changes += 1
         self.entry = None if raw is None else Entry(key, raw)
         return True
 

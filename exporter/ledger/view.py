@@ -185,7 +185,6 @@ class LedgerView:
             call for call in known.used_calls if known.calls[call].binding and known.calls[call].must_repeat(known.keys)
         ]
         if again or not stale.isdisjoint(busy):
-            busy.sort(key=lambda key: (-known.keys[key].changes, -known.keys[key].interval.first))
             quiet = stale.difference(busy)
             filling = [key for key in needed if key in quiet][: -len(busy) % MAX_KEYS_PER_REQUEST]
             await asyncio.gather(known.fetch(busy + filling), known.simulate(again))

@@ -49,7 +49,7 @@ def instance_key(contract: str) -> bytes:
 
 def is_instance_key(key: bytes) -> bool:
     """Whether a LedgerKey XDR is that of a contract's instance entry."""
-    return len(key) == 48 and key[:8] == _OF_CONTRACT and key[40:] == _INSTANCE_KEY_END
+    return key[:8] == _OF_CONTRACT and key[40:] == _INSTANCE_KEY_END
 
 
 def names_no_contract(key: bytes) -> bool:

@@ -269,9 +269,6 @@ class RpcSource:
         return None
 
     async def _send(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure:
-        remaining = deadline - self._timing.clock()
-        if remaining <= 0:
-            raise _DeadlineError
         request_id = next(self._ids)
         body = wire.encode_request(request_id, question.method, question.params)
         counters = self.counters
@@ -280,7 +277,7 @@ class RpcSource:
         counters.bytes_sent += len(body)
         outcome: T | Failure
         try:
-            timeout_s = min(remaining, self._limits.request_timeout_s)
+            timeout_s = min(deadline - self._timing.clock(), self._limits.request_timeout_s)
             answer = await post(self._http, endpoint, body, timeout_s, self._limits)
             counters.bytes_received += len(answer)
             outcome = question.read(wire.decode_reply(answer, question.decoder, request_id), endpoint)

@@ -200,17 +200,17 @@ def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
 def test_the_endpoint_that_works_stays_in_use() -> None:
     """One that failed is asked last until it answers again; then it is as good as any other."""
     bench = Bench(A, B, C, backoff_base_s=0)
-    bench.fault(A, fake.status(500))
+    bench.fault(A, fake.status(500), fake.unaltered, fake.unaltered, fake.status(500))
     bench.fault(B, fake.unaltered, fake.unaltered, fake.status(500))
-    bench.fault(C, fake.unaltered, fake.status(500), fake.status(500))
+    bench.fault(C, fake.unaltered, fake.status(500))
 
     async def ask(source: RpcSource) -> None:
-        for _ in range(5):
+        for _ in range(7):
             await source.tip()
 
     bench.run(ask)
 
-    assert [A, B, B, B, C, C, A, A] == bench.rpc.asked("getLedgerEntries")
+    assert [A, B, B, B, C, C, A, A, A, B, B] == bench.rpc.asked("getLedgerEntries")
 
 
 def test_waits_grow_with_full_jitter_up_to_their_maximum() -> None:
@@ -241,6 +241,7 @@ def test_a_call_has_a_deadline(request_s: float, wait_s: float, asked: int) -> N
     ):
         bench.tip()
     assert 30 + request_s >= bench.clock.now - started
+    assert all(started + 30 >= call.at + call.request.extensions["timeout"]["read"] for call in bench.rpc.calls)
     assert asked == len(bench.rpc.asked("getLedgerEntries"))
 
 
