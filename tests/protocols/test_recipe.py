@@ -17,8 +17,6 @@ from exporter.cli import main
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.deployments.networks import NETWORKS
 from exporter.history.export import scan_history
-from exporter.ledger.codec.entries import code_key
-from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain
@@ -41,31 +39,31 @@ DEPLOYMENT = Deployment(
 )
 
 
-def pool_state(**changes: ScVal | None) -> ScVal:
-    """A pool that lent 300 of 1000 at 10 percent, a year ago."""
-    fields: dict[str, ScVal | None] = {
+POOL = struct_map(
+    {
         "decimals": u32(7),
         "held": i128(700 * 10**7),
         "lent": i128(300 * 10**7),
         "rate": u32(1_000),
         "time": u64(NOW - YEAR),
     }
-    return struct_map({name: value for name, value in (fields | changes).items() if value is not None})
+)
+"""It lent 300 of 1000 at 10 percent, a year ago."""
 
 
-def network_of(state: ScVal | None = None, code: bytes = WASM_HASH) -> LocalNetwork:
-    """A ledger with a listed shop of two pools, one in the given state, and one that an event named."""
+def network() -> LocalNetwork:
+    """A ledger with a listed shop of two pools, and one that an event named."""
     written = [*Prices(dict.fromkeys(TOKENS.values(), 2 * 10**14), NOW, Random(1)).history().items()]
     written += map(stellar_asset, TOKENS)
     answers = []
-    for shop, xlm in ((SHOP, state or pool_state()), (OPENED, pool_state())):
+    for shop in (SHOP, OPENED):
         storage = [(symbol("Name"), string("Corner")), (symbol("Oracle"), address(ORACLE))]
-        written += [instance(shop, storage, code), entry(shop, symbol("Tokens"), vec(*map(address, TOKENS.values())))]
-        for token, value in zip(TOKENS.values(), (pool_state(), xlm), strict=True):
-            written += [entry(shop, vec(symbol("Pool"), address(token)), value)]
-            answers += [RecordedAnswer(shop, "pool", [encode_scval(address(token))], encode_scval(value))]
+        written += [instance(shop, storage, WASM_HASH)]
+        written += [entry(shop, symbol("Tokens"), vec(*map(address, TOKENS.values())))]
+        for token in TOKENS.values():
+            written += [entry(shop, vec(symbol("Pool"), address(token)), POOL)]
+            answers += [RecordedAnswer(shop, "pool", [encode_scval(address(token))], encode_scval(POOL))]
     entries = {key: RawEntry(data, LEDGER - 9, LEDGER + 10**6) for key, data in written}
-    entries[code_key(WASM_HASH)] = RawEntry(b"\0\0\0\7\0\0\0\0" + WASM_HASH + b"\0\0\0\0", LEDGER - 9, LEDGER + 10**6)
     chain = Chain(entries, start_ledger=LEDGER, start_time=NOW - 5)
     chain.close([], close_time=NOW, events=[(GUILD, (symbol("opened"),), address(OPENED))])
     return LocalNetwork(chain, NETWORKS["local"].passphrase, 23, PlayedAnswers(answers, LEDGER + 1))
@@ -90,7 +88,7 @@ def invoke(*arguments: str) -> Result:
 def test_everything(tmp_path: Path) -> None:
     """Lists and events find its markets; run, site, history and both checks have it, and the exporter is untouched."""
     out = tmp_path / "public"
-    with running(create_app(network_of())) as url:
+    with running(create_app(network())) as url:
         done = invoke("run", "--rpc-url", url, "--out", str(out))
         compared = invoke("check", "--on-chain", "--rpc-url", url, "--out", str(out))
     checked = invoke("check", str(out))
