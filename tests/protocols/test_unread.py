@@ -46,6 +46,7 @@ def bits(value: int, first: int, width: int) -> ScVal:
 BARE = put(instance_key(XLM), None, "METADATA")
 LENT = put(vault("TotalBorrowed"), u128(10**9))
 FACTORS = ("ReserveFactorScaled", "AdminFeeScaled")
+RATES = ("InterestModel", "BorrowYearlyRateScaled")
 KINK2 = ("config", "interest_rate_model", 1, "kink2_ur_bps")
 
 
@@ -82,6 +83,8 @@ UNDECODABLE: dict[str, list[tuple[Change, str]]] = {
         (put(vault("TotalReserves"), u128(2**127)), f"is {2**127}, above {2**127 - 1}"),
         (put(vault("LastUpdateTime"), u64(2**62)), f"is {2**62}, above"),
         (put(vault("BoostedVault"), address(account("a"))), "BoostedVault is not a contract"),
+        (put(instance_key(VAULT), i128(-1), "TotalSupply"), "field TotalSupply is -1, below 0"),
+        (each(*(put(vault(name), None) for name in RATES)), "InterestModel and BorrowYearlyRateScaled are missing"),
         (BARE, "its token gives no decimals"),
         (put(instance_key(XLM), u32(39), "METADATA", "decimal"), "39 decimals, more than 38"),
         (each(LENT, put(balance_key(XLM, VAULT), None)), "has no balance of its token"),

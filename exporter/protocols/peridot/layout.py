@@ -13,9 +13,9 @@ from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
-from exporter.ledger.codec.fields import TIME, Fields, Number, expect
-from exporter.ledger.codec.scval import ContractInstance, ScVal
-from exporter.ledger.codec.scval_encode import address, symbol, vec
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, expect, named
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import Queued, config_hash_of, in_words, live, proposed
@@ -211,13 +211,15 @@ def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) ->
     return Fields(pairs, what)
 
 
-def _instance(contract: str, what: str, entries: Entries) -> tuple[ContractInstance, str]:
+def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
+    """A contract's instance storage, and the hash of its code."""
     entry = entries.get(instance_key(contract))
     if entry is None:
         raise DecodeError(f"{what} instance is missing")
     data = live(entry, f"the {what}'s instance").contract_data()
     instance, wasm_hash = coded_instance(data, f"{what} instance")
-    return instance, wasm_hash.hex()
+    pairs = ((symbol(name), value) for name, value in named(instance.storage).items())
+    return Fields(pairs, f"{what} instance"), wasm_hash.hex()
 
 
 def _by_vault(stored: Fields, name: str, kind: int) -> dict[str, Any]:
@@ -226,10 +228,7 @@ def _by_vault(stored: Fields, name: str, kind: int) -> dict[str, Any]:
     pairs = expect(stored.required(name), scval.MAP, name) or ()
     if len(pairs) > MAX_VAULTS:
         raise DecodeError(f"{name}: {len(pairs)} vaults, more than {MAX_VAULTS}")
-    found = {expect(key, scval.ADDRESS, name): expect(item, kind, name) for key, item in pairs}
-    if not all(vault.startswith("C") for vault in found):
-        raise DecodeError(f"{name}: a vault is not a contract")
-    return found
+    return {expect(key, scval.ADDRESS, name): expect(item, kind, name) for key, item in pairs}
 
 
 def _pauses(stored: Fields, name: str) -> dict[str, float]:
@@ -258,10 +257,6 @@ def decode_controller(controller: str, entries: Entries) -> Controller:
 def decode_vault(vault: str, entries: Entries) -> Vault:
     """Decode a vault's entries. Raises `DecodeError` naming one that is missing or another, and `UnreadError`."""
     instance, wasm_hash = _instance(vault, "vault", entries)
-    supply = next((value for key, value in instance.storage or () if key == vec(symbol("TotalSupply"))), None)
-    receipt_supply = None if supply is None else int(expect(supply, scval.I128, "vault instance: TotalSupply"))
-    if receipt_supply is not None and receipt_supply < 0:
-        raise DecodeError("vault instance: TotalSupply is negative")
     stored = _stored(vault, "vault", _VAULT_ENTRIES, entries)
     controller, model, boosted = (
         stored.contract(name) if name in stored else None
@@ -280,7 +275,7 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
         counts_cash=numbers["managed_cash"] is not None or "RatesReady" in stored,
         numbers=numbers
         | {
-            "receipt_supply": receipt_supply,
+            "receipt_supply": instance.number("TotalSupply", *AMOUNT) if "TotalSupply" in instance else None,
             "boost_rule": BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
             "rates_ready": stored.boolean("RatesReady") if "RatesReady" in stored else model is not None,
         },
