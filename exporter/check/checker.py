@@ -11,8 +11,8 @@ from datetime import datetime
 from functools import lru_cache
 from html import unescape
 from itertools import islice
+from posixpath import join, normpath
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urljoin, urlsplit
 
 import jsonschema_rs
 import msgspec
@@ -404,8 +404,8 @@ class TreeChecker:
 MAX_LINKS = 100_000
 """In one page; more are not followed."""
 
-_HERE = "tree.invalid"
-"""Represents the host that the tree is served from."""
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+"""How a link begins that leaves the tree: with a scheme or a host."""
 
 _LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
@@ -421,15 +421,12 @@ def links_of(key: str, data: bytes) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 12)
 def _inside(folder: str, link: str) -> str | None:
     """Where a link leads from a page in a folder; None outside the tree."""
-    if link.startswith("#"):
+    target = link.strip().partition("#")[0]
+    if not target or _ELSEWHERE.match(target):
         return None
-    try:
-        parts = urlsplit(urljoin(f"http://{_HERE}/{folder}", link.strip()))
-    except ValueError:
-        return link
-    if (parts.scheme, parts.netloc) != ("http", _HERE):
-        return None
-    return parts.path + (f"?{parts.query}" if parts.query else "")
+    path, mark, query = target.partition("?")
+    joined = normpath(join("/", folder, path))
+    return joined + ("/" if path[-1:] in ("", "/") and joined != "/" else "") + mark + query
 
 
 def contradictions(row: AssetDetail) -> Iterator[str]:

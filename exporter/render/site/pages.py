@@ -79,6 +79,9 @@ class _Site:
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
         markets, pools = market_rows(self.tables), pool_rows(self.pools)
+        cells: Any = environment().get_template("macros.j2").module
+        for pool in pools:  # each is in the tables of all pools, of its market and of its token
+            pool |= {"gates": cells.gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
         yield from self._pool_pages()
         yield from self._market_pages(markets, pools)
         tokens: list[Row] = []

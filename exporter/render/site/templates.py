@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -22,10 +23,18 @@ def template_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "site_templates"
 
 
+class _Environment(jinja2.Environment):
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """A value of a row; else what Jinja does, which looks for an attribute of the row first, at some cost."""
+        if type(obj) is dict and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 @cache
 def environment() -> jinja2.Environment:
     """The environment of the web pages: everything is escaped, and a name that is not defined is an error."""
-    made = jinja2.Environment(
+    made = _Environment(
         loader=jinja2.FileSystemLoader(template_folder()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
