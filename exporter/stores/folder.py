@@ -100,14 +100,11 @@ def _sync_file_system() -> Callable[[int], None] | None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Read a regular file; None when there is none. Never follows a link, never waits for a pipe."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if stat.S_ISREG(mode):
-            return path.read_bytes()
-    return None
+    """Read a regular file; None for anything else. Never follows a link, never waits for a pipe."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return path.read_bytes() if stat.S_ISREG(mode) else None
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -147,7 +144,8 @@ class FolderStore(Store):
         self._held = False
 
     def get(self, key: str) -> StoredObject | None:
-        with reported("read", check_key(key)):
+        data = None
+        with reported("read", check_key(key)), suppress(FileNotFoundError, NotADirectoryError):
             data = read_file(self._path(key))
         return None if data is None else StoredObject(data, etag_of(data))
 
@@ -169,15 +167,19 @@ class FolderStore(Store):
         total, size = Written(), 0
         batch: deque[_Staged] = deque()
         changed: set[Path] = set()  # folders that have new names in them, which are not durable yet
+        last, folder = "/", self.root
         try:
             for key, data in files:
                 with reported("write", check_key(key)):
-                    path = self._path(key, changed)
+                    part, _, name = key.rpartition("/")
+                    if part != last:  # most files are in the folder of the one before
+                        last, folder = part, self._folder(part, changed)
+                    path = folder / name
                     if _is_there(path, key, data, immutable=immutable):
                         total += Written(unchanged=1)
                         continue
                     self._temporary_count += 1
-                    temporary = path.with_name(f"{self._temporary_stem}{self._temporary_count}")
+                    temporary = folder / f"{self._temporary_stem}{self._temporary_count}"
                     batch.append(_Staged(key, path, temporary, data))  # before anything can go wrong
                     write_file(temporary, data)
                 size += len(data)
@@ -253,21 +255,27 @@ class FolderStore(Store):
         finally:
             os.close(descriptor)
 
-    def _path(self, key: str, changed: set[Path] | None = None) -> Path:
-        """The path of a key, reached by no link below the root; with ``changed`` its folder is made."""
+    def _path(self, key: str) -> Path:
+        part, _, name = key.rpartition("/")
+        return self._folder(part) / name
+
+    def _folder(self, part: str, changed: set[Path] | None = None) -> Path:
+        """A folder, reached by no link below the root; with ``changed`` it is made."""
         folder = self.root
         if changed is not None and not folder.is_dir():
             folder.mkdir(parents=True)
             changed.add(folder.parent)
-        *parts, name = key.split("/")
-        for part in parts:
-            parent, folder = folder, folder / part
-            if folder.is_symlink():
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            if changed is not None and not folder.exists():
+        for name in filter(None, part.split("/")):
+            parent, folder = folder, folder / name
+            try:
+                if stat.S_ISLNK(folder.lstat().st_mode):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            except FileNotFoundError:
+                if changed is None:
+                    raise
                 folder.mkdir()
                 changed.add(parent)
-        return folder / name
+        return folder
 
     def _remove(self, path: Path) -> None:
         """Remove a file, and the folders that become empty by that; the root stays."""
@@ -278,8 +286,9 @@ class FolderStore(Store):
 
     def _files_below(self, part: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Stream the regular files below a folder, with the keys they would have; links are skipped."""
-        with reported("list", part or self.uri):
-            to_visit = [(f"{part}/" if part else "", str(self._path(f"{part}/x" if part else "x").parent))]
+        to_visit = []
+        with reported("list", part or self.uri), suppress(FileNotFoundError, NotADirectoryError):
+            to_visit.append((f"{part}/" if part else "", str(self._folder(part))))
         while to_visit:
             stem, folder = to_visit.pop()
             absent = (FileNotFoundError, NotADirectoryError) if stem else (FileNotFoundError,)
