@@ -216,8 +216,10 @@ class Collector:
                 f"{token.decimals}; amounts have the market's decimals"
             )
 
-    def take_admins(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        """Note who decides over a market: ``roles`` are names in its instance, with what people call them."""
+    def take_admins(
+        self, market: str, instance: Entry | None, roles: Mapping[str, str], offered: Mapping[str, str] | None = None
+    ) -> None:
+        """Note who decides over a market, and who is to: names in its instance, with what people call the role."""
         if instance is None:
             return
         storage = named(instance_of(instance.contract_data()).storage)
@@ -225,10 +227,7 @@ class Collector:
             kind, value = storage.get(name, (scval.ADDRESS, NOBODY))
             if kind == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, value))
-
-    def take_proposed(self, market: str, instance: Entry | None, roles: Mapping[str, str]) -> None:
-        storage = {} if instance is None else named(instance_of(instance.contract_data()).storage)
-        for name, role in roles.items():
+        for name, role in (offered or {}).items():
             if name in storage:
                 self.take_pending(market, None, "admin", partial(proposed, storage[name], role))
 

@@ -161,10 +161,7 @@ class TestFrames:
             assert means[BLEND_V1][f"mean_{rate}_apy_bps"] is means[BLEND_V1][f"{side}_usd_cents"] is None
 
     def test_order(self) -> None:
-        """Pools ascend by market and pool, markets by address, as bytes; everything next to the frames is sorted, too.
-
-        Whoever named it first.
-        """
+        """Pools ascend by market and pool, and so does everything else, whoever named it first."""
         network = RecordedNetwork(copies=6)
         world = World("blend", network)
         changes: list[Change] = [
@@ -182,25 +179,21 @@ class TestFrames:
         forth, back = world.compute(named), world.compute(named[::-1])
 
         for tables in (forth, back):
-            rows = list(tables.pools.select("market", "pool").iter_rows())
-            assert sorted(rows, key=lambda row: (row[0].encode(), row[1].encode())) == rows
-            assert sorted(tables.markets["market"]) == tables.markets["market"].to_list()
             check_pools(tables.pools)
-            unread = [(item.market, item.pool or "") for item in tables.unread]
-            unpriced = [(item.market, item.pool) for item in tables.unpriced]
-            absent = [item.market for item in tables.absent]
-            for each in (unread, unpriced, absent, tables.notices):
-                assert len(each) > 1
-                assert sorted(each) == each
+            ascending: list[list[Any]] = [
+                [(row["market"].encode(), row["pool"].encode()) for row in tables.pools.iter_rows(named=True)],
+                tables.markets["market"].to_list(),
+                [(item.market, item.pool or "") for item in tables.unread],
+                [(item.market, item.pool) for item in tables.unpriced],
+                [item.market for item in tables.absent],
+                tables.notices,
+            ]
+            assert all(len(each) > 1 and sorted(each) == each for each in ascending)
         assert (7, 12, 2) == (len(forth.unread), len(forth.unpriced), len(forth.absent))
         assert forth.pools.equals(back.pools)
         assert forth.markets.equals(back.markets)
-        assert (forth.unread, forth.unpriced, forth.absent, forth.notices) == (
-            back.unread,
-            back.unpriced,
-            back.absent,
-            back.notices,
-        )
+        for name in ("unread", "unpriced", "absent", "notices"):
+            assert getattr(forth, name) == getattr(back, name)
 
 
 class TwoPools:

@@ -40,8 +40,7 @@ class _Reader(Collector):
                     f"deployed, and is {layout.FROZEN}",
                 )
             self.check_code(market, found.wasm_hash, self.deployments, layout.VERSION)
-            self.take_admins(market, instance_entry, {"Admin": "admin"})
-            self.take_proposed(market, instance_entry, {"ProposedAdmin": "admin"})
+            self.take_admins(market, instance_entry, {"Admin": "admin"}, {"ProposedAdmin": "admin"})
             if layout.QUEUED_MARKET in instance.settings:
                 self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
             found = replace(found, name=self.shown_name(market, found.name), members=members)

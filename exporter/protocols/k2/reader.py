@@ -61,8 +61,7 @@ class _Reader(Collector):
             router = layout.decode_router(live(instance_entry, "the router's instance"))
             self.members[market] = layout.decode_reserve_list(listed, count)
             self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
-            self.take_admins(market, instance_entry, ADMINS)
-            self.take_proposed(market, instance_entry, PROPOSED)
+            self.take_admins(market, instance_entry, ADMINS, PROPOSED)
             self.routers[market] = router
 
     def take_reserves(self, market: str, entries: Entries) -> None:
