@@ -283,8 +283,3 @@ class Observed:
                 old = self.older_than(max(ledger, seen.answer.ledger), seen.answer.footprint)
                 missing |= {key: None for key in seen.answer.footprint if key in old}
         await self.fetch(list(missing))
-
-    def extremes(self) -> tuple[bytes | None, bytes | None]:
-        newest = max(self.used_keys, key=lambda key: self.keys[key].interval.first, default=None)
-        oldest = min(self.used_keys, key=lambda key: self.keys[key].interval.last, default=None)
-        return newest, oldest

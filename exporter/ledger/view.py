@@ -249,7 +249,8 @@ class LedgerView:
             if not known.changed and interval.last in known.entries_interval():
                 refused = sum(interval.last not in seen.interval(known.keys) for seen in known.binding_calls())
                 return self._reading(result, Interval(interval.last, interval.last), rounds, refused)
-        newest, oldest = known.extremes()
+        newest = max(known.used_keys, key=lambda key: known.keys[key].interval.first, default=None)
+        oldest = min(known.used_keys, key=lambda key: known.keys[key].interval.last, default=None)
         raise NoCommonLedgerError(
             f"after {rounds} rounds no ledger covers everything that was read: the newest change is at ledger "
             f"{interval.first} (key {newest.hex() if newest else 'none'}), the oldest read at ledger {interval.last} "

@@ -125,15 +125,11 @@ ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
 SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
 EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
-_ENCODER: Final = msgspec.json.Encoder()
-
 
 def encode_request(request_id: int, method: str, params: Mapping[str, Any] | None) -> bytes:
     """The body of one JSON-RPC request; parameters go by name, as the RPC refuses them by position."""
     request: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
-    if params is not None:
-        request["params"] = params
-    return _ENCODER.encode(request)
+    return msgspec.json.encode(request if params is None else request | {"params": params})
 
 
 def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_id: int) -> T:
