@@ -33,8 +33,8 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSou
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Hashable)
 
-STILL_TURNS = 5
-"""How many turns of the event loop without a further question mean that every part of a program waits."""
+BATCH_TURNS = 5
+"""How many turns of the event loop a batch waits for further questions: by then every part of a program waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Reading(Generic[T]):
 
 
 class Batcher(Generic[Q]):
-    """Collects the questions of a program's parts, and gives each batch to ``send`` when every part waits.
+    """Collects the questions of a program's parts, and gives each batch to ``send`` once every part waits.
 
     With it small readers cost no more requests than one large one.
     """
@@ -101,13 +101,11 @@ class Batcher(Generic[Q]):
         """Wait until these are answered. Raises what ``send`` does."""
         self._batch.update(dict.fromkeys(questions))
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send_when_still())
+            self._sending = asyncio.create_task(self._send_soon())
         await asyncio.shield(self._sending)  # the others still wait for it when this part is cancelled
 
-    async def _send_when_still(self) -> None:
-        still, size = 0, 0
-        while still < STILL_TURNS:
-            still, size = (still + 1, size) if size == len(self._batch) else (0, len(self._batch))
+    async def _send_soon(self) -> None:
+        for _ in range(BATCH_TURNS):
             await asyncio.sleep(0)
         batch, self._batch, self._sending = list(self._batch), {}, None
         await self._send(batch)
@@ -120,8 +118,8 @@ class LedgerView:
         self._source = source
         self._limits = limits or ViewLimits()
         self._known = Observed(source)
-        self._keys = Batcher(self._known.fetch)
-        self._calls = Batcher(self._known.simulate)
+        self._keys = Batcher(self._fetch)
+        self._calls = Batcher(self._simulate)
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
 
     async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
@@ -137,7 +135,6 @@ class LedgerView:
         wanted = {key: None for key in asked if not names_no_contract(key)}
         missing = [key for key in wanted if key not in known.keys]
         if missing:
-            _bound(len(known.keys) + len(missing), self._limits.max_keys, "ledger keys")
             await self._keys.ask(missing)
         known.used_keys.update(wanted)
         for key in wanted.keys() & never_removed.keys():
@@ -150,7 +147,6 @@ class LedgerView:
         wanted = {call: None for call in asked if not call.contract.startswith(_CANNOT_BE_CALLED)}
         missing = [call for call in wanted if call not in self._known.calls]
         if missing:
-            _bound(len(self._known.calls) + len(missing), self._limits.max_calls, "contract calls")
             await self._calls.ask(missing)
         self._known.used_calls.update(wanted)
         return [self._result(call) if call in wanted else CallResult(None, NO_CONTRACT, 0) for call in asked]
@@ -163,6 +159,14 @@ class LedgerView:
         """The footprint of a call, as the source gives it."""
         seen = self._known.calls.get(call)
         return () if seen is None else seen.answer.footprint
+
+    async def _fetch(self, keys: list[bytes]) -> None:
+        _bound(len(self._known.keys) + len(keys), self._limits.max_keys, "ledger keys")
+        await self._known.fetch(keys)
+
+    async def _simulate(self, calls: list[ContractCall]) -> None:
+        _bound(len(self._known.calls) + len(calls), self._limits.max_calls, "contract calls")
+        await self._known.simulate(calls)
 
     def _result(self, call: ContractCall) -> CallResult:
         seen = self._known.calls[call]

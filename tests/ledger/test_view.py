@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.errors import NoCommonLedgerError, SourceError
 from exporter.ledger.observation import Entry, KeyObservation
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.view import STILL_TURNS, LedgerView, Reading, ViewLimits, read_at_one_ledger
+from exporter.ledger.view import BATCH_TURNS, LedgerView, Reading, ViewLimits, read_at_one_ledger
 from tests.chain_simulator import Chain, ChainSource, Reader, number_result
 
 QUIET = [f"quiet {number}".encode() for number in range(1000)]
@@ -157,12 +157,12 @@ class LateSource(ChainSource):
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         answers = await super().read_entries(keys)
-        await pause(4 * STILL_TURNS)
+        await pause(4 * BATCH_TURNS)
         return answers
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         answer = await super().simulate(call)
-        await pause(4 * STILL_TURNS)
+        await pause(4 * BATCH_TURNS)
         return answer
 
 
@@ -299,9 +299,12 @@ class TestRefusing:
         source = ChainSource(Chain(functions={"price": lambda _: None}))
 
         async def program(view: LedgerView) -> None:
-            for numbers in (range(10), range(10), range(9, 11)):
+            async def part(numbers: range) -> None:
                 await view.call(ContractCall(f"{number}", "price") for number in numbers)
                 await view.read(QUIET[number] for number in numbers)
+
+            await part(range(5))
+            await asyncio.gather(part(range(8)), part(range(8, 11)))
 
         with pytest.raises(NoCommonLedgerError, match=problem):
             asyncio.run(read_at_one_ledger(source, program, limits))
