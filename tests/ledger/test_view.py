@@ -188,6 +188,21 @@ class TestPartsTogether:
         with pytest.raises(SourceError, match="all parts failed"):
             asyncio.run(read_at_one_ledger(Failing(quiet_chain(*QUIET)), program))
 
+    def test_late_part(self) -> None:
+        """A part that is a few turns of the event loop behind, as one that starts parts of its own, is waited for."""
+        source = ChainSource(quiet_chain(*QUIET))
+
+        async def late(view: LedgerView) -> None:
+            await pause(BATCH_TURNS - 1)
+            await view.read([QUIET[1]])
+
+        async def program(view: LedgerView) -> None:
+            await asyncio.gather(view.read([QUIET[0]]), late(view))
+
+        asyncio.run(read_at_one_ledger(source, program))
+
+        assert [2] == requests_of(source)
+
     def test_cancelled_part(self) -> None:
         """A part that is cancelled costs the others nothing."""
         source = ChainSource(quiet_chain(*QUIET))
