@@ -242,19 +242,23 @@ class RpcSource:
 
     async def _exchange(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure | None:
         """The outcome of asking an endpoint that serves the network; None if it asked meanwhile to be left alone."""
-        async with endpoint.checking:
-            if not endpoint.is_checked:
-                if not await self._has_turn(endpoint, deadline):
-                    return None
-                failure = await self._check_network(endpoint, deadline)
-                if failure is not None:
-                    return failure
+        check = endpoint.network_check
+        if check is None:
+            check = endpoint.network_check = asyncio.create_task(self._check_network(endpoint))
+        failure = await asyncio.shield(check)  # calls that come meanwhile wait for the same one
+        if failure is not None:
+            if endpoint.network_check is check:
+                endpoint.network_check = None
+            return failure
         if not await self._has_turn(endpoint, deadline):
             return None
         return await self._send(endpoint, question, deadline)
 
-    async def _check_network(self, endpoint: Endpoint, deadline: float) -> Failure | None:
+    async def _check_network(self, endpoint: Endpoint) -> Failure | None:
         """Why an endpoint is not known to serve the configured network. Raises `NetworkMismatchError`."""
+        deadline = self._timing.clock() + self._limits.total_deadline_s
+        while not await self._has_turn(endpoint, deadline):
+            pass
         question = Question("getNetwork", None, wire.NETWORK, lambda result, _: result.passphrase, "getNetwork")
         found = await self._send(endpoint, question, deadline)
         if isinstance(found, Failure):
@@ -265,7 +269,6 @@ class RpcSource:
                 f"{self._redactor.clean(found)!r}, but the configured passphrase is {self._passphrase!r}: correct "
                 "rpc_urls or the network"
             )
-        endpoint.is_checked = True
         return None
 
     async def _send(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure:

@@ -15,7 +15,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import httpx
@@ -73,8 +73,7 @@ class Endpoint:
     failing: bool = False
     held_until: float = 0.0  # not asked at all until then (on the client's clock): it demanded so
     next_slot: float = 0.0  # when the next request may start, by the rate
-    is_checked: bool = False  # it serves the configured network
-    checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
     def __repr__(self) -> str:
         return f"Endpoint({self.label})"
