@@ -49,17 +49,13 @@ class Chain:
         start_ledger: int,
         start_time: int,
         window: int = DEFAULT_WINDOW,
-        event_window: int | None = None,
         quiet_ledgers: int = 0,
     ) -> None:
         """Begin at ``start_ledger``, closed at ``start_time`` (unix seconds), with entries as they are stored.
 
         ``quiet_ledgers`` of five seconds, in which nothing happened, come before it. The latest ``window`` ledgers stay
-        answered for, their events where ``event_window`` is less.
+        answered for.
         """
-        self.event_window = window if event_window is None else min(event_window, window)
-        if start_ledger < 1 or self.event_window < 1:
-            raise ValueError("a chain begins at ledger 1 or later and answers for one ledger or more")
         self.window = window
         self._first = max(start_ledger - quiet_ledgers, 1)
         self._start = start_ledger, start_time
@@ -78,12 +74,8 @@ class Chain:
     def oldest(self) -> int:
         return max(self._first, self._latest - self.window + 1)
 
-    @property
-    def oldest_events(self) -> int:
-        return max(self._first, self._latest - self.event_window + 1)
-
     def events(self, ledger: int) -> tuple[ContractEvent, ...]:
-        return self._events.get(ledger, ()) if ledger >= self.oldest_events else ()
+        return self._events.get(ledger, ())
 
     def close_time(self, ledger: int) -> int:
         self._check(ledger)
@@ -129,10 +121,9 @@ class Chain:
                 self._append(change.key, _Version(ledger, entry))
             if published:
                 self._events[ledger] = published
-            while self._events and (oldest := next(iter(self._events))) <= ledger - self.event_window:
-                del self._events[oldest]
             self._close_times[ledger] = close_time
-            self._close_times.pop(ledger - self.window, None)
+            for facts in (self._events, self._close_times):
+                facts.pop(ledger - self.window, None)
             self._latest = ledger  # last: until here, readers do not see the new ledger
             return ledger
 

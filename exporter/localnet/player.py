@@ -7,8 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-import msgspec
-
 from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_temporary
@@ -32,6 +30,7 @@ LIFE: Final = 2_000_000
 
 _PRICES_LIVE: Final = 17_281
 
+MOVES_PER_LEDGER: Final = 3
 RECORDED_POOLS: Final = 24
 POOLS_OF_A_COPY: Final = 6
 
@@ -48,7 +47,7 @@ class RecordedNetwork(LocalNetwork):
     """The recorded markets as a network; ``pools`` are those that move.
 
     Each of Blend's markets is there ``copies`` times, under other addresses, which the factory's events name.
-    ``moves_per_ledger`` pools change in a ledger. ``without`` are keys of absent entries, ``archived`` of expired ones.
+    ``without`` are keys of absent entries, ``archived`` of expired ones.
     """
 
     def __init__(
@@ -60,19 +59,20 @@ class RecordedNetwork(LocalNetwork):
         start_ledger: int = DEFAULT_START_LEDGER,
         start_time: int = DEFAULT_START_TIME,
         close_seconds: int = 5,
-        moves_per_ledger: int = 3,
         window: int = DEFAULT_WINDOW,
-        event_window: int | None = None,
         quiet_ledgers: int = 0,
         without: Collection[bytes] = (),
         archived: Collection[bytes] = (),
     ) -> None:
-        recording = recording or shipped()
-        self.close_seconds, self.moves_per_ledger = close_seconds, moves_per_ledger
+        recording, self.close_seconds = recording or shipped(), close_seconds
         self._random = Random(f"recorded network {seed}")
         self.prices = oracle.Prices.recorded(recording, start_time, self._random)
-        moved = _at(recording, start_ledger, start_time)
-        entries = {item.key: RawEntry(item.data, item.last_modified, item.live_until) for item in moved.entries}
+        later, ledgers = start_time - recording.close_time, start_ledger - recording.ledger
+        rewriting = Rewriting(lambda address: address, later, recording.close_time)
+        entries = {}
+        for item in map(rewriting.entry, recording.entries) if later else recording.entries:
+            until = None if item.live_until is None else item.live_until + ledgers
+            entries[item.key] = RawEntry(item.data, max(item.last_modified + ledgers, 1), until)
         for key, data in self.prices.history().items():
             entries[key] = RawEntry(data, start_ledger, start_ledger + _life(key))
         entries = {key: entry for key, entry in entries.items() if key not in without}
@@ -92,14 +92,14 @@ class RecordedNetwork(LocalNetwork):
             start_ledger=start_ledger - bool(self.copies),
             start_time=start_time - 5 * bool(self.copies),
             window=window,
-            event_window=event_window,
             quiet_ledgers=quiet_ledgers,
         )
         if self.copies:
             events = [_deployed(factory, market) for market, factory in self.copies.items()]
             chain.close(close_time=start_time, events=events)
-        answers = PlayedAnswers(moved.answers, start_ledger)
-        super().__init__(chain, NETWORKS[NETWORK].passphrase, PROTOCOL_VERSION, answers)
+        answers = list(map(rewriting.answer, recording.answers)) if later else recording.answers
+        played = PlayedAnswers(answers, start_ledger)
+        super().__init__(chain, NETWORKS[NETWORK].passphrase, PROTOCOL_VERSION, played)
         self._mover = Mover(self._random, self.prices)
         fixed = {*without, *archived}
         self.pools = [pool for pool in self._mover.pools(list(entries), self.look) if not fixed & pool.keys]
@@ -107,7 +107,7 @@ class RecordedNetwork(LocalNetwork):
     def advance(self, moved: Sequence[Pool] | None = None) -> int:
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         if moved is None:
-            moved = self._random.sample(self.pools, min(self.moves_per_ledger, len(self.pools)))
+            moved = self._random.sample(self.pools, min(MOVES_PER_LEDGER, len(self.pools)))
         return self.close(self._mover.moves(moved, self.look, time) | self.prices.advance(time))
 
     def close(self, written: Mapping[bytes, bytes | None] | None = None, events: Iterable[Event] = ()) -> int:
@@ -136,23 +136,6 @@ class RecordedNetwork(LocalNetwork):
     def look(self, key: bytes) -> bytes | None:
         entry = self.chain.stored(key)
         return None if entry is None else entry.data
-
-
-def _at(recording: Recording, ledger: int, time: int) -> Recording:
-    later = time - recording.close_time
-    rewriting = Rewriting(lambda address: address, later, recording.close_time)
-    moved = [rewriting.entry(item) if later else item for item in recording.entries]
-    ledgers = ledger - recording.ledger
-    entries = [
-        msgspec.structs.replace(
-            item,
-            last_modified=max(item.last_modified + ledgers, 1),
-            live_until=None if item.live_until is None else item.live_until + ledgers,
-        )
-        for item in moved
-    ]
-    answers = [rewriting.answer(item) for item in recording.answers] if later else recording.answers
-    return Recording(ledger, time, entries, answers)
 
 
 def _copies(entries: Mapping[bytes, RawEntry], pairs: Sequence[tuple[str, str]]) -> dict[bytes, RawEntry]:

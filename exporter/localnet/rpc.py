@@ -245,9 +245,8 @@ def _get_events(node: Node, params: _Params) -> Result:
         start, after = int(found[1]) >> 32, _event_id(int(found[1]), int(found[2]))
     elif not start:
         raise RpcError(INVALID_PARAMS, "startLedger must be positive")
-    oldest = min(node.network.chain.oldest_events, node.latest)
-    if not oldest <= start <= node.latest:
-        raise RpcError(INVALID_REQUEST, f"startLedger must be within the ledger range: {oldest} - {node.latest}")
+    if not node.oldest <= start <= node.latest:
+        raise RpcError(INVALID_REQUEST, f"startLedger must be within the ledger range: {node.oldest} - {node.latest}")
     last = min(node.latest, start + MAX_LEDGERS_SCANNED - 1, *([end - 1] if end else []))
     events = [
         _event(node, index, event)
@@ -259,7 +258,7 @@ def _get_events(node: Node, params: _Params) -> Result:
     return {
         "events": events,
         "cursor": events[-1]["id"] if len(events) == most else _event_id(last << 32 | 0xFFFFFFFF, 0xFFFFFFFF),
-        **_range_of(node, oldest),
+        **_range_of(node, node.oldest),
     }
 
 

@@ -77,7 +77,7 @@ def liquidate(network: RecordedNetwork) -> None:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> RecordedLake:
     """Eight hours of all six protocols: a market is deployed that only an event names, an archived pool is restored."""
-    network = RecordedNetwork(close_seconds=0, moves_per_ledger=3, archived=ARCHIVED, without=MISSING[1:])
+    network = RecordedNetwork(close_seconds=0, archived=ARCHIVED, without=MISSING[1:])
     network.advance(network.pools)
     network.close_seconds = 600
     return make_lake(

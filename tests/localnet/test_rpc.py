@@ -13,7 +13,7 @@ from exporter.ledger.codec.scval_encode import address, encode_scval, symbol, u3
 from exporter.localnet.chain import Change
 from exporter.localnet.network import Simulation
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
-from exporter.localnet.rpc import INVALID_PARAMS, INVALID_REQUEST
+from exporter.localnet.rpc import INVALID_PARAMS
 from tests.localnet.rpc_client import LocalRpc, text
 from tests.protocols.made_ledger import contract
 
@@ -35,9 +35,9 @@ def encoded(value: ScVal) -> str:
     return text(encode_scval(value))
 
 
-def publishing_network(**options: Any) -> RecordedNetwork:
+def publishing_network() -> RecordedNetwork:
     """A network in which A and B publish something in the second and the fourth ledger."""
-    network = RecordedNetwork(**options)
+    network = RecordedNetwork()
     network.close(events=[(A, (symbol("deploy"),), address(B)), (B, (symbol("deploy"), u32(1)), u32(7))])
     network.advance()
     network.close(events=[(A, (symbol("other"),), u32(8)), (A, (symbol("deploy"), u32(2), u32(3)), u32(9))])
@@ -100,20 +100,6 @@ def test_pages(events_rpc: LocalRpc) -> None:
     assert [encoded(u32(9))] == values(second)
     assert f"{FIRST + 3 << 32 | 0xFFFFFFFF:019d}-4294967295" == second["cursor"]
     assert [] == events_rpc.result("getEvents", pagination={"cursor": second["cursor"]})["events"]
-
-
-def test_retention() -> None:
-    """Events that are older than the retention are gone, though the ledgers are not, and asking for them is refused."""
-    network = publishing_network(event_window=2)
-    events_rpc = LocalRpc(network)
-
-    assert (
-        INVALID_REQUEST,
-        f"startLedger must be within the ledger range: {FIRST + 2} - {FIRST + 3}",
-    ) == events_rpc.error("getEvents", {"startLedger": FIRST})
-    assert [encoded(u32(8)), encoded(u32(9))] == values(events_rpc.result("getEvents", startLedger=FIRST + 2))
-    assert FIRST == events_rpc.result("getHealth")["oldestLedger"]
-    assert () == network.chain.events(FIRST + 1)
 
 
 @pytest.mark.parametrize(

@@ -321,9 +321,10 @@ def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
 
 
 def test_runs_compare_with_the_one_before_and_keep_its_changes(tree: Path) -> None:
-    """The document of the last of three runs has its own changes and those of the run before, as the feed does."""
+    """The document of the last of three runs has the changes of the run before, as the feed does."""
     document = msgspec.json.decode((tree / "v1/changes.json").read_bytes(), type=ChangeList)
     feed = (tree / "feed.atom").read_text()
 
-    assert {document.observed_ledger, document.observed_ledger - 1} == {item.observed_ledger for item in document.data}
+    last, ledgers = document.observed_ledger, {item.observed_ledger for item in document.data}
+    assert last - 1 in ledgers <= {last - 1, last}
     assert all(change.id in feed for change in document.data)

@@ -41,7 +41,7 @@ LEDGERS = 30
 @cache
 def played() -> tuple[dict[bytes, RawEntry], list[tuple[int, int, list[Write]]]]:
     """The entries of a recorded network whose pools have debts, and what each of `LEDGERS` then writes."""
-    network = RecordedNetwork(close_seconds=600, moves_per_ledger=12)
+    network = RecordedNetwork(close_seconds=600)
     for _ in range(3):
         network.advance(network.pools)
     chain = network.chain
@@ -52,8 +52,8 @@ def played() -> tuple[dict[bytes, RawEntry], list[tuple[int, int, list[Write]]]]
         found.append((ledger, close_time, list(writes)))
 
     chain.on_close = follow  # type: ignore[assignment]
-    for _ in range(LEDGERS):
-        network.advance()
+    for number in range(LEDGERS):
+        network.advance(network.pools[number % 2 :: 2])
     return entries, found
 
 
