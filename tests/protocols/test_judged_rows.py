@@ -80,3 +80,9 @@ def test_accruals_of_alula() -> None:
     for row in rows:
         accrued = alula.accrue(row["row"], row["row"]["seconds"])._asdict()
         assert row["expected"] == {name: accrued[name] for name in row["expected"]}
+        for names in (("fees", "modifier"), ("fees_up", "modifier_wholly")):
+            found = dict(
+                zip(("take_rate_fees_sum", "interest_rate_modifier_bps"), map(accrued.get, names), strict=True)
+            )
+            computed = alula.RULE.compute(row["row"] | {f"found_{name}": value for name, value in found.items()})
+            assert found.items() <= dict(computed).items()
