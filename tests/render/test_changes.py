@@ -20,7 +20,6 @@ from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, change_list, render_feeds
 from exporter.render.openapi import render_llms
 from exporter.render.run_documents import render_metrics
-from exporter.render.site.text import decimal
 from exporter.tables import MARKETS
 from exporter.tree.documents import ChangeList, RunChange, Unread
 from exporter.tree.families import family_of
@@ -295,13 +294,6 @@ def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert 2 == families["lending_pools_not_shown"].samples[0].value
     assert 5 == families["lending_pools"].samples[0].value
-
-
-def test_decimals() -> None:
-    """Integers are printed with every decimal that they have."""
-    printed = {(610, 4): "0.0610", (5, 0): "5", (10**37, 1): f"{10**36}.0", (0, 2): "0.00", (1, 1001): None}
-
-    assert printed == {each: decimal(*each) for each in printed}
 
 
 def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
