@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from exporter.ledger.codec.entries import instance_key, variant_key
-from exporter.ledger.codec.scval import BOOL, MAP, ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
+from exporter.ledger.codec.scval import BOOL
+from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, u128, vec
 from exporter.protocols.alula import layout as alula
 from exporter.protocols.balances import balance_key
 from exporter.protocols.base import Candidate, Origin
@@ -20,6 +20,7 @@ from exporter.protocols.xoxno import layout as xoxno
 from tests.protocols.places import (
     A_TOKEN,
     ALULA,
+    DEBT_TOKEN,
     K2,
     LISTS,
     MARKET,
@@ -151,6 +152,16 @@ def test_pool_of_alula_with_another_address_than_its_token() -> None:
     ).rows()
 
 
+def test_debt_ceiling_of_k2() -> None:
+    """It is in whole tokens, also of an archived entry; most reserves have none."""
+    world = World("k2")
+    key = k2.debt_ceiling_key(world.market, USDC)
+    assert world.row("USDC")["borrow_cap"] is None
+    world.put(key, u128(5))
+    world.archive(key)
+    assert 5 * 10**7 == world.row("USDC")["borrow_cap"]
+
+
 def test_k2_without_what_it_need_not_have() -> None:
     """A rate contract's defaults, a name, and reserves: a market is read without them."""
     world = World("k2")
@@ -174,39 +185,39 @@ class TestRewardsOfK2:
     """What the reward contract pays that a reserve's tokens name."""
 
     REWARDS = contract("rewards")
-    TOKEN = field(K2, "a_token_address")
+    TOKENS = address(field(K2, "a_token_address")), address(field(K2, "debt_token_address"))
 
-    def world(self, paid: str, *, is_active: bool = True) -> World:
-        """Suppliers of XLM are paid 10 of a token a second, without an end."""
+    def world(self, paid: str, *, side: int = 0, is_active: bool = True) -> World:
+        """Suppliers of XLM (0), or its borrowers (1), are paid 10 of a token a second, without an end."""
         world = World("k2")
-        world.put(A_TOKEN, address(self.REWARDS), vec(symbol("IncentivesContract")))
-        world.put(variant_key(self.REWARDS, "RTL", address(self.TOKEN)), vec(address(paid)))
+        world.put((A_TOKEN, DEBT_TOKEN)[side], address(self.REWARDS), vec(symbol("IncentivesContract")))
+        world.put(variant_key(self.REWARDS, "RTL", self.TOKENS[side]), vec(address(paid)))
         fields = {"distribution_end": u64(0), "emission_per_second": u128(10), "is_active": (BOOL, is_active)}
-        value: ScVal = (MAP, tuple((symbol(name), item) for name, item in fields.items()))
-        world.put(self.key(paid), value)
+        world.put(self.key(paid, side), struct_map(fields))
         return world
 
-    def key(self, paid: str) -> bytes:
+    def key(self, paid: str, side: int = 0) -> bytes:
         """Of what is paid in a token."""
-        return variant_key(self.REWARDS, "ARC", address(self.TOKEN), address(paid), u32(0))
+        return variant_key(self.REWARDS, "ARC", self.TOKENS[side], address(paid), u32(side))
 
-    def reward(self, world: World) -> tuple[object, ...]:
-        """What suppliers are said to be paid."""
+    def reward(self, world: World, side: str = "supply") -> tuple[object, ...]:
+        """What a side is said to be paid."""
         row = world.row("native")
-        return tuple(row[name] for name in ("reward_token", "supply_reward_per_second", "supply_reward_reason"))
+        return tuple(row[name] for name in ("reward_token", f"{side}_reward_per_second", f"{side}_reward_reason"))
 
     def test_what_is_paid(self) -> None:
         """Two requests more, and a price where the reward token is a reserve's; another has none here."""
         world = self.world(USDC)
         assert (USDC, 10, "valid") == self.reward(world)
         assert [3, 17, 18, 1, 1] == world.source.waves
+        assert (USDC, 10) == self.reward(self.world(USDC, side=1), "borrow")[:2]
         other = token("EURC")
         assert (other, 10, "no_reward_price") == self.reward(self.world(other))
 
     def test_switched_off_and_odd(self) -> None:
         """What is switched off pays nothing; an entry of another form is unread, and costs nothing else."""
         assert (None, 0, "no_emissions") == self.reward(self.world(USDC, is_active=False))
-        for key in (self.key(USDC), variant_key(self.REWARDS, "RTL", address(self.TOKEN))):
+        for key in (self.key(USDC), variant_key(self.REWARDS, "RTL", self.TOKENS[0])):
             world = self.world(USDC)
             world.put(key, u32(7))
             assert (None, None, "unread") == self.reward(world)

@@ -206,6 +206,15 @@ def test_list_of_pools(protocol: str, listed: ScVal, detail: str) -> None:
     assert MARKET[protocol] not in tables.markets["market"]
 
 
+def test_list_of_reserves_that_is_not_the_routers() -> None:
+    """A market of K2 whose list names no reserve that it has is unread, once and in all."""
+    world = World("k2")
+    world.put(LISTS["k2"][0], vec(*map(address, MANY[:4])))
+
+    assert {(world.market, None): "inconsistent"} == {place: reason for place, (reason, _) in world.unread().items()}
+    assert world.market not in world.compute().markets["market"]
+
+
 def test_too_many_vaults() -> None:
     """A controller of Peridot supports as many vaults as its users can enter; of a longer list none is followed."""
     world = World("peridot")
