@@ -161,7 +161,7 @@ def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
     bucket.objects.update((f"p/{key}", Stored(data, datetime.now(UTC), {})) for key, data in files)
     with alice.exclusive():
         assert Written(0, 1100, 0) == alice.put_many(files)
-    assert 2 == bucket.sent("LIST").count("v1/markets/")
+    assert (1, 2) == tuple(bucket.sent("LIST").count(folder) for folder in ("v1/", "v1/markets/"))
     assert [key for key, _ in files] == [info.key for info in alice.list("v1/markets/")]
     bucket.forget()
     alice.delete(key for key, _ in files)
