@@ -125,18 +125,22 @@ class _Recorded(StorageAnswers):
         return SimulationAnswer(self.ledger, encode_scval(found.value), None, (), "recorded")
 
 
+def unpacked(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of an archive in Zstandard, with their names."""
+    with pa.input_stream(archive, compression="zstd") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            if content is not None:
+                yield member.name, content.read()
+
+
 @cache
 def states(folder: Path, protocol: str) -> list[State]:
     """A protocol's states, read once for all tests; skips where there are none."""
     archive = folder / ARCHIVE
     if not archive.is_file():
         pytest.skip(f"{folder} has no {ARCHIVE}")
-    files: dict[str, bytes] = {}
-    with pa.input_stream(archive, compression="zstd") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-        for member in tar:
-            content = tar.extractfile(member) if f"{protocol}/" in member.name else None
-            if content is not None:
-                files[Path(member.name).name] = content.read()
+    files = {Path(name).name: content for name, content in unpacked(archive) if f"{protocol}/" in name}
     names = sorted(name.removesuffix(".ans.json") for name in files if name.endswith(".ans.json"))
     return [State(protocol, name, files[f"{name}.snap.json"], files[f"{name}.ans.json"]) for name in names]
 

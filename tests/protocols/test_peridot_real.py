@@ -7,12 +7,10 @@ Their vaults do not count their own cash yet, so the reader would refuse them; t
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from exporter.ledger.codec import scval
@@ -24,6 +22,7 @@ from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Step, Transition
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import decode_vault
+from tests.protocols.contract_states import unpacked
 from tests.protocols.made_ledger import entry, entry_of
 
 pytestmark = pytest.mark.slow
@@ -34,14 +33,10 @@ def documents(folder: Path) -> Iterator[bytes]:
     archive, single = folder / "peridot-snapshots.tar.zst", sorted((folder / "peridot-snapshots").glob("*.json"))
     if not archive.is_file() and not single:
         pytest.skip(f"{folder} has neither {archive.name} nor the snapshots of peridot-snapshots/")
-    if not archive.is_file():
+    if archive.is_file():
+        yield from (content for name, content in unpacked(archive) if name.endswith(".json"))
+    else:
         yield from (path.read_bytes() for path in single)
-        return
-    with pa.input_stream(archive, compression="zstd") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-        for member in tar:
-            content = tar.extractfile(member) if member.name.endswith(".json") else None
-            if content is not None:
-                yield content.read()
 
 
 def contract_data(document: bytes) -> dict[bytes, Entry | None]:

@@ -98,12 +98,7 @@ class _Reader(Collector):
                 self.reading.held.append(Held(market, "admin", role, entry.value[1]))
 
     def take_queued(
-        self,
-        market: str,
-        pool: str | None,
-        contract: str,
-        changes: Iterable[layout.Change],
-        *values: ScVal,
+        self, market: str, pool: str | None, contract: str, changes: Iterable[layout.Change], *values: ScVal
     ) -> None:
         for change in changes:
             value, *time = (self.entries.get(key) for key in layout.queued_keys(contract, (change,), *values))
