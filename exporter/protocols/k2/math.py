@@ -84,20 +84,24 @@ def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
 def _amounts(pool: Mapping[str, Any], supplied: int, borrowed: int) -> dict[str, int | None]:
     """The caps in base units, None for none, and how much can be withdrawn, borrowed and supplied, whatever gates say.
 
-    The aToken's balance bounds what it pays out. With a limit of more than the contract's unsigned 128 bits nothing
-    passes.
+    The aToken's balance, ``cash``, bounds what it pays out.
     """
     unit, cash = 10 ** pool["decimals"], pool["cash"]
     supply_cap, *of_debt = (pool[name] * unit for name in ("supply_cap", "borrow_cap", "debt_ceiling"))
-    rooms = [limit - borrowed if limit < 2**128 else 0 for limit in of_debt if limit]
+    debt_caps = [cap for cap in of_debt if cap]
     amounts = {
         "available_to_withdraw": None if cash is None else min(cash, supplied),
-        "available_to_borrow": None if cash is None else min([cash, *rooms]),
-        "available_to_supply": (supply_cap - supplied if supply_cap < 2**128 else 0) if supply_cap else None,
+        "available_to_borrow": None if cash is None else min([cash, *(_room(cap, borrowed) for cap in debt_caps)]),
+        "available_to_supply": _room(supply_cap, supplied) if supply_cap else None,
         "supply_cap": supply_cap or None,
-        "borrow_cap": min(filter(None, of_debt), default=None),
+        "borrow_cap": min(debt_caps, default=None),
     }
     return {name: None if value is None else exact.clamp(value, 0, exact.INT128_MAX) for name, value in amounts.items()}
+
+
+def _room(cap: int, used: int) -> int:
+    """What a cap leaves; with one of more than the contract's unsigned 128 bits nothing passes."""
+    return cap - used if cap < 2**128 else 0
 
 
 def accrued_indexes(reserve: Mapping[str, Any]) -> tuple[int, int]:

@@ -163,7 +163,7 @@ class _Reader(Collector):
         self.emissions = dict.fromkeys(sides, ())
         rates: dict[tuple[str, str], bytes] = {}
         for token, key in lists.items():
-            entry, side = stored[key], u32([*layout.SHARE_TOKENS].index(sides[token]))
+            entry, side = stored[key], u32(list(layout.SHARE_TOKENS).index(sides[token]))
             try:
                 for paid in () if entry is None else addresses(entry.value, "RTL", layout.MAX_REWARD_TOKENS):
                     names = address(token), address(paid), side

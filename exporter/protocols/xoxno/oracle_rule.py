@@ -85,7 +85,8 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     """The answer of the aggregator's ``quotes()``, or of one of the oracle's reading functions."""
-    match [vec(symbol("OracleKeys")) in contract.storage, *call]:
+    is_aggregator = vec(symbol("OracleKeys")) in contract.storage
+    match [is_aggregator, *call]:
         case [True, "quotes", keys]:
             session = _Session(host, contract)
             found = {key: session.status(key, 0).encoded() for key in items(keys, "keys")}
