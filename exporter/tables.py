@@ -151,7 +151,7 @@ BACKSTOPS: dict[str, pl.DataType] = {"market": pl.String(), **columns_of(MarketB
 """The backstops frame: one row for each market that names one."""
 
 SPOKES = "spokes"
-"""A column that a `project` may also give and that no frame keeps: for people, each spoke's own terms."""
+"""What a `project` may also give and no frame keeps: the terms of each spoke."""
 
 GATES = {
     "can_withdraw": "available_to_withdraw",

@@ -401,7 +401,7 @@ class ProtocolModule(ABC):
 
         ``pool`` is one of a reading, with ``close_time`` (unix seconds). Terms that a protocol does not give are null,
         and numbers that are too large for their column are published as its bound. The result may also have
-        `exporter.tables.SPOKES`: JSON of the spokes that `exporter.tree.pools.AssetRisk` lists. Raises `ExactError`
+        `exporter.tables.SPOKES`: fields of `exporter.tree.pools.AssetSpoke`. Raises `ExactError`
         where the contract's math has no result.
         """
 

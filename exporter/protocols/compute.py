@@ -68,8 +68,8 @@ class Tables:
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
-    spokes: dict[tuple[str, str], str] = field(default_factory=dict)
-    """JSON, by market and pool: the terms of each spoke."""
+    spokes: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    """By market and pool: the terms of each spoke."""
     tokens: dict[str, Token] = field(default_factory=dict)
 
 
@@ -191,7 +191,7 @@ def _pools_of(
             "supply_compounding": module.coverage.supply_compounding,
             "borrow_compounding": module.coverage.borrow_compounding,
         }
-        if row.get(SPOKES) is not None:
+        if SPOKES in row:
             tables.spokes[row["market"], row["pool"]] = row[SPOKES]
         kept.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
-
 from exporter.errors import lasting
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
@@ -83,13 +81,10 @@ def set_price(row: Row, price: Price, without_price: WithoutPrice) -> None:
     changed = _close(row, without_price.gates, price.is_known)
     if changed:
         row["can_reason"] = why if row["can_reason"] is None else f"{row['can_reason']}; {why}"
-    if row.get(SPOKES):
-        spokes = msgspec.json.decode(row[SPOKES])
-        for spoke in spokes:
-            for name in _close(spoke, without_price.gates, price.is_known):
-                if name in GATES:
-                    spoke[GATES[name]] = None if spoke[name] is None else "0"
-        row[SPOKES] = msgspec.json.encode(spokes).decode()
+    for spoke in row.get(SPOKES, ()):
+        for name in _close(spoke, without_price.gates, price.is_known):
+            if name in GATES:
+                spoke[GATES[name]] = None if spoke[name] is None else "0"
 
 
 def _close(gated: Row, gates: Mapping[str, bool | None], is_known: bool) -> list[str]:

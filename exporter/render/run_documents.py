@@ -23,7 +23,6 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.site.templates import environment
 from exporter.tables import COLUMNS, VALID_PRICE, document_fields, written
 from exporter.tree import documents
-from exporter.tree.decoding import decode_json
 from exporter.tree.families import METRICS
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import (
@@ -140,9 +139,7 @@ def render_details(
                     pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
                 ),
                 liquidity=_filled(AssetLiquidity, row),
-                risk=_filled(
-                    AssetRisk, row, spokes=decode_json(tables.spokes.get(key, "[]").encode(), list[AssetSpoke])
-                ),
+                risk=_filled(AssetRisk, row, spokes=msgspec.convert(tables.spokes.get(key, []), list[AssetSpoke])),
                 rewards=_filled(AssetRewards, row),
                 periods=own,
                 pending=[pending_change(item) for item in queued.get(key[0], ()) if item.pool in (None, key[1])],

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from exporter.ledger.codec import scval
@@ -265,8 +264,7 @@ def accrued_agrees(state: State, pool: str, calls: list[dict[str, Any]]) -> None
 
 def spokes_of(state: State, pool: str) -> dict[int, dict[str, Any]]:
     """What is published of a pool's spokes, by their number."""
-    listed = msgspec.json.decode(state.tables.spokes[state.answers["ctrl"], pool])
-    return {spoke["spoke"]: spoke for spoke in listed}
+    return {spoke["spoke"]: spoke for spoke in state.tables.spokes[state.answers["ctrl"], pool]}
 
 
 def spokes_agree(state: State) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -89,11 +88,10 @@ class TestJudge:
 def test_gates_without_a_price(price: Price, expected: tuple[object, ...], reason: str | None) -> None:
     """Gates close in a pool and its spokes where the market refuses; where it may not, open ones are not known."""
     gates: dict[str, bool | None] = {"can_borrow": False, "can_supply": None}
-    spokes = '[{"can_borrow":true,"can_supply":true,"available_to_borrow":"5","available_to_supply":"5"}]'
+    spoke = {"can_borrow": True, "can_supply": True, "available_to_borrow": "5", "available_to_supply": "5"}
     row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_withdraw": True, "can_reason": None}
-    row["spokes"] = spokes
+    row["spokes"] = [spoke]
     set_price(row, price, WithoutPrice(gates, "as ever"))
-    (spoke,) = json.loads(row["spokes"])
 
     assert expected == tuple(
         spoke[name] for name in ("can_borrow", "can_supply", "available_to_borrow", "available_to_supply")

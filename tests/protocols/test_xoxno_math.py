@@ -164,7 +164,7 @@ def test_terms_of_several_spokes() -> None:
         SPOKE | {"spoke": 4, "deprecated": True, "supply_cap": 7, "collateral_factor_bps": 9_500},
     )
     row = row_of(LENDING, spokes)
-    shown = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
+    shown = msgspec.convert(row["spokes"], list[AssetSpoke])
 
     assert [8_000, 8_100, 300] == [row[name] for name in factors]
     assert (2 * 10**10, 2 * 10**10 + 5) == (row["supply_cap"], row["borrow_cap"])
@@ -179,7 +179,7 @@ def test_an_insolvent_market_takes_no_supply() -> None:
     """What suppliers are owed may not be more than cash and debt (contracts/pool/src/guards.rs)."""
     row = row_of(LENDING | {"cash": 10**9, "max_utilization": RAY}, (SPOKE,))
 
-    (spoke,) = msgspec.json.decode(row["spokes"], type=list[AssetSpoke])
+    (spoke,) = msgspec.convert(row["spokes"], list[AssetSpoke])
 
     assert ("supply", "insolvent") == (closed(row), row["pool_status"])
     assert (False, "0", True) == (spoke.can_supply, spoke.available_to_supply, spoke.can_borrow)

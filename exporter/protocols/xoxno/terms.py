@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from exporter.exact import INT128_MAX
 from exporter.protocols.xoxno.layout import BPS, RAY, RAY_DECIMALS, Spoke
 from exporter.tables import MAX_DECIMAL, SPOKES
@@ -59,7 +57,7 @@ def terms_of(pool: Pool) -> dict[str, Any]:
         "borrow_cap": min(sum(spoke["borrow_cap"] for spoke in lending), MAX_DECIMAL),
         "can_be_collateral": bool(collateral),
         "can_be_borrowed": bool(lending),
-        SPOKES: msgspec.json.encode(listed).decode(),
+        SPOKES: listed,
     }
 
 

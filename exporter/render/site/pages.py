@@ -32,7 +32,6 @@ from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, 
 from exporter.render.site.text import native, not_mainnet
 from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_charts, pool_charts, totals_charts
 from exporter.tables import time_text
-from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -134,7 +133,7 @@ class _Site:
                 module=PROTOCOLS[pool["protocol"]],
                 price_time=time,
                 parameters=tables.parameters.get(place, ()),
-                spokes=decode_json(tables.spokes.get(place, "[]").encode(), list[dict[str, Any]]),
+                spokes=tables.spokes.get(place, []),
                 pending=[item for item in queued.get(place[0], ()) if item.pool in (None, place[1])],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),

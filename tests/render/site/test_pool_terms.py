@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -217,7 +216,7 @@ def test_spokes_one_by_one() -> None:
     } == said("spoke_list", spokes)
     tables = tables_of([pool_row(0, 0)])
     place = contract(100), contract(10_000)
-    tables.spokes[place] = msgspec.json.encode(spokes).decode()
+    tables.spokes[place] = spokes
     assert "<dt>Spoke 2</dt><dd>paused</dd>" in site_of(tables)[f"pools/{place[0]}/{place[1]}.html"]
 
 
