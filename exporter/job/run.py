@@ -67,16 +67,8 @@ from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
+from exporter.tree import families
 from exporter.tree.documents import Proof
-from exporter.tree.families import (
-    CHANGES,
-    HISTORY_MANIFEST_KEY,
-    HISTORY_PREFIX,
-    INTENT_KEY,
-    POINTER_KEY,
-    PROOFS,
-    RUN_FILES,
-)
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
 
@@ -84,12 +76,12 @@ SHOWN_DAMAGE = 20
 """How many damaged files are named on the console; the report has all."""
 
 READ = (
-    POINTER_KEY,
-    INTENT_KEY,
-    HISTORY_MANIFEST_KEY,
+    families.POINTER_KEY,
+    families.INTENT_KEY,
+    families.HISTORY_MANIFEST_KEY,
     SUPERSEDED_KEY,
-    CHANGES.template,
-    PROOFS.template,
+    families.CHANGES.template,
+    families.PROOFS.template,
     STATE_KEY,
     LOST_PRICES_KEY,
 )
@@ -184,7 +176,7 @@ def execute(
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
     before = ReadOnce(store)
     with log.step("output", "trying the output"):
-        before.read((POINTER_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, MEMORY_KEY))
+        before.read((families.POINTER_KEY, families.HISTORY_MANIFEST_KEY, families.INTENT_KEY, MEMORY_KEY))
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
@@ -199,10 +191,10 @@ def execute(
         records = list[str]()
         if (published := read_published(before, older=True)) is not None:  # which most probably it still is
             pointer = published.pointer
-            records = [pointer.manifest_key, RUN_FILES.key(run_id=pointer.run_id)]
+            records = [pointer.manifest_key, families.RUN_FILES.key(run_id=pointer.run_id)]
         with store.exclusive():
             held = ReadOnce(store, held=True)
-            held.read((*READ, *records), HISTORY_PREFIX)
+            held.read((*READ, *records), families.HISTORY_PREFIX)
             job = replace(job, store=held)
             job.check_newer(read)
             recorded = job.record(tables)
@@ -352,7 +344,7 @@ class Job:
             )
             checker.seen.update(kept)  # the checker of the run before saw them
             checker.add_rendered(part.file)
-            published = store.get(CHANGES.template)
+            published = store.get(families.CHANGES.template)
             previous = read_changes(None if published is None else published.data)
             changes = change_list(tables, previous, settings.passphrase, replaced)
             if replaced is None and not says_more(previous, changes):
