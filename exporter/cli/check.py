@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import answers_next_to, configuration_of, reporting, source_options, spare_memory
+from exporter.cli.common import answers_next_to, configuration_of, reporting, source_options
 from exporter.console import Console
 from exporter.errors import EXIT_CHECK, EXIT_DONE, EXIT_SOURCE, ConfigError, pluralize
 
@@ -42,7 +42,6 @@ def check(
 
     Exit code 0: no fault; 3: it cannot be read; 4: standard output names the faults.
     """
-    spare_memory()
     if on_chain is (uri is not None):
         raise ConfigError(
             "name the tree to check (a folder, s3://BUCKET/PREFIX or a URL), or give --on-chain and no URI"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,24 +20,6 @@ if TYPE_CHECKING:
     from exporter.job.sources import FromArchive
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-_ALLOCATORS = {
-    "_RJEM_MALLOC_CONF": "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0",  # of Polars
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-}
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-_LARGE_BYTES = 1 << 20
-
-
-def spare_memory() -> None:
-    """Let free memory go back to the system soon. Call it before Polars and Arrow are imported, which keep it."""
-    for name, value in _ALLOCATORS.items():
-        os.environ.setdefault(name, value)
-    with suppress(OSError, AttributeError):  # another C library has no such function
-        set_option = ctypes.CDLL(None).mallopt
-        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
-            set_option(option, _LARGE_BYTES)
 
 
 class _File(click.Path):

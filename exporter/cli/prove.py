@@ -19,7 +19,6 @@ from exporter.cli.common import (
     network_option,
     options,
     reporting,
-    spare_memory,
 )
 from exporter.console import Console
 from exporter.errors import ConfigError
@@ -168,7 +167,6 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
 
     Reads every contract of a proven checkpoint (docs/discovery.md).
     """
-    spare_memory()
     settings, answers = configuration_of(config, network).settings, answers_next_to(console)
     from msgspec import structs
 

@@ -16,7 +16,6 @@ from exporter.cli.common import (
     log_format_option,
     out_option,
     source_options,
-    spare_memory,
 )
 from exporter.console import Console
 from exporter.errors import ConfigError, without_keys
@@ -44,7 +43,6 @@ def run(
     With --archive the ledger is a checkpoint that enough trusted organisations signed (docs/proofs.md), and prices come
     from the oracles' entries.
     """
-    spare_memory()
     console = Console(log_format, stamped=True, quiet=quiet)
     with ending(console):
         archive = archive_of(*(given.pop(name) for name in ("archives", "checkpoint", "trust", "bucket_cache")))
