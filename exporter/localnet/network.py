@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -35,19 +35,16 @@ class Simulation:
     result: bytes | None
     error: str | None
     footprint: Mapping[bytes, RawEntry | None]
-    written: Sequence[bytes] = ()
 
     @property
     def restored(self) -> tuple[bytes, ...]:
         return tuple(key for key, entry in self.footprint.items() if entry and entry.live_until == ARCHIVED)
 
     def transaction_data(self) -> bytes:
-        written = list(dict.fromkeys((*self.written, *self.restored)))
+        written = self.restored
         read = [key for key in self.footprint if key not in written]
-        extension = b"\0\0\0\0"
-        if self.restored:
-            places = sorted(map(written.index, self.restored))
-            extension = struct.pack(f">II{len(places)}I", 1, len(places), *places)
+        count = len(written)
+        extension = struct.pack(f">II{count}I", 1, count, *range(count)) if written else bytes(4)
         keys = (struct.pack(">I", len(part)) + b"".join(part) for part in (read, written))
         return b"".join((extension, *keys, _RESOURCES))
 

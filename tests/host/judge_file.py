@@ -32,7 +32,7 @@ def simulated(machine: Machine, call: ContractCall) -> Simulation:
     error = None if outcome.error is None else f"HostError: {outcome.error}\n\nEvent log (newest first):\n"
     archived = RawEntry(b"", 0, ARCHIVED)
     footprint = {key: archived if key in outcome.restored else None for key in outcome.footprint}
-    return Simulation(outcome.raw_result, error, footprint, outcome.read_write)
+    return Simulation(outcome.raw_result, error, footprint)
 
 
 def load_snapshot(machine: Machine, snapshot: LedgerSnapshot) -> None:

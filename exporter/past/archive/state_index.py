@@ -59,10 +59,9 @@ class StateIndex(Mapping[bytes, RawEntry]):
             self._rows.close()
             raise
 
-    def close(self, *, remove: bool = True) -> None:
+    def close(self) -> None:
         self._rows.close()
-        if remove:
-            self._path.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
 
     def __getitem__(self, key: bytes) -> RawEntry:
         name = hashlib.sha256(key).digest()

@@ -151,12 +151,11 @@ class Lake:
     def span(self) -> tuple[int, int]:
         """The oldest and the newest ledger, by the names of objects. Raises `LakeError` where no name gives one."""
         try:
-            partitions = [_first_of(str(name)) for name in self._listed("", "common_prefixes")]
+            partitions = self._listed("", "common_prefixes")
             ends = []
             for wanted in (min, max):
-                found = [first for first in partitions if first is not None]
-                folder = "" if not found else self.config.key_of(wanted(found)).rpartition("/")[0] + "/"
-                objects = [first for name in self._listed(folder, "objects") if (first := _first_of(name)) is not None]
+                folder = "" if not partitions else self.config.key_of(wanted(partitions)).rpartition("/")[0] + "/"
+                objects = self._listed(folder, "objects")
                 if not objects:
                     raise LakeError(f"{self.label} has no objects")
                 ends.append(self.batch_of(wanted(objects)))
@@ -169,9 +168,11 @@ class Lake:
             ) from error
         return ends[0].first, ends[1].last
 
-    def _listed(self, folder: str, what: str) -> list[str]:
+    def _listed(self, folder: str, what: str) -> list[int]:
+        """The first ledgers of what is in a folder, by the names."""
         result: Any = self._store.list_with_delimiter(folder or None)
-        return [item if isinstance(item, str) else item["path"] for item in result[what]]
+        names = (item if isinstance(item, str) else item["path"] for item in result[what])
+        return [int(found[1]) for name in names if (found := _NAME.search(str(name)))]
 
     def _get(self, key: str) -> bytes | None:
         for left in reversed(range(TRIES)):
@@ -192,11 +193,6 @@ class Lake:
 
 
 _NAME = re.compile(r"(?:^|/)[0-9A-F]{8}--([0-9]{1,10})(?:-[0-9]{1,10})?(?:/|\.xdr\.zstd?|)$")
-
-
-def _first_of(name: str) -> int | None:
-    match = _NAME.search(name)
-    return None if match is None else int(match[1])
 
 
 def decode_config(data: bytes, label: str) -> LakeConfig:
