@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -52,10 +53,6 @@ class Recording(msgspec.Struct, frozen=True):
     entries: list[RecordedEntry]
     answers: list[RecordedAnswer]
 
-    @classmethod
-    def load(cls, content: bytes) -> Recording:
-        return msgspec.msgpack.decode(lzma.decompress(content), type=cls)
-
     def packed(self) -> bytes:
         return lzma.compress(msgspec.msgpack.encode(self), preset=9 | lzma.PRESET_EXTREME)
 
@@ -63,7 +60,8 @@ class Recording(msgspec.Struct, frozen=True):
 @cache
 def shipped() -> Recording:
     """The recording that the package has."""
-    return Recording.load(files("exporter.localnet").joinpath(FILE).read_bytes())
+    content = files("exporter.localnet").joinpath(FILE).read_bytes()
+    return msgspec.msgpack.decode(lzma.decompress(content), type=Recording)
 
 
 def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
@@ -74,27 +72,25 @@ def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
     return call.contract, call.function, tuple(map(encode_scval, arguments))
 
 
+@dataclass(frozen=True, slots=True)
 class Rewriting:
     """The same values under other addresses, and ``seconds`` later: times are recognized by their size."""
 
-    def __init__(self, address: Callable[[str], str], seconds: int = 0, now: int = 0) -> None:
-        self._address = address
-        self._seconds = seconds
-        self._now = now
-
-    def data(self, data: ContractData) -> ContractData:
-        return ContractData(self._address(data.contract), self.value(data.key), data.durability, self.value(data.value))
+    address: Callable[[str], str]
+    seconds: int
+    now: int
 
     def entry(self, entry: RecordedEntry) -> RecordedEntry:
         if entry.key[:4] != b"\0\0\0\x06":
             return entry
-        data = self.data(decode_contract_data(entry.data))
-        key = data_key(data.contract, data.key, data.durability)
-        return RecordedEntry(key, encode_contract_data(data), entry.last_modified, entry.live_until)
+        old = decode_contract_data(entry.data)
+        new = ContractData(self.address(old.contract), self.value(old.key), old.durability, self.value(old.value))
+        key = data_key(new.contract, new.key, new.durability)
+        return RecordedEntry(key, encode_contract_data(new), entry.last_modified, entry.live_until)
 
     def answer(self, answer: RecordedAnswer) -> RecordedAnswer:
         return RecordedAnswer(
-            self._address(answer.contract),
+            self.address(answer.contract),
             answer.function,
             [encode_scval(self.value(scval.decode_scval(each))) for each in answer.arguments],
             None if answer.result is None else encode_scval(self.value(scval.decode_scval(answer.result))),
@@ -106,7 +102,7 @@ class Rewriting:
         if content is None:
             return value
         if kind == scval.ADDRESS:
-            return (kind, self._address(content))
+            return (kind, self.address(content))
         if kind == scval.STRING:
             return (kind, _CONTRACT_TEXT.sub(self._text, content))
         if kind in (scval.U64, scval.TIMEPOINT):
@@ -128,10 +124,10 @@ class Rewriting:
 
     def _text(self, found: re.Match[bytes]) -> bytes:
         text = found[0].decode()
-        return self._address(text).encode() if strkey.is_contract(text) else found[0]
+        return self.address(text).encode() if strkey.is_contract(text) else found[0]
 
     def _time(self, number: int) -> int:
         for unit in (1, 1_000):
-            if abs(number - self._now * unit) < _YEARS * unit:
-                return number + self._seconds * unit
+            if abs(number - self.now * unit) < _YEARS * unit:
+                return number + self.seconds * unit
         return number
