@@ -133,7 +133,7 @@ def test_oldest_ledger_that_runs_away() -> None:
     source = Scripted(OutOfRange(700, 1_000, True))
     found = follow(source)
 
-    assert 4 == len(source.asked)
+    assert [1, 700, 701, 702] == [start for _, start in source.asked]
     assert [True] == ["faster than they are asked for" in notice for notice in found.notices]
 
 
@@ -175,3 +175,12 @@ def test_requests_are_shared() -> None:
     source = Scripted(end())
     follow(source, found.streams | {("two", FACTORY, ("opened", "shop")): 400}, modules=modules)
     assert [1_001, 1_001, 400] == [start for _, start in source.asked]
+
+
+def test_what_is_read_again_is_not_taken_in() -> None:
+    """A run that reads a ledger again takes in nothing that another run found there, or later."""
+    memory = Memory("0" * 64)
+    memory.rewind(500)
+    memory.absorb(Memory("0" * 64, streams={STREAM: 501, ("two", FACTORY, ("deploy",)): 500}))
+
+    assert {("two", FACTORY, ("deploy",)): 500} == memory.streams

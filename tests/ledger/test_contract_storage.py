@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from random import Random
 
+import pytest
+
 from exporter.deployments import deployments_of
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data
@@ -15,7 +17,15 @@ from exporter.ledger.codec.scval_encode import VOID, address, i128, string, stru
 from exporter.ledger.contract_storage import StorageAnswers
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry
-from exporter.ledger.storage_rules.host import Call, Contract, StorageHost
+from exporter.ledger.storage_rules.host import (
+    BUDGET,
+    MAX_KEYS,
+    Call,
+    Contract,
+    NotFromStorageError,
+    StorageHost,
+    TrapError,
+)
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import storage_answers
@@ -107,6 +117,35 @@ def test_contracts_that_call_without_end_fail() -> None:
 
     assert "HostError: Error(Context, InvalidAction)" == errors[0]
     assert errors[1].startswith("not from storage: the rule failed: RecursionError")
+
+
+class Trapping(Calling):
+    """A rule of contracts that fail with an error of their own."""
+
+    def answer(self, host: StorageHost, contract: Contract, call: Call) -> ScVal:
+        raise TrapError(self.others[contract.address])
+
+
+def test_a_caller_goes_on_after_a_failure_within_its_budget() -> None:
+    """Another contract's failure is nothing to a caller that expects it, but for a budget that is used up."""
+    errors = {TOKEN: "Error(Contract, #1)", HOLDER: BUDGET}
+    stored = token()
+    stored.deploy(HOLDER)
+    host = StorageHost(stored.entries.get, NOW, [Trapping(errors)])
+
+    assert host.try_call(TOKEN, "lastprice") is None
+    with pytest.raises(TrapError, match="Budget"):
+        host.try_call(HOLDER, "lastprice")
+
+
+def test_a_call_looks_at_as_many_entries_as_a_transaction_may() -> None:
+    """One more is not looked at."""
+    host = StorageHost(lambda _: None, NOW, [])
+    for number in range(MAX_KEYS):
+        host.entry(b"%d" % number)
+
+    with pytest.raises(NotFromStorageError, match="more than 400 entries"):
+        host.entry(b"one more")
 
 
 def test_mainnet_tokens(mainnet_snapshot: LedgerSnapshot) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.fields import Fields, addresses, text_of
+from exporter.ledger.codec.fields import Fields, addresses, contracts, text_of
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, vec
 from tests.protocols.made_ledger import account, contract
@@ -96,3 +96,16 @@ def test_addresses(value: ScVal, wrong: str) -> None:
     assert given_ == addresses(vec(*map(address, given_)), "list", most=2)
     with pytest.raises(DecodeError, match=f"^{wrong}$"):
         addresses(value, "list", most=2)
+
+
+@pytest.mark.parametrize(
+    ("listed", "wrong"),
+    [
+        ((contract("a"), contract("a")), "an address is listed twice"),
+        ((contract("a"), account("b")), "an address is not a contract"),
+    ],
+)
+def test_contracts(listed: tuple[str, ...], wrong: str) -> None:
+    """A list of contracts has each once, and nothing else."""
+    with pytest.raises(DecodeError, match=f"^list: {wrong}$"):
+        contracts(vec(*map(address, listed)), "list", most=2)

@@ -98,6 +98,17 @@ def test_the_sep40_contract_scales_a_feed() -> None:
     )
 
 
+def test_a_price_that_is_too_long_is_none() -> None:
+    """A price beyond an i128 is left out, however many decimals the contract gives its prices."""
+    stored = sep40()
+    history = vec(feed_price(2**126, NOW - 120, NOW), feed_price(1, NOW - 60, NOW))
+    stored.put(ADAPTER, vec(symbol("Feed"), string("BTC")), struct_map({"price_data": history}))
+    assert vec(price_data(100, NOW - 60)) == stored.value(SEP40, "prices", other("BTC"), u32(2))
+
+    stored.deploy(SEP40, by_variant(BaseAsset=other("USD"), MaxDecimals=u32(2**32 - 1), Resolution=u32(DAY)))
+    assert VOID == stored.value(SEP40, "lastprice", other("BTC"))
+
+
 @pytest.mark.parametrize(("code", "known"), [(None, False), (ADAPTER, True), (ADAPTER + contract("x"), False)])
 def test_the_adapter_is_in_the_code(code: str | None, known: bool) -> None:
     """Another such contract's adapter is the one address in its code; without code, or of two, it is not known."""

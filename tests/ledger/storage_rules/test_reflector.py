@@ -18,7 +18,7 @@ from exporter.past.lake.replay import ReplayedState
 from exporter.protocols import storage_answers
 from tests.ledger.storage_rules.stored import NOW, Stored, by_string, other, stellar
 from tests.past.lake.real_ledgers import meta_of
-from tests.protocols.made_ledger import contract
+from tests.protocols.made_ledger import changed, contract
 
 ORACLE = contract("a reflector")
 TOKEN = contract("a token")
@@ -123,6 +123,15 @@ def test_release_6_reads_its_masks() -> None:
     assert price_data(99, LAST) == stored.value(ORACLE, "lastprice", other("A9"))
     assert VOID == stored.value(ORACLE, "lastprice", other("A3"))
     assert VOID == stored.value(ORACLE, "lastprice", other("A2"))
+
+
+def test_release_6_refuses_what_does_not_fit() -> None:
+    """An update with fewer prices than its mask says is not guessed at; of more records than 20 none are given."""
+    stored = release_6({1: 1, 9: 1})
+    stored.put(ORACLE, u64(LAST * 1000), changed(update({1: 11, 9: 99}), {"prices": vec(i128(11))}), TEMPORARY)
+
+    assert stored.error(ORACLE, "lastprice", other("A9")).endswith("fewer prices than its mask says")
+    assert VOID == stored.value(ORACLE, "prices", other("A1"), u32(21))
 
 
 def test_release_6_takes_its_cache_first() -> None:
