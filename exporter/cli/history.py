@@ -106,8 +106,8 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
         return
     with console.step("compact", "compacting the history") as facts:
         done = compact_history(store, months=months)
-        facts.update(files_before=done.files_before, files_after=len(done.files))
-        facts.update(bytes_before=done.bytes_before, bytes_after=done.bytes_after)
+        before, after = (sum(file.bytes for file in files) for files in (done.joined, done.files))
+        facts.update(files_before=len(done.joined), files_after=len(done.files), bytes_before=before, bytes_after=after)
 
 
 @history.command()

@@ -436,7 +436,7 @@ class Job:
             if self.judges_clocks and (problem := clock_problem(self.now(), tables.close_time)) is not None:
                 raise CheckError(problem)
             done = compact_history(self.store, months=self.settings.history.months, most=MAX_COMPACTED, now=self.now)
-            facts.update(files_before=done.files_before, files_after=len(done.files))
+            facts.update(files_before=len(done.joined), files_after=len(done.files))
 
     def sweep(self, tables: Tables) -> None:
         with self.log.step("sweep", "removing what has expired") as facts:

@@ -29,7 +29,7 @@ from exporter.history.manifest import HistoryPart, data_of, file_reference, fold
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published
-from exporter.stores.store import Clock, Store, StoredObject, read_many, utc_now
+from exporter.stores.store import Clock, Store, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_PREFIX
 from exporter.tree.files import FileKind, RenderedFile
@@ -46,12 +46,12 @@ MAX_MONTH_BYTES = 256 * 2**20
 def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> HistoryPart:
     """Make one file of several of one schema version, ascending by ledger. Raises `StoreError`, `CheckError`."""
     by_key = {file.key: file for file in files}
-    read = {key: _Part.of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
+    read = {key: data_of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
     parts = [read[file.key] for file in files]
-    stretches = list(_stretches(parts))
-    networks = sorted({part.network for part in parts})
+    networks = sorted({_network_of(file, read[file.key]) for file in files})
     if len(networks) != 1:
         raise CheckError(f"{files[0].key} and its neighbours are of different networks: {', '.join(networks)}")
+    stretches = list(_stretches(parts))
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
     metadata = {
         "table": "pools",
@@ -74,36 +74,27 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     return HistoryPart(file, entry)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    file: HistoryFile
-    data: bytes
-    network: str
-
-    @classmethod
-    def of(cls, stored: StoredObject | None, file: HistoryFile) -> _Part:
-        data = data_of(stored, file)
-        try:
-            parquet = pq.ParquetFile(pa.BufferReader(data))
-        except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"{file.key} is not a Parquet file: {error}") from error
-        unknown = sorted(set(parquet.schema_arrow.names) - FILE_SCHEMA.keys())
-        if unknown:
-            raise StoreError(
-                f"{file.key} has the columns {', '.join(unknown)}, which this version does not know and would lose; "
-                "compact with the version that wrote it, or a later one"
-            )
-        metadata = parquet.metadata.metadata or {}
-        return cls(file, data, metadata.get(b"network", b"").decode(errors="replace"))
+def _network_of(file: HistoryFile, data: bytes) -> str:
+    """The network that a file says. Raises `StoreError` for a file that would not be kept whole."""
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{file.key} is not a Parquet file: {error}") from error
+    unknown = sorted(set(parquet.schema_arrow.names) - FILE_SCHEMA.keys())
+    if unknown:
+        raise StoreError(
+            f"{file.key} has the columns {', '.join(unknown)}, which this version does not know and would lose; "
+            "compact with the version that wrote it, or a later one"
+        )
+    metadata = parquet.metadata.metadata or {}
+    return str(metadata.get(b"network", b""), errors="replace")
 
 
-def _scan(parts: Sequence[_Part]) -> pl.LazyFrame:
-    return pl.scan_parquet(
-        [part.data for part in parts], schema=FILE_SCHEMA, missing_columns="insert", extra_columns="raise"
-    )
+def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:
+    return pl.scan_parquet([*parts], schema=FILE_SCHEMA, missing_columns="insert", extra_columns="raise")
 
 
-def _stretches(parts: Sequence[_Part]) -> Iterator[tuple[str, str]]:
+def _stretches(parts: Sequence[bytes]) -> Iterator[tuple[str, str]]:
     """The first and the last market of consecutive stretches, each of about a row group or of one market."""
     counts = _scan(parts).group_by("market").len("rows").sort("market").collect()
     ends = accumulate(counts["rows"].to_list())
@@ -117,7 +108,7 @@ def _stretches(parts: Sequence[_Part]) -> Iterator[tuple[str, str]]:
         yield first, counts["market"][-1]
 
 
-def _rows(parts: Sequence[_Part], stretch: tuple[str, str]) -> pl.DataFrame:
+def _rows(parts: Sequence[bytes], stretch: tuple[str, str]) -> pl.DataFrame:
     return _scan(parts).filter(_inside(stretch)).sort(ORDER).collect()
 
 
@@ -127,14 +118,13 @@ def _inside(stretch: tuple[str, str]) -> pl.Expr:
 
 
 def _check_written(
-    folder: str, data: bytes, parts: Sequence[_Part], stretches: Sequence[tuple[str, str]], rows: int
+    folder: str, data: bytes, parts: Sequence[bytes], stretches: Sequence[tuple[str, str]], rows: int
 ) -> None:
-    written = _Part(parts[0].file, data, "")
     found = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
     if found != rows:
         raise CheckError(f"{folder}: the compacted file has {found} rows, but its parts have {rows}")
     for stretch in stretches:
-        back = _scan([written]).filter(_inside(stretch)).collect()
+        back = _scan([data]).filter(_inside(stretch)).collect()
         expected = _rows(parts, stretch)
         if not back.equals(expected):
             raise CheckError(f"{folder}: the compacted file did not read back as the rows of its parts")
@@ -156,22 +146,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The result of a compaction: the pieces, the joined files, and bytes before and after."""
+    """The files that were joined, and those that they became."""
 
-    pieces: tuple[Piece, ...]
-    files: tuple[HistoryFile, ...]
-
-    @property
-    def files_before(self) -> int:
-        return sum(len(piece.files) for piece in self.pieces)
-
-    @property
-    def bytes_before(self) -> int:
-        return sum(file.bytes for piece in self.pieces for file in piece.files)
-
-    @property
-    def bytes_after(self) -> int:
-        return sum(file.bytes for file in self.files)
+    joined: tuple[HistoryFile, ...] = ()
+    files: tuple[HistoryFile, ...] = ()
 
 
 def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> list[Piece]:
@@ -206,31 +184,22 @@ def compact_history(
 
     Raises `LostRaceError`, `StoreError`, `CheckError`.
     """
-    done: list[Piece] = []
-    files: list[HistoryFile] = []
+    done = Compacted()
     read_published(store)  # refuses a tree of another format
     with store.exclusive():
         manifest = read_history_manifest(store)
         if manifest is None:
-            return Compacted((), ())
+            return done
         for piece in plan_compaction(manifest, months)[:most]:
             compacted = compact_files(store, piece.folder, piece.files)
-            manifest = _replace(store, manifest, piece, compacted, now)
-            done.append(piece)
-            files.append(compacted.entry)
-    return Compacted(tuple(done), tuple(files))
-
-
-def _replace(
-    store: Store, manifest: HistoryManifest, piece: Piece, compacted: HistoryPart, now: Clock
-) -> HistoryManifest:
-    store.put_new(compacted.file.key, compacted.file.data)
-    gone = {file.key for file in piece.files}
-    files = [file for file in manifest.files if file.key not in gone]
-    files = sorted([*files, compacted.entry], key=lambda file: file.first_ledger)
-    replaced = msgspec.structs.replace(manifest, files=files)
-    replace_history(store, replaced, gone - {compacted.entry.key}, now(), rollups=False)
-    return replaced
+            store.put_new(compacted.file.key, compacted.file.data)
+            gone = {file.key for file in piece.files}
+            files = [*(file for file in manifest.files if file.key not in gone), compacted.entry]
+            files.sort(key=lambda file: file.first_ledger)
+            manifest = msgspec.structs.replace(manifest, files=files)
+            replace_history(store, manifest, gone - {compacted.entry.key}, now(), rollups=False)
+            done = Compacted((*done.joined, *piece.files), (*done.files, compacted.entry))
+    return done
 
 
 def _month_before(month: str, count: int) -> str:

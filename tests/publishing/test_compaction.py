@@ -156,7 +156,7 @@ class TestRows:
         done = compact_history(store)
 
         (file,) = done.files
-        assert (24, 1) == (done.files_before, len(done.files))
+        assert (24, 1) == (len(done.joined), len(done.files))
         assert f"history/pools/date=2026-11-01/1000-1023-{file.sha256[:12]}.parquet" == file.key
         assert [file.key, *keys_of(store)[1:]] == keys_of(store)
         data = content(store, file.key)
