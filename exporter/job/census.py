@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -174,7 +174,11 @@ async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> li
 
 def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
     codes = Counter((item.kind, item.protocol, item.wasm_hash) for item in taken.lending)
-    unread = list(_unread(taken.lending, run, proven.ledger))
+    unread = [
+        CensusContract(found.address, str(found.kind), found.protocol, _hex(found.wasm_hash), *why)
+        for found in taken.lending
+        if (why := _NO_RUN if run is None else run.why_unread(found, proven.ledger)) is not None
+    ]
     return Census(
         network=passphrase,
         checkpoint=proven.ledger,
@@ -192,13 +196,6 @@ def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead 
         unread_count=len(unread),
         unread=sorted(unread, key=lambda item: (LENDING.index(Kind(item.kind)), item.address))[:MAX_LISTED],
     )
-
-
-def _unread(lending: Iterable[Found], run: RunRead | None, checkpoint: int) -> Iterator[CensusContract]:
-    for found in lending:
-        why = _NO_RUN if run is None else run.why_unread(found, checkpoint)
-        if why is not None:
-            yield CensusContract(found.address, str(found.kind), found.protocol, _hex(found.wasm_hash), *why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,14 +161,19 @@ def verify_tree(
             claims_of(tree.evidence)  # it is within bounds, before anything else reads it
             settings = settings_of(tree)
             covered, seed = repeat_earlier(tree, settings, unproven)
-            repeated = _repeat(tree, settings, seed, unproven)
+            made = rerender(tree, settings, seed)
+            for key, why in made.different.items():
+                raise CheckError(f"{key} {why}")
+            of_earlier = f"of the run published at {tree.manifest.site_published_at}"
+            unproven.add(Reason.HISTORY, (f"{key} (the history has other files now)" for key in made.unknown))
+            unproven.add(Reason.EARLIER, (f"{key} ({of_earlier})" for key in made.kept))
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
             if status.next_expected_at is not None:
                 unproven.add(Reason.STATEMENTS, [f"{POINTER_KEY}: next_expected_at {status.next_expected_at}"])
             replayed = ", ".join(item.protocol for item in tree.history.transitions)
             unproven.add(Reason.STATEMENTS, [f"{HISTORY_MANIFEST_KEY}: transitions of {replayed}"] if replayed else [])
             unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
-            facts.update(files=repeated, earlier_runs=len(covered))
+            facts.update(files=made.same, earlier_runs=len(covered))
         trusted = trust_of(status.network, trust)
         unproven.add(Reason.STATEMENTS, checker_words(tree.records, status.network, trust))
         with console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
@@ -213,7 +218,7 @@ def verify_tree(
         entries=outcome.entries,
         confirmed=outcome.confirmed,
         files=len(tree.files),
-        repeated=repeated,
+        repeated=made.same,
         earlier_runs=list(covered.values()),
         history_rows=rows,
         covered_history_rows=rows - sum(left.values()),
@@ -273,17 +278,6 @@ def _hold(
             found = proof_of(run_id, claim.evidence_key, proof, outcome, trust, utc_now)
             unproven.add(Reason.STATEMENTS, check_proof_claims(claim, found))
     return outcome
-
-
-def _repeat(tree: FetchedTree, settings: Settings, seed: ChangeList | None, unproven: Unproven) -> int:
-    """Repeat the run from its evidence; gives how many files came out byte for byte. Raises `RefutedError`."""
-    made = rerender(tree, settings, seed)
-    for key, why in made.different.items():
-        raise RefutedError(f"{key} {why}")
-    published = tree.manifest.site_published_at
-    unproven.add(Reason.HISTORY, (f"{key} (the history has other files now)" for key in made.unknown))
-    unproven.add(Reason.EARLIER, (f"{key} (of the run published at {published})" for key in made.kept))
-    return made.same
 
 
 def repeat_earlier(
