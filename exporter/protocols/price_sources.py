@@ -10,7 +10,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import named
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.observation import Entry
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Held, ProtocolReading
@@ -19,8 +19,6 @@ from exporter.protocols.xoxno.layout import oracle_key
 
 MAX_SOURCES = 32
 """Of one oracle; the code of further ones is not watched, as anybody can name any oracle."""
-
-Entries = Mapping[bytes, Entry | None]
 
 _OF_ALL = {
     frozenset({"Base", "Decimals", "MaxAge"}): ("Oracles",),

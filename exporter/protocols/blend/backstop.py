@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.errors import DecodeError
-from exporter.exact import JSON_INTEGER_MAX
+from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, variant_key
 from exporter.ledger.codec.fields import Fields, expect
@@ -36,7 +36,6 @@ _LP_PER_USDC = 5
 
 _THRESHOLDS = {"v1": 200_000**5, "v2": 100_000**5}
 _UPDATED = ("admin_active", "active", "admin_on_ice", "on_ice", "frozen")
-_INT128_MAX = 2**127 - 1
 
 
 class EmissionSource(StrEnum):
@@ -139,7 +138,7 @@ class PoolBackstop:
         if self.balance is None or self.lp_value is None:
             return None
         blnd, usdc = (self.balance.tokens * per_share // ONE // ONE for per_share in self.lp_value)
-        return min(blnd**4 * usdc, _INT128_MAX)
+        return min(blnd**4 * usdc, INT128_MAX)
 
     def status_after_update(self) -> str | None:
         """The status that `update_status` would set now; None where nobody can call it, or it is not known."""
