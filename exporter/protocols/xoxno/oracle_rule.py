@@ -89,7 +89,7 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match [is_aggregator, *call]:
         case [True, "quotes", keys]:
             session = _Session(host, contract)
-            found = {key: session.status(key, 0).encoded() for key in items(keys, "keys")}
+            found = {key: session.status(key).encoded() for key in items(keys, "keys")}
             return (scval.MAP, tuple(sorted(found.items(), key=_order)))
         case [False, "decimals"]:
             return u32(ORACLE_DECIMALS)
@@ -107,23 +107,19 @@ def _order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
 
 
 class _Session:
-    """One call, in which a key that others' prices are multiples of stays unusable if it was so at first."""
+    """One call, and the keys whose prices are being resolved."""
 
     def __init__(self, host: StorageHost, contract: Contract) -> None:
         self.host, self.contract = host, contract
         self.resolving: list[ScVal] = []
-        self.usable_before: dict[ScVal, bool] = {}
 
-    def nested(self, key: ScVal, depth: int) -> PriceStatus:
-        status = self.status(key, depth) if self.usable_before.get(key, True) else PriceStatus()
-        self.usable_before.setdefault(key, status.valid)
-        if not status.valid:  # from here it may be too deep, or lead back
-            raise _SourceError
-        return status
-
-    def status(self, key: ScVal, depth: int) -> PriceStatus:
-        if depth > MAX_DEPTH or key in self.resolving:
+    def status(self, key: ScVal) -> PriceStatus:
+        if key in self.resolving:
             return PriceStatus()
+        if len(self.resolving) > MAX_DEPTH:
+            raise NotFromStorageError(
+                f"a price hangs on more than {MAX_DEPTH} others: it depends on what the call found before"
+            )
         stored = self.host.data(self.contract.address, vec(symbol("Oracle"), key))
         if stored is None:
             return PriceStatus()
@@ -131,14 +127,14 @@ class _Session:
         sources = items(oracle.get("sources") or vec(), "sources")
         self.resolving.append(key)
         try:
-            readings = [self.read(source, oracle, depth) for source in sources if len(sources) in (1, 2)]
+            readings = [self.read(source, oracle) for source in sources if len(sources) in (1, 2)]
         except _SourceError:
             return PriceStatus()
         finally:
             self.resolving.pop()
         return _combined(readings, oracle) if readings else PriceStatus()
 
-    def read(self, source: ScVal, oracle: Fields, depth: int) -> Reading | None:
+    def read(self, source: ScVal, oracle: Fields) -> Reading | None:
         kind, content = _variant(source)
         if kind not in ("Feed", "Scaled"):
             raise _no_rule(kind)
@@ -152,7 +148,9 @@ class _Session:
         if kind == "Scaled":
             if not fields.i128("min_factor_wad") <= price <= fields.i128("max_factor_wad"):
                 raise _SourceError
-            quote = self.nested(present(fields.get("quote")), depth + 1)
+            quote = self.status(present(fields.get("quote")))
+            if not quote.valid:
+                raise _SourceError
             price, time = (price * quote.final_wad + WAD // 2) // WAD, min(time, quote.price_timestamp)
             if price > I128_MAX:
                 raise _SourceError
