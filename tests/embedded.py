@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,10 +14,11 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[str]:
+def serving(*arguments: str, cwd: Path = PROJECT_ROOT) -> Iterator[str]:
     """Run ``exporter serve`` or ``exporter localnet`` on a free port; gives the URL, without a slash at its end."""
     command = [sys.executable, "-m", "exporter", *arguments, "--port", "0"]
-    with subprocess.Popen(command, cwd=PROJECT_ROOT, stdout=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT)}
+    with subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

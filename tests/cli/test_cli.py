@@ -6,21 +6,17 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
-
-PROJECT = Path(__file__).parents[2]
+from tests.embedded import PROJECT_ROOT, serving
 
 
 def exporter(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -28,33 +24,12 @@ def exporter(*arguments: str, cwd: Path, **environment: str) -> subprocess.Compl
     return subprocess.run(
         [sys.executable, "-m", "exporter", *arguments],
         cwd=cwd,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), **environment},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT_ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-
-
-@contextmanager
-def serving(*arguments: str, cwd: Path) -> Iterator[str]:
-    """A command that serves until it is interrupted; gives the URL that it says."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "exporter", *arguments],
-        cwd=cwd,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        url = re.search(r"http://\S+", line)
-        assert url is not None, line
-        yield url[0]
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.communicate(timeout=20)
 
 
 def test_demo_then_serve(tmp_path: Path) -> None:
@@ -64,14 +39,14 @@ def test_demo_then_serve(tmp_path: Path) -> None:
     assert 0 == json.loads((tmp_path / "run-report.json").read_text())["exit_code"]
     assert re.search(r"\npublished \S+ at \d+, 24 pools, \d+ unpriced, \d+\.\d s\n", made.stderr), made.stderr
     assert f"{shlex.quote(sys.executable)} -m exporter serve --out public" in made.stderr
-    with serving("serve", "--out", "public", "--port", "0", cwd=tmp_path) as url:
-        with urllib.request.urlopen(f"{url}v1/assets?limit=17", timeout=10) as answer:
+    with serving("serve", "--out", "public", cwd=tmp_path) as url:
+        with urllib.request.urlopen(f"{url}/v1/assets?limit=17", timeout=10) as answer:
             page = json.load(answer)
-        with urllib.request.urlopen(f"{url}v1/assets?cursor={page['next_cursor']}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/v1/assets?cursor={page['next_cursor']}", timeout=10) as answer:
             following = json.load(answer)
         assert (10, 20) == (len(page["data"]), len(page["data"] + following["data"]))
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(f"{url}v1/assets?limit=-1", timeout=10)
+            urllib.request.urlopen(f"{url}/v1/assets?limit=-1", timeout=10)
         with caught.value as problem:
             assert (400, "application/problem+json") == (problem.code, problem.headers["content-type"])
 
@@ -121,7 +96,7 @@ def test_what_is_refused(
 def test_what_cron_keeps_of_a_run(tmp_path: Path) -> None:
     """A quiet run prints only that an RPC is dead, or why it failed; the key in its URL is in no output and report."""
     dead, fast = f"https://user:{SECRET}@127.0.0.1:9/{SECRET}?k={SECRET}", {"EXPORTER_REQUESTS_PER_SECOND": "1000"}
-    with serving("localnet", "--port", "0", cwd=tmp_path) as url:
+    with serving("localnet", cwd=tmp_path) as url:
         quiet = exporter(
             *("run", "--quiet", "--rpc-url", dead, "--rpc-url", url, "--network", "local"), cwd=tmp_path, **fast
         )
