@@ -35,7 +35,7 @@ def check(
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Reads every file of the published run,
     follows every link and cursor, and renders the run again from its evidence: all but web pages that it kept of an
-    earlier run must come out byte for byte.
+    earlier run, and lists of history files that were compacted since, must come out byte for byte.
 
     With --on-chain and no URI, reads markets as `exporter run` does and compares them with the contracts' views at the
     same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
