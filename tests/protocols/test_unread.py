@@ -215,6 +215,17 @@ def test_list_of_reserves_that_is_not_the_routers() -> None:
     assert world.market not in world.compute().markets["market"]
 
 
+def test_an_account_among_the_vaults() -> None:
+    """An account among the vaults that a controller supports is unread by itself."""
+    world, somebody = World("peridot"), account("a")
+    world.put(variant_key(world.market, "SupportedMarkets"), (BOOL, True), address(somebody))
+
+    assert {
+        (world.market, somebody): ("absent", "the ledger has no contract at this vault's address")
+    } == world.unread()
+    assert whole("peridot").equals(world.compute().pools)
+
+
 def test_too_many_vaults() -> None:
     """A controller of Peridot supports as many vaults as its users can enter; of a longer list none is followed."""
     world = World("peridot")
