@@ -162,7 +162,7 @@ class HistoryArchive:
 
 
 def decode_state_file(content: bytes) -> StateFile:
-    """Raises `DecodeError`."""
+    """Decode a state file. Raises `DecodeError`."""
     try:
         return msgspec.json.decode(content, type=StateFile)
     except (ValueError, RecursionError) as error:

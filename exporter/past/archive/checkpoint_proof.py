@@ -49,19 +49,13 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
         raise ArchiveError(
             f"the archives' ledgers after {at_checkpoint} do not follow its header; are they of one network?"
         )
-    before = []
-    if ledger < at_checkpoint:
-        before = [
-            each for each in archives.first(lambda archive: archive.headers(at_checkpoint)) if each.ledger >= ledger
-        ]
-    chain = [*(before or [checkpoint.header]), *headers]
-    first = len(chain) - len(headers)
+    before = [each for each in archives.first(lambda archive: archive.headers(at_checkpoint)) if each.ledger >= ledger]
     messages = _messages(archives, after)
     refused: list[str] = []
     costs = sorted((len(content) + 600 * at, at) for at, content in sets.items())
     for _, at in costs:  # the smallest first
         signed = _envelopes(messages.get(at_checkpoint + at, ()), headers[at - 1], trust.network)
-        content = _proof(checkpoint, chain[: first + at - 1], sets[at], signed, trust.network)
+        content = _proof(checkpoint, [*before, *headers[: at - 1]], sets[at], signed, trust.network)
         try:
             check_proof(content, trust)
         except RefusedError as error:
