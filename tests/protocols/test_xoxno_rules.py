@@ -29,10 +29,12 @@ def provider(kind: str, feed: str = "BTC", nature: str = "Market") -> ScVal:
     return vec(symbol(kind), struct_map(fields))
 
 
-def reflector(records: int | None = None) -> ScVal:
+BTC = vec(symbol("Symbol"), symbol("BTC"))
+
+
+def reflector(records: int | None = None, asset: ScVal = BTC) -> ScVal:
     """Reflector's last price, or the mean of this many."""
     mode = vec(symbol("Spot")) if records is None else vec(symbol("Twap"), u32(records))
-    asset = vec(symbol("Symbol"), symbol("BTC"))
     return vec(symbol("Reflector"), struct_map({"asset": asset, "contract": address(ORACLE), "read_mode": mode}))
 
 
@@ -133,14 +135,19 @@ def test_statuses_of_one_or_two_feeds(legs: list[Leg], expected: tuple[float, fl
     assert expected == (*(price / 10**16 for price in prices), NOW - time if time else None, said)
 
 
-def test_a_spot_price_of_reflector() -> None:
-    """Reflector's last price counts with its own time, in WAD."""
+@pytest.mark.parametrize(("asset", "place"), [(BTC, 1), (vec(symbol("Address"), address(TOKEN)), 0)])
+def test_a_spot_price_of_reflector(asset: ScVal, place: int) -> None:
+    """Reflector's last price counts with its own time, in WAD; it is a market's, which another may not be far from."""
     stored = deployed(release_4())
-    put_price(stored, 1, LAST, 123 * 10**12)
-    put_oracle(stored, plain(feed(reflector(), decimals=14)))
+    put_price(stored, place, LAST, 123 * 10**12)
+    put_feed(stored, "A", 123 * 10**6, LAST - 3_601, LAST)
+    spot, older = feed(reflector(asset=asset), decimals=14), feed(provider("Xoxno", "A"), max_age=9_000)
+    put_oracle(stored, plain(spot))
     given_status = status(stored)
 
     assert (123 * 10**16, LAST, True) == tuple(given_status[name] for name in ("final_wad", "price_timestamp", "valid"))
+    put_oracle(stored, plain(spot), plain(older))
+    assert status(stored)["stale"]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +183,9 @@ def test_a_scaled_price_is_a_multiple() -> None:
     assert (wad, NOW - 50, True) == tuple(status(stored)[name] for name in ("final_wad", "price_timestamp", "valid"))
     put_oracle(stored, scaled(feed(provider("RedStone", "RATIO"))), max_age=49)
     assert status(stored)["stale"]
+    put_oracle(stored, plain(feed(provider("RedStone", "USDC"), decimals=18)), key=QUOTE)
+    put_feed(stored, "USDC", 50, NOW, NOW)
+    assert 53 == status(stored)["final_wad"]  # of 52.50000050
 
 
 @pytest.mark.parametrize(
