@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -17,7 +17,6 @@ from exporter.history.series import STATE_KEY, Series
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.publishing.published_state import read_published
-from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.files import RenderedFile
@@ -119,25 +118,6 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(series, "RENDERED_BY", "another version")
         assert every == run_after(20)[0]
-
-
-def test_pages_of_histories_outlive_the_retention_time() -> None:
-    """The sweep takes expired pages of assets and of five minutes, and leaves those of other histories for good."""
-    store = MemoryStore()
-    tree, _ = publish_runs(store, 4)
-    recent = {key for key in tree if key.startswith("v1/buckets/5m-")}
-    # The last could be taken for one of five minutes by how it begins, and is shorter.
-    buckets = {f"v1/buckets/{22 * 'a'}.json", f"v1/buckets/totals/{22 * 'a'}.json", f"v1/buckets/5m-{19 * 'a'}.json"}
-    store.put_many(((key, b"{}") for key in buckets), immutable=True)
-
-    later = datetime.now(UTC) + timedelta(days=400)
-    sweep(store, timedelta(hours=24), now=lambda: later)
-    swept = sweep(store, timedelta(hours=24), now=lambda: later + timedelta(days=400))
-    assert swept.refused is None
-    left = {info.key for info in store.list("")}
-    assert recent - left
-    assert buckets <= left
-    assert store.get(STATE_KEY) is not None
 
 
 def test_a_run_publishes_names_the_damage_and_fails() -> None:
