@@ -15,15 +15,8 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY
 
 
 def entry(ledger: int, last: int | None = None, digest: str = "0") -> HistoryFile:
-    return HistoryFile(
-        key=f"history/pools/date=2026-11-21/{ledger}.parquet",
-        url=f"../history/pools/date=2026-11-21/{ledger}.parquet",
-        rows=5,
-        bytes=100,
-        sha256=digest * 64,
-        first_ledger=ledger,
-        last_ledger=ledger if last is None else last,
-    )
+    key = f"history/pools/date=2026-11-21/{ledger}.parquet"
+    return HistoryFile(key, f"../{key}", 5, 100, digest * 64, ledger, ledger if last is None else last)
 
 
 def test_entries_ascend_by_ledger() -> None:

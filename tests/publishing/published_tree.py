@@ -111,18 +111,8 @@ def _history(ledger: int) -> HistoryPart:
     file = RenderedFile(
         f"history/pools/date=2026-11-21/{ledger}.parquet", f"PAR1 {ledger} PAR1".encode(), FileKind.HISTORY
     )
-    return HistoryPart(
-        file,
-        HistoryFile(
-            key=file.key,
-            url=f"../{file.key}",
-            rows=1,
-            bytes=len(file.data),
-            sha256=file.sha256,
-            first_ledger=ledger,
-            last_ledger=ledger,
-        ),
-    )
+    entry = HistoryFile(file.key, f"../{file.key}", 1, len(file.data), file.sha256, ledger, ledger)
+    return HistoryPart(file, entry)
 
 
 def status_of(summary: RunSummary) -> SystemStatus:
