@@ -20,7 +20,6 @@ from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.discovery import Discovered
 from exporter.errors import CheckError, ConfigError, LostRaceError, StoreError, pluralize, without_keys
-from exporter.ledger.view import Certificate
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.render.site.templates import environment
@@ -114,13 +113,6 @@ class RunLog:
         except (OSError, ValueError) as error:  # ValueError: a NUL
             problem = error.strerror if isinstance(error, OSError) else str(error)
             self.problem = f"output.report: cannot write {str(path)!r}: {problem}"
-
-
-def certificate_facts(certificate: Certificate) -> dict[str, int]:
-    """A certificate as the report has it."""
-    facts: dict[str, Any] = asdict(certificate)
-    interval: dict[str, int] = facts.pop("interval")
-    return facts | interval
 
 
 def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -40,7 +40,6 @@ from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.rendering import render, says_more, status_document, times_of
 from exporter.job.report import (
     RunLog,
-    certificate_facts,
     report_dead_endpoints,
     report_discovered,
     report_missing,
@@ -275,7 +274,9 @@ class Job:
                     asked = opened.report()
                     log.add(reading=asked)
         report_dead_endpoints(asked.get("answers", {}), asked.get("errors", {}), log)
-        log.add(certificate=certificate_facts(read.certificate), ledger_close_time=read.close_time)
+        certificate = asdict(read.certificate)
+        certificate |= certificate.pop("interval")
+        log.add(certificate=certificate, ledger_close_time=read.close_time)
         return read, evidence
 
     def keep_discoveries(self, read: MarketsRead) -> None:

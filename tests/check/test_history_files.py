@@ -15,7 +15,7 @@ import pytest
 
 from exporter.check.checker import TreeFaultsError
 from exporter.check.published_tree import check_files
-from tests.check.trees import Files, assert_named, change, check, keys, lie, seal
+from tests.check.trees import Files, assert_named, change, check, faults, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 
 MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
@@ -92,6 +92,7 @@ def test_missing_files(files: Files) -> None:
         del files[key]
         assert_named(files, key, "is missing, though the history's manifest lists it")
 
+    assert f"{lost[0]}: is missing" in faults(files, sample=100)
     del files[MANIFEST]
     assert_named(files, MANIFEST, "is missing")
 
