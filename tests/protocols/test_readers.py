@@ -152,6 +152,17 @@ def test_pool_of_alula_with_another_address_than_its_token() -> None:
     ).rows()
 
 
+@pytest.mark.parametrize(("supply", "expected"), [(0, 0), (1, None)])
+def test_balance_of_k2_that_is_not_stored(supply: int, expected: int | None) -> None:
+    """An aToken without a balance has nothing where nothing is supplied; from one unit on something is missing."""
+    world = World("k2")
+    world.put(balance_key(XLM, field(K2, "a_token_address")), None)
+    world.put(A_TOKEN, i128(supply), "State", "total_supply_scaled")
+    world.put(DEBT_TOKEN, i128(0), "State", "total_debt_scaled")
+
+    assert expected == world.row("native")["available_to_withdraw"]
+
+
 def test_debt_ceiling_of_k2() -> None:
     """It is in whole tokens, also of an archived entry; most reserves have none."""
     world = World("k2")
