@@ -269,9 +269,7 @@ def _bound(count: int, most: int, what: str) -> None:
 
 
 async def read_at_one_ledger(
-    source: LedgerSource,
-    program: Callable[[LedgerView], Awaitable[T]],
-    limits: ViewLimits | None = None,
+    source: LedgerSource, program: Callable[[LedgerView], Awaitable[T]], limits: ViewLimits | None = None
 ) -> Reading[T]:
     """Run ``program`` and give its result as the state of one ledger.
 

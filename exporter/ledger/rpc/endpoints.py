@@ -65,7 +65,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
 
 @dataclass(eq=False, repr=False)
 class Endpoint:
-    """One RPC endpoint and what is known of it. Its ``repr`` is its label; the URL shows up nowhere."""
+    """One RPC endpoint and what is known of it. It has no ``repr``, which would show the URL."""
 
     position: int
     url: httpx.URL
@@ -74,9 +74,6 @@ class Endpoint:
     held_until: float = 0.0  # not asked at all until then (on the client's clock): it demanded so
     next_slot: float = 0.0  # when the next request may start, by the rate
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.label})"
 
     def reserve(self, now: float, requests_per_second: float) -> float:
         """Take the next free slot of the rate; returns the seconds to wait for it."""

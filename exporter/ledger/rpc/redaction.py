@@ -50,9 +50,6 @@ class Redactor:
         longest_first = sorted(pieces, key=lambda piece: (-len(piece), piece))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)", re.IGNORECASE)
 
-    def __repr__(self) -> str:
-        return "Redactor()"
-
     def clean(self, text: str) -> str:
         """The text fit for an error or a report: one line, at most `MESSAGE_LENGTH` characters, nothing secret."""
         text = self._pattern.sub(REPLACEMENT, printable(text[:_SEARCHED_LENGTH]))
