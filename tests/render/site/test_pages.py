@@ -113,6 +113,7 @@ def test_equal_symbols_have_labels() -> None:
         in re.findall("<title>(.*?)</title>", site[f"pools/{contract(100)}/2-{token}.html"])[0]
     )
     assert f"<bdi>USDC 1-CA…CHBA {ids[0]}</bdi>" in site[f"markets/{contract(100)}.html"]
+    assert "<bdi>Market 0 Hub 2</bdi>" in site[f"tokens/{token}.html"]
     assert f"USDC {ids[1]}" in Page(site["problems.html"]).text
     chips = re.findall(r'<li><a href="tokens/.*?</li>', site["index.html"])
     assert {f"USDC {ids[0]}", f"USDC {ids[1]}", "XLM"} == {Page(chip).text for chip in chips}
@@ -159,6 +160,8 @@ def test_what_is_missing_is_named(site: dict[str, str]) -> None:
     pool, overview = site[f"pools/{contract(101)}/{contract(10_002)}.html"], Page(site["index.html"]).text
 
     assert "No price: the oracle has no price for this token." in pool
+    unread = ["the entry is archived" in site[f"markets/{contract(market)}.html"] for market in (100, 101)]
+    assert [False, True] == unread
     assert "$0.00" not in pool
     assert f'title="the oracle has no price for this token">{NO_PRICE}</span></td>' in site["pools.html"]
     for said in (
