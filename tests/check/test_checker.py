@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.check.checker import TreeFaultsError, schema_faults, schemas_of
+from exporter.check.checker import TreeFaultsError, links_of, schema_faults, schemas_of
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys
@@ -210,6 +210,14 @@ def test_broken_link_in_the_web_page(files: Files) -> None:
     seal(files)
 
     assert_named(files, "index.html", "links to /v1/nowhere, but")
+
+
+def test_links_that_stay_inside() -> None:
+    """Links are paths from the root, with their queries; those with a scheme or a host lead elsewhere."""
+    links = ("../x.html#y", "?a=1&amp;b", "/v1/", "#top", "//host/z", "https://host/z", "mailto:z")
+    page = "".join(f'<a href="{link}">' for link in links).encode()
+
+    assert ("/pools/x.html", "/pools/M/?a=1&b", "/v1/") == links_of("pools/M/p.html", page)
 
 
 def test_unlisted_record(files: Files) -> None:

@@ -248,6 +248,9 @@ def test_feeds() -> None:
     assert [] == other.findall(f"{ATOM}entry")
     assert 3 == len({feed.findtext(f"{ATOM}id") for feed in (whole, own, other)})
     assert "2026-11-22T00:00:00Z" == other.findtext(f"{ATOM}updated")
+    came = change_list(tables(2, [pool(), pool(B)]), change_list(tables(1, [pool()]), None, "made"), "made")
+    gone = change_list(tables(3, [pool()]), came, "made")  # its changes are kept, and so is its feed
+    assert 1 == len(feed_of(gone, f"markets/{B}.atom").findall(f"{ATOM}entry"))
 
 
 def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:

@@ -46,6 +46,7 @@ def test_points_lie_where_their_values_are() -> None:
     [path] = re.findall(r'<path class="line k1" d="M([^"]*)"', drawn([0, 400, 800]))
 
     assert ["92 296", "398 160", "704 24"] == re.findall(r"\d+ \d+", path)
+    assert f'd="M{path} 704 296 92 296Z"/>' in drawn([0, 400, 800])
 
 
 def test_a_gap_is_a_gap() -> None:
