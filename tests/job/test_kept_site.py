@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import exporter
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.server import create_app, running
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -20,15 +19,21 @@ from tests.check.trees import seal, write
 from tests.jobs import NOW, run, settings_for
 from tests.localnet.recorded import only
 
+First = tuple[RecordedNetwork, MemoryStore]
+
 
 @pytest.fixture(scope="module")
-def first() -> Iterator[tuple[str, MemoryStore]]:
-    """A network at its second ledger, by its URL, and a store with the run of its first."""
+def first() -> First:
+    """A network at its second ledger, and a store with the run of its first."""
     network, store = RecordedNetwork(), MemoryStore()
-    with running(create_app(network)) as url:
-        run(settings_for(None, url, **only("slender")), store)
-        network.advance()
-        yield url, store
+    publish(network, store, 0)
+    network.advance()
+    return network, store
+
+
+def publish(network: RecordedNetwork, store: Store, minutes: int, **flags: Any) -> None:
+    settings = settings_for(**only("slender"), **flags)
+    run(settings, store, network=network, now=NOW + timedelta(minutes=minutes))
 
 
 def pages_of(store: Store) -> dict[str, bytes]:
@@ -36,9 +41,9 @@ def pages_of(store: Store) -> dict[str, bytes]:
     return {key: stored.data for key in keys if (stored := store.get(key)) is not None}
 
 
-def changed_pages(url: str, store: Store, before: Store, minutes: int, **flags: int) -> set[str]:
+def changed_pages(network: RecordedNetwork, store: Store, before: Store, minutes: int, **flags: int) -> set[str]:
     """The pages that a run changes so much later, but for the one that is the same at every ledger."""
-    run(settings_for(None, url, **only("slender"), **flags), store, now=NOW + timedelta(minutes=minutes))
+    publish(network, store, minutes, **flags)
     was = pages_of(before)
     return {key for key, data in pages_of(store).items() if was[key] != data}
 
@@ -52,18 +57,18 @@ def changed_pages(url: str, store: Store, before: Store, minutes: int, **flags: 
         pytest.param({}, 5, False, id="not-on-s3"),
     ],
 )
-def test_pages_stay_a_while(first: tuple[str, MemoryStore], flags: dict[str, int], later: int, kept: bool) -> None:
+def test_pages_stay_a_while(first: First, flags: dict[str, int], later: int, kept: bool) -> None:
     """A quiet run keeps all pages but the one that lists the history's files, until they are old enough."""
-    url, before = first
-    changed = changed_pages(url, MemoryStore(before), before, later, **flags)
+    network, before = first
+    changed = changed_pages(network, MemoryStore(before), before, later, **flags)
 
     assert ({"data.html"} if kept else {*pages_of(before)} - {"404.html"}) == changed
 
 
 @pytest.mark.parametrize("happened", ["unfinished", "lost", "another version", "news"])
-def test_pages_are_rendered_where_they_might_be_wrong(first: tuple[str, MemoryStore], happened: str) -> None:
+def test_pages_are_rendered_where_they_might_be_wrong(first: First, happened: str) -> None:
     """After a run that died, after another version, with a new market, and where a page is missing."""
-    url, before = first
+    network, before = first
     store, pointer, stored = MemoryStore(before), before.get(POINTER_KEY), before.get(CHANGES.template)
     assert pointer is not None
     assert stored is not None
@@ -78,7 +83,7 @@ def test_pages_are_rendered_where_they_might_be_wrong(first: tuple[str, MemorySt
     else:
         changes["exporter_version"] = "0"
     store.put(CHANGES.template, json.dumps(changes).encode())
-    changed = changed_pages(url, store, before, 5, output__site_minutes=15)
+    changed = changed_pages(network, store, before, 5, output__site_minutes=15)
 
     assert ({"index.html", "data.html"} if happened == "lost" else {*pages_of(before)} - {"404.html"}) == changed
 
@@ -86,22 +91,20 @@ def test_pages_are_rendered_where_they_might_be_wrong(first: tuple[str, MemorySt
 def test_a_check_says_which_pages_are_older(tmp_path: Path) -> None:
     """Rendering again compares all but the pages of the earlier run, which its summary names by their time."""
     network, store = RecordedNetwork(), FolderStore(tmp_path)
-    with running(create_app(network)) as url:
-        settings = settings_for(tmp_path, url, **only("slender"), output__site_minutes=15)
-        for minutes in (0, 5, 10):
-            network.advance()
-            run(settings, store, now=NOW + timedelta(minutes=minutes))
+    for minutes in (0, 5, 10):
+        network.advance()
+        publish(network, store, minutes, output__site_minutes=15)
     looked = exporter.check_tree(str(tmp_path))
     pages = len(pages_of(store)) - 2  # the list of the history's files, and a page without numbers
     assert f"not rendered again: {pages} web pages, of the run published at 2026-11-21T12:00:00Z" in looked.lines()
     assert looked.rerendered > pages
 
 
-def test_a_page_that_no_run_keeps_is_compared(first: tuple[str, MemoryStore], tmp_path: Path) -> None:
+def test_a_page_that_no_run_keeps_is_compared(first: First, tmp_path: Path) -> None:
     """Where pages were kept, one that lists other files of the history than there are is still refused."""
-    url, before = first
+    network, before = first
     store = MemoryStore(before)
-    run(settings_for(None, url, **only("slender"), output__site_minutes=15), store, now=NOW + timedelta(minutes=5))
+    publish(network, store, 5, output__site_minutes=15)
     files = {info.key: stored.data for info in store.list("") if (stored := store.get(info.key)) is not None}
     files["data.html"] += b" "
     seal(files)

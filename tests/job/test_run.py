@@ -94,14 +94,14 @@ class TestEmbeddedNetwork:
     def test_a_quiet_run_into_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It lists no folder twice, and takes the lease once after its trial."""
         network = RecordedNetwork()
-        with WireBucket() as bucket, running(create_app(network)) as url:
+        with WireBucket() as bucket:
             for name, value in bucket.environment("quiet").items():
                 monkeypatch.setenv(name, value)
-            settings = settings_for(None, url, output__uri="s3://bucket/live", **SLENDER)
-            run(settings)
+            settings = settings_for(output__uri="s3://bucket/live", **SLENDER)
+            run(settings, network=network)
             network.advance()
             bucket.forget()
-            run(settings)
+            run(settings, network=network)
         listed = [call.key for call in bucket.calls if call.operation == "LIST"]
         lease = [call.operation for call in bucket.calls if call.key == "live/.exporter.lease"]
         heads = [call.key for call in bucket.calls if call.operation == "HEAD"]
@@ -208,10 +208,9 @@ class TestEmbeddedNetwork:
         """Archived and missing reserves are named, the others published, and the exit code is 7 unless allowed."""
         first, second, third = [pool.key for pool in RecordedNetwork().pools if pool.protocol == "blend"][:3]
         network = RecordedNetwork(archived=[first, second], without=[third])
-        with running(create_app(network)) as url:
-            code, facts = run(settings_for(tmp_path / "out", url, **only("blend")))
-            names = tuple(f"{item['market']}/{item['pool']}" for item in facts["unread"])
-            allowed, _ = run(settings_for(tmp_path / "allowed", url, allow_unread=names, **only("blend")))
+        code, facts = run(settings_for(tmp_path / "out", **only("blend")), network=network)
+        names = tuple(f"{item['market']}/{item['pool']}" for item in facts["unread"])
+        allowed, _ = run(settings_for(tmp_path / "allowed", allow_unread=names, **only("blend")), network=network)
 
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
         assert (7, 0) == (code, allowed)
