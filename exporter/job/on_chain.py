@@ -179,10 +179,10 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
                 for item in PROTOCOLS[reading.protocol].views.calls(reading)
             ]
             without = [item for _, item in planned if isinstance(item, NoView)]
-            outcomes = await _call(view, [(name, item) for name, item in planned if isinstance(item, ViewCall)])
-            again = [(name, item) for name, asked, result in outcomes if result.value is None for item in asked.instead]
-            outcomes = [item for item in outcomes if item.result.value is not None or not item.asked.instead]
-            return _Read(readings, outcomes + await _call(view, again), without, both)
+            asked = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
+            results = await view.call([item.call for _, item in asked])
+            outcomes = [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
+            return _Read(readings, outcomes, without, both)
 
         # Calls cannot be brought to one ledger where ledgers close faster than all of them can be made. A third of the
         # time is for trying; another may pass until the round that is under way ends, and then what holds is compared.
@@ -195,11 +195,6 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
         reasons = [item.reason for item in check.failed[:3]] + [item.reason for item in check.without[:3]]
         raise CheckError(f"nothing could be compared with the contracts: {'; '.join(reasons) or 'no market was read'}")
     return check
-
-
-async def _call(view: LedgerView, asked: Sequence[tuple[str, ViewCall]]) -> list[_Outcome]:
-    results = await view.call([item.call for _, item in asked])
-    return [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
 
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, Row]]:

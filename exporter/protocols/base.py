@@ -239,12 +239,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ViewCall:
-    """A call of a view function about a pool; ``instead`` are made when it fails."""
+    """A call of a view function about a pool."""
 
     market: str
     pool: str
     call: ContractCall
-    instead: tuple[ViewCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def test_what_contracts_were_recorded_to_say() -> None:
 
     assert [] == check.differences
     assert ["Blend v1 pools have no view of a reserve"] == [item.reason for item in check.without]
-    assert {"k2": 48, "peridot": 12, "xoxno": 28} == {name: count for name, count in check.by_protocol.items() if count}
+    assert {"k2": 52, "peridot": 12, "xoxno": 28} == {name: count for name, count in check.by_protocol.items() if count}
     assert {"alula", "blend", "slender"} < set(check.by_protocol)
     assert all("Error(WasmVm, MissingValue)" in item.reason for item in check.failed)
 

@@ -33,7 +33,7 @@ Probe = dict[str, Any]
 OPERATIONS = {"supply": "can_supply", "withdraw": "can_withdraw", "borrow": "can_borrow", "repay": "can_repay"}
 
 
-FIELDS = {"k2": ("reserves", 12), "peridot": ("stored", 4), "xoxno": ("stored", 7)}
+FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 7)}
 """By protocol: the part of the answers that has the views of the stored state, and the fields of a pool in these."""
 
 

@@ -1,4 +1,4 @@
-"""K2's own view of a reserve, or where it fails one index alone (docs/protocols/k2.md, "Views")."""
+"""K2's own view of a reserve, and of its borrow index alone, should the first fail (docs/protocols/k2.md, "Views")."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class K2Views(ProtocolViews):
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
             router, asset = pool["market"], (address(pool["pool"]),)
-            instead = ViewCall(router, pool["pool"], ContractCall(router, BORROW_INDEX, asset))
-            yield ViewCall(router, pool["pool"], ContractCall(router, VIEW, asset), (instead,))
+            for function in (VIEW, BORROW_INDEX):
+                yield ViewCall(router, pool["pool"], ContractCall(router, function, asset))
 
     def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
         if asked.call.function == BORROW_INDEX:
