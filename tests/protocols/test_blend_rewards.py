@@ -318,6 +318,7 @@ class TestReading:
         [
             put(RECORDS, None),
             put(RECORDS, i128(0), address(USDC), "balance"),
+            put(RECORDS, i128(10**30), address(BLND), "weight"),
             put(SHARES, i128(0)),
             put(instance_key(BACKSTOP_1), None),
             put(instance_key(BLND), u32(8), "METADATA", "decimal"),

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,16 +14,17 @@ import pytest
 from exporter.errors import lasting
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import CONTRACT_INSTANCE, STELLAR_ASSET, WASM, ContractInstance
-from exporter.ledger.codec.scval_encode import u32
+from exporter.ledger.codec.scval_encode import i128, symbol, u32, u64, vec
+from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import SHARED, Candidate, Origin, ProtocolReading
+from exporter.protocols.base import SHARED, Candidate, Origin, ProtocolReading, Step
 from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
 from exporter.tree.documents import Absent, Unread
 from tests.protocols.golden_rows import PATH, golden_rows
 from tests.protocols.made_ledger import MadeLedger
-from tests.protocols.places import MARKET, USDC, XLM
+from tests.protocols.places import DATA, MARKET, RESERVE, SLENDER, SLENDER_DEBT, USDC, XLM
 from tests.protocols.world import World, contract
 
 NOW = World("k2").time
@@ -71,6 +73,27 @@ def test_every_pool(name: str) -> None:
     for pool in reading.pools:
         columns = PROTOCOLS[name].project(pool | {"close_time": NOW}).keys() | set(SHARED)
         assert PROTOCOL_COLUMNS.keys() <= columns <= PROTOCOL_COLUMNS.keys() | TERMS.keys() | {SPOKES}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "time", "debt"),
+    [
+        ("blend", DATA, ("last_time",), ("d_supply",)),
+        ("slender", SLENDER, (RESERVE, "last_update_timestamp"), (vec(symbol("TokenSupply"), SLENDER_DEBT),)),
+    ],
+)
+def test_only_debt_accrues(name: str, key: bytes, time: tuple[Any, ...], debt: tuple[Any, ...]) -> None:
+    """An update of a pool's time is an accrual where there is debt."""
+    world, rule = World(name), PROTOCOLS[name].accrual
+    assert rule is not None
+    old: dict[bytes, Entry] = {}
+    step = Step(NOW + 60, lambda asked: old.get(asked) or world.entry(asked), world.entry, world.entry)
+    for owed in (7, 0):
+        world.put(key, i128(owed), *debt)
+        world.put(key, u64(NOW), *time)
+        old[key] = world.entry(key)
+        world.put(key, u64(NOW + 60), *time)
+        assert bool(owed) == bool(list(rule.read(key, step)))
 
 
 def test_golden_rows() -> None:

@@ -21,6 +21,7 @@ from tests.protocols.places import (
     A_TOKEN,
     ALULA,
     DEBT_TOKEN,
+    FEED,
     K2,
     LISTS,
     MARKET,
@@ -328,6 +329,14 @@ class TestSlender:
 
         tables = world.compute([demanded("slender", world.market)])
         assert [("archived", [])] == [(item.reason, tables.absent) for item in tables.unread]
+
+    def test_feeds(self) -> None:
+        """A market has an oracle where all its reserves have the same feed."""
+        world = World("slender")
+        (one,) = world.read().result.markets
+        world.put(SLENDER, address(contract("another")), FEED, "feeds", 0, "feed")
+        (other,) = world.read().result.markets
+        assert (True, None) == (one.oracle is not None, other.oracle)
 
     def test_cash_that_is_missing(self) -> None:
         """Where there are shares or debt it is out of reach; before anybody has supplied anything it is 0."""

@@ -136,11 +136,11 @@ class Records:
         try:
             entry = entries[reward_zone_key(backstop)]
             zone = () if entry is None else addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)
-            self.zones[backstop] = tuple(dict.fromkeys(zone))
         except DecodeError as error:
             self.notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
             return
-        strangers = [market for market in self.zones[backstop] if not market.startswith("C")]
+        self.zones[backstop] = zone
+        strangers = [market for market in zone if not market.startswith("C")]
         if strangers:
             self.notice(
                 f"the reward zone of backstop {backstop} lists {strangers[0]}"
