@@ -143,6 +143,8 @@ def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str
     headers = {"cache-control": "", **answer.headers}
     if wanted.status != answer.status:
         return _differences(case, found)
+    if wanted.status == 405:
+        found["allow"] = ("GET, HEAD, OPTIONS", headers.get("allow"))
     if case.headers.get("origin") or wanted.status >= 400 or wanted.status == 204:
         found["CORS"] = ("*", headers.get("access-control-allow-origin"))
         exposed = headers.get("access-control-expose-headers", "").split(", ")
@@ -154,6 +156,9 @@ def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str
         found["etag"] = (True, "etag" in headers)
     elif wanted.status == 204:
         found["body"] = (b"", answer.body)
+        for name, value in (("methods", "GET, HEAD, OPTIONS"), ("headers", "If-None-Match, Range")):
+            found[name] = (value, headers.get(f"access-control-allow-{name}"))
+        found["remembered"] = ("86400", headers.get("access-control-max-age"))
     else:
         page = wanted.status == 404 and is_for_people((answer.asked or case.url).partition("?")[0])
         kind = "text/html; charset=utf-8" if page else "application/problem+json"

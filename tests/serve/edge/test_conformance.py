@@ -146,19 +146,6 @@ def test_if_range_guards_against_another_file(ask: Ask) -> None:
     assert [206, 200] == statuses
 
 
-def test_methods(ask: Ask) -> None:
-    """A browser's preflight for a range is allowed for any path and remembered for a day; 405 says what is allowed."""
-    assert "GET, HEAD, OPTIONS" == ask(Case("/v1/assets", "POST", {"content-length": "0"})).headers["allow"]
-    asked = ORIGIN | {"access-control-request-method": "GET", "access-control-request-headers": "range"}
-    for url in ("/v1/assets?limit=bad", f"/{PARQUET}", "/nothing"):
-        answer = ask(Case(url, "OPTIONS", asked))
-
-        assert (204, b"") == (answer.status, answer.body)
-        assert "GET, HEAD, OPTIONS" == answer.headers["access-control-allow-methods"]
-        assert "If-None-Match, Range" == answer.headers["access-control-allow-headers"]
-        assert "86400" == answer.headers["access-control-max-age"]
-
-
 @pytest.mark.parametrize("header", ["gzip", "gzip, deflate, br"])
 def test_nginx_compresses_documents_only(nginx: HttpTarget, root: Path, header: str) -> None:
     """JSON goes out compressed to those who take it, with Vary and a weak ETag that still gives 304; Parquet never."""
