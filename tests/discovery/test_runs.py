@@ -81,12 +81,12 @@ def test_market_that_vanishes() -> None:
 
 
 def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
-    """With discovery off no events are asked for; a dry run names what it discovers."""
+    """With discovery off no events are asked for but those of the close time; a dry run names what it discovers."""
     network, behaviour = RecordedNetwork(), Behaviour()
     network.deploy("new")
     with running(create_app(network, behaviour)) as url:
         run(settings_for(tmp_path, url, **only("blend")))
-        assert 0 == behaviour.counts["getEvents"]
+        assert 1 == behaviour.counts["getEvents"]
         _, facts = run(settings_for(tmp_path, url), dry_run=True)
 
     assert {BLEND_V1, BLEND_V2} == {path.stem for path in (tmp_path / "v1" / "markets").glob("C*.json")}

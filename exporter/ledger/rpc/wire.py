@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
@@ -109,6 +110,7 @@ class EventInfo(Struct, rename="camel"):
     topic: list[str] | None
     value: str
     in_successful_contract_call: bool = True
+    ledger_closed_at: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class EventsResult(Struct, rename="camel"):
@@ -117,6 +119,7 @@ class EventsResult(Struct, rename="camel"):
     latest_ledger: Ledger
     cursor: Annotated[str, Meta(max_length=40)]
     events: list[EventInfo] | None
+    latest_ledger_close_time: Any = None
 
 
 NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
@@ -163,12 +166,27 @@ def close_time_of(result: LedgersResult, ledger: int) -> int:
     info = result.ledgers[0]
     if info.sequence != ledger:
         unusable(f"ledger {ledger} was asked for and ledger {info.sequence} was given")
-    given = info.ledger_close_time
+    time = _unix_seconds(info.ledger_close_time)
+    if time is None:
+        unusable(f"the close time of ledger {ledger} is not in unix seconds from 1970 to the year 9998")
+    return time
+
+
+def stated_close_time(result: EventsResult, ledger: int) -> int:
+    """The close time of ``ledger`` in unix seconds, where an answer has it by the way, else 0."""
+    if result.latest_ledger == ledger and (time := _unix_seconds(result.latest_ledger_close_time)) is not None:
+        return time
+    for event in result.events or ():
+        if event.ledger == ledger and event.ledger_closed_at is not None:
+            return _unix_seconds(int(event.ledger_closed_at.timestamp())) or 0
+    return 0
+
+
+def _unix_seconds(given: Any) -> int | None:
+    """A close time as servers write it: a number, or digits; None for anything else, and beyond the year 9998."""
     if isinstance(given, str):
         given = int(given) if _DIGITS.fullmatch(given) else 0
-    if not 1 <= given <= LATEST_CLOSE_TIME:
-        unusable(f"the close time of ledger {ledger} is not in unix seconds from 1970 to the year 9998")
-    return given
+    return given if type(given) is int and 1 <= given <= LATEST_CLOSE_TIME else None
 
 
 def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, RawEntry]:

@@ -324,7 +324,7 @@ RIGHT: dict[str, Any] = {"sequence": 500, "ledgerCloseTime": 1_800_000_700}
 def test_a_close_time_is_in_unix_seconds(ledgers: list[dict[str, Any]], expected: int | None) -> None:
     """It is a number or digits, before the year 9999, and of the ledger asked for; any other is asked for elsewhere."""
     bench = Bench(A, B)
-    bench.fault(A, fake.altered(lambda right: right["result"].update(ledgers=ledgers)))
+    bench.fault(A, fake.unaltered, fake.altered(lambda right: right["result"].update(ledgers=ledgers)))
 
     assert (expected or CLOSE_TIME + 500) == bench.run(lambda source: source.close_time(500))
     assert ([A] if expected else [A, B]) == bench.rpc.asked("getLedgers")
@@ -340,11 +340,45 @@ def test_a_ledger_that_nobody_has_reached_is_waited_for() -> None:
         bench.rpc.ledgers[A] = 500
         return fake.ok(right)
 
-    bench.fault(A, fake.unaltered, fake.unaltered, advance)
+    bench.fault(A, fake.unaltered, fake.unaltered, fake.unaltered, advance)
 
     assert CLOSE_TIME + 500 == bench.run(lambda source: source.close_time(500))
     with pytest.raises(AllEndpointsFailedError, match=r"getLedgers for ledger 5: .*start ledger \(5\) must be betw"):
         Bench(A).run(lambda source: source.close_time(5))
+
+
+STATED = CLOSE_TIME + 7
+EVENT = {
+    "ledger": LEDGER - 1,
+    "contractId": CONTRACT,
+    "topic": [],
+    "value": "",
+    "ledgerClosedAt": "2027-01-15T08:00:07.942Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("stated", "ledger", "expected"),
+    [
+        ({"latestLedgerCloseTime": str(STATED)}, LEDGER, STATED),
+        ({"latestLedgerCloseTime": STATED}, LEDGER, STATED),
+        ({"events": [EVENT]}, LEDGER - 1, STATED),
+        ({"latestLedgerCloseTime": str(STATED)}, LEDGER - 1, None),  # of the newest, which is another one
+        ({"events": [EVENT]}, LEDGER - 2, None),
+        ({"latestLedgerCloseTime": 253_370_764_800}, LEDGER, None),  # the year 9999
+    ],
+)
+def test_a_close_time_costs_no_whole_ledger_where_events_state_it(
+    stated: dict[str, Any], ledger: int, expected: int | None
+) -> None:
+    """Where an answer does not state it for this very ledger, getLedgers is asked."""
+    bench = Bench()
+    bench.fault(A, fake.altered(lambda right: right["result"].update(stated)))
+
+    assert (expected or CLOSE_TIME + ledger) == bench.run(lambda source: source.close_time(ledger))
+    methods = [call.method for call in bench.rpc.calls if call.method != "getNetwork"]
+    assert ["getEvents", "getLedgers"][: 1 if expected else 2] == methods
+    assert {} == bench.source.counters.errors
 
 
 # Simulation ----------------------------------------------------------------------------------------------------
