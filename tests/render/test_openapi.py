@@ -24,7 +24,6 @@ from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract
-from tests.render.whole_tree import documents_of
 
 M, P = contract(1), contract(2)
 
@@ -77,16 +76,16 @@ def test_every_file_validates(tree: Path) -> None:
     """
     counts: Counter[str] = Counter()
     components = closed(description()["components"])
-    for key, data in documents_of(tree).items():
+    for file in sorted(tree.rglob("*.json")):
+        key = file.relative_to(tree).as_posix()
         family = family_of(key)
         assert family is not None, key
-        if family is ERROR:
-            continue  # for platforms, not for clients
+        if family is ERROR or family.model is None:
+            continue  # for platforms, not for clients; or of no model of ours
         counts.update(path for path, model, _ in OPERATIONS if model is family.model)
         if key != "v1/openapi.json":
-            assert family.model is not None
             schema = {"$ref": f"#/components/schemas/{family.model.__name__}", "components": components}
-            jsonschema.Draft202012Validator(schema).validate(json.loads(data))
+            jsonschema.Draft202012Validator(schema).validate(json.loads(file.read_bytes()))
     assert {*counts, *YIELDS_PATHS, *ADDED} == set(description()["paths"])
     assert counts["/v1/assets/{market}/{pool}/history"] >= 4 * counts["/v1/assets/{market}/{pool}"] > 80
 

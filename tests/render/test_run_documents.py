@@ -267,11 +267,13 @@ def tables_of(*markets: dict[str, object], **missing: Any) -> Tables:
 
 
 def test_counts_of_what_was_found() -> None:
-    """Markets, pools, and what is missing are counted for each protocol apart, also where nothing was found."""
+    """Markets, pools, codes, and what is missing are counted by protocol, also where nothing was found."""
     document = coverage(
         tables_of(
             market_row(A, pool_count=3),
             market_row(B, protocol="alula", pool_count=2),
+            market_row(C, protocol="slender"),
+            *(market_row(address, protocol="slender", wasm_hash="ab" * 32) for address in (D, X)),
             unread=[Unread(A, C, "blend", "archived", "x"), Unread(D, None, "blend", "undecodable", "x")],
             absent=[Absent(C, "alula", "x")],
             unpriced=[Unpriced(A, C, "x"), Unpriced(B, C, "x"), Unpriced(B, D, "x")],
@@ -283,13 +285,7 @@ def test_counts_of_what_was_found() -> None:
     assert [0, 0, 0, 0, 0] == [document["data"]["k2"][name] for name in names]
     assert [1, 3, 2, 1, 0] == [document["data"]["blend"][name] for name in names]
     assert [1, 2, 0, 2, 1] == [document["data"]["alula"][name] for name in names]
-
-
-def test_versions_of_the_contracts() -> None:
-    """Markets are counted by the code they run, the unknown among them."""
-    rows = [market_row(A), *(market_row(address, wasm_hash="ab" * 32) for address in (B, C))]
-    versions = coverage(tables_of(*rows))["data"]["blend"]["contract_versions"]
-
+    versions = document["data"]["slender"]["contract_versions"]
     assert [(None, 1), ("ab" * 32, 2)] == [(version["wasm_hash"], version["market_count"]) for version in versions]
 
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
-from exporter.tree.families import family_of
 from tests.check.trees import Files, tree_of, write
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, pools_of, with_rewards, with_status, without_oracle
 from tests.once import once
@@ -38,12 +37,3 @@ def _published(protocols: Sequence[str], runs: int) -> Files:
     network.close(with_status(network, BLEND_V1, 4))
     flags = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
     return tree_of(network, *protocols, runs=runs, apart=timedelta(0), flags=flags)
-
-
-def documents_of(folder: Path) -> dict[str, bytes]:
-    """Every document of a tree by key; what is JSON of no model of ours is left out."""
-    return {
-        key: path.read_bytes()
-        for path in sorted(folder.rglob("*.json"))
-        if (family := family_of(key := path.relative_to(folder).as_posix())) is None or family.model is not None
-    }
