@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import ExitStack
 from random import Random
+from threading import Timer
 
 import pytest
 
@@ -15,6 +17,7 @@ from exporter.errors import CheckError, LostRaceError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
+from exporter.publishing.retention import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.backfill.recorded_lake import history_of, rows_of
@@ -65,8 +68,13 @@ def test_inside_a_compacted_day(whole: MemoryStore) -> None:
     before = history_of(store)
 
     result = fill(store)
+    removed_later = store.get(SUPERSEDED_KEY)
 
     assert {1003, 1006} == result.added
+    assert removed_later is not None
+    replaced = before.keys() - history_of(store).keys()
+    assert replaced
+    assert all(key in removed_later.data.decode() for key in replaced)
     assert rows_of(whole).equals(rows_of(store))
     compact_history(store)
     compact_history(compacted)
@@ -108,4 +116,7 @@ def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     store, parts = MemoryStore(), [part_of(LEDGERS[0])]
     with store.exclusive(), pytest.raises(LostRaceError):
         merge_into_history(store, parts, NETWORK)
+    held = ExitStack()
+    held.enter_context(store.exclusive())
+    Timer(0.1, held.close).start()
     assert {LEDGERS[0]} == merge_into_history(store, parts, NETWORK).added
