@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,6 +16,7 @@ from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
 from exporter.localnet.lake_writer import live_into_lake, remember
+from exporter.localnet.mover import Draft, Mover
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
 from exporter.protocols import storage_answers
@@ -93,6 +95,20 @@ def test_every_pool_moves() -> None:
         assert old["total_borrowed"] != row["total_borrowed"]
         assert int(old["borrow_index"] or 0) <= int(row["borrow_index"] or 0)
         assert int(row["total_borrowed"]) < int(row["total_supplied"])
+
+
+def test_interest_gives_shares_to_the_protocol_alone() -> None:
+    """What XOXNO keeps of the interest is new shares of the supply; users have as many as before."""
+    network = RecordedNetwork()
+    network.advance(network.pools)
+    network.advance(network.pools)
+    pool = next(pool for pool in network.pools if pool.fees and pool.owed(network.look))
+    draft = Draft(network.look)
+    Mover(Random(1), network.prices).accrue(pool, draft, network.chain.close_time(network.chain.latest) + 86_400)
+    supply, fees = pool.supply[0], pool.accrued(pool.fees or "")
+
+    assert fees.read(network.look) < fees.read(draft.look)
+    assert 1 == len({supply.read(look) - fees.read(look) for look in (network.look, draft.look)})
 
 
 def test_the_same_seed_gives_the_same_network() -> None:
