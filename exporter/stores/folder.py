@@ -22,7 +22,7 @@ import os
 import secrets
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -66,16 +66,16 @@ FEW = 4
 """Up to this many paths are made durable one by one; above it the whole file system is synced."""
 
 
-def make_durable(files: Collection[Path], folders: Collection[Path]) -> None:
+def make_durable(files: Collection[str | Path], folders: Collection[Path]) -> None:
     """Return when the bytes of these files and the names in these folders are on the disk. Raises `OSError`.
 
     Many paths on Linux cost one ``syncfs`` for each file system; elsewhere, and for few paths, each has its ``fsync``.
     """
     sync: Callable[[int], None] = os.fsync
-    paths = (*files, *folders)
+    paths: Sequence[str | Path] = (*files, *folders)
     if len(paths) > FEW and (sync_file_system := _sync_file_system()) is not None:
-        touched = {file.parent for file in files}.union(folders)
-        sync, paths = sync_file_system, tuple({folder.stat().st_dev: folder for folder in touched}.values())
+        touched = {os.path.dirname(file) for file in files}.union(map(str, folders))
+        sync, paths = sync_file_system, tuple({os.stat(folder).st_dev: folder for folder in touched}.values())
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -107,10 +107,11 @@ def read_file(path: Path) -> bytes | None:
     return path.read_bytes() if stat.S_ISREG(mode) else None
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: str | Path, data: bytes) -> None:
     """Make a file that was not there, with the permissions that the umask leaves."""
     # Not tempfile: its files are readable by their owner alone, and a web server has to read these.
-    with path.open("xb") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
 
@@ -128,8 +129,8 @@ class _Staged(NamedTuple):
     """A file written under a temporary name, waiting for its own."""
 
     key: str
-    path: Path
-    temporary: Path
+    path: str
+    temporary: str
     data: bytes
 
 
@@ -167,19 +168,18 @@ class FolderStore(Store):
         total, size = Written(), 0
         batch: deque[_Staged] = deque()
         changed: set[Path] = set()  # folders that have new names in them, which are not durable yet
-        last, folder = "/", self.root
+        folders: dict[str, Path] = {}  # in most of them are several files
         try:
             for key, data in files:
                 with reported("write", check_key(key)):
                     part, _, name = key.rpartition("/")
-                    if part != last:  # most files are in the folder of the one before
-                        last, folder = part, self._folder(part, changed)
-                    path = folder / name
+                    folder = self._folder(part, changed, folders)
+                    path = f"{folder}/{name}"
                     if _is_there(path, key, data, immutable=immutable):
                         total += Written(unchanged=1)
                         continue
                     self._temporary_count += 1
-                    temporary = folder / f"{self._temporary_stem}{self._temporary_count}"
+                    temporary = f"{folder}/{self._temporary_stem}{self._temporary_count}"
                     batch.append(_Staged(key, path, temporary, data))  # before anything can go wrong
                     write_file(temporary, data)
                 size += len(data)
@@ -190,7 +190,7 @@ class FolderStore(Store):
         finally:
             for staged in batch:
                 with suppress(OSError):
-                    staged.temporary.unlink()
+                    os.unlink(staged.temporary)
         if changed:
             with reported("make durable the names in", self.uri):
                 make_durable((), changed)
@@ -259,14 +259,20 @@ class FolderStore(Store):
         part, _, name = key.rpartition("/")
         return self._folder(part) / name
 
-    def _folder(self, part: str, changed: set[Path] | None = None) -> Path:
-        """A folder, reached by no link below the root; with ``changed`` it is made."""
-        folder = self.root
-        if changed is not None and not folder.is_dir():
-            folder.mkdir(parents=True)
-            changed.add(folder.parent)
-        for name in filter(None, part.split("/")):
-            parent, folder = folder, folder / name
+    def _folder(self, part: str, changed: set[Path] | None = None, known: dict[str, Path] | None = None) -> Path:
+        """A folder, reached by no link below the root; with ``changed`` it is made. Those ``known`` were looked at."""
+        known = {} if known is None else known
+        if part in known:
+            return known[part]
+        if not part:
+            folder = self.root
+            if changed is not None and not folder.is_dir():
+                folder.mkdir(parents=True)
+                changed.add(folder.parent)
+        else:
+            above, _, name = part.rpartition("/")
+            parent = self._folder(above, changed, known)
+            folder = parent / name
             try:
                 if stat.S_ISLNK(folder.lstat().st_mode):
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -275,6 +281,7 @@ class FolderStore(Store):
                     raise
                 folder.mkdir()
                 changed.add(parent)
+        known[part] = folder
         return folder
 
     def _remove(self, path: Path) -> None:
@@ -300,13 +307,13 @@ class FolderStore(Store):
                         to_visit.append((f"{stem}{entry.name}/", entry.path))
 
 
-def _is_there(path: Path, key: str, data: bytes, *, immutable: bool) -> bool:
+def _is_there(path: str, key: str, data: bytes, *, immutable: bool) -> bool:
     """Say whether exactly these bytes have the name; other bytes under an immutable key are an error."""
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except FileNotFoundError:
         return False
-    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and path.read_bytes() == data
+    same = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and Path(path).read_bytes() == data
     if immutable and not same:
         raise ImmutableKeyError(immutable_key_message(key))
     return same
@@ -322,11 +329,11 @@ def _place_all(batch: deque[_Staged], changed: set[Path], *, immutable: bool) ->
         staged = batch[0]
         with reported("write", staged.key):
             if immutable and _is_there(staged.path, staged.key, staged.data, immutable=True):  # since this batch began
-                staged.temporary.unlink()
+                os.unlink(staged.temporary)
                 total += Written(unchanged=1)
             else:
-                staged.temporary.replace(staged.path)
+                os.replace(staged.temporary, staged.path)
                 total += Written(1, 0, len(staged.data))
         batch.popleft()
-        changed.add(staged.path.parent)
+        changed.add(Path(staged.path).parent)
     return total

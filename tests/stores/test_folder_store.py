@@ -166,9 +166,9 @@ def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: p
     """A file that another process names first is not replaced: the same bytes count as there, others are an error."""
     store = FolderStore(tmp_path)
 
-    def race(files: Collection[Path], _: Collection[Path]) -> None:
+    def race(files: Collection[str], _: Collection[Path]) -> None:
         for path, name in zip(files, "ab", strict=False):
-            path.with_name(f"{name}.json").write_bytes(b"theirs")
+            Path(path).with_name(f"{name}.json").write_bytes(b"theirs")
 
     monkeypatch.setattr(exporter.stores.folder, "make_durable", race)
 
@@ -181,27 +181,27 @@ def test_an_immutable_file_that_appears_meanwhile(tmp_path: Path, monkeypatch: p
 
 def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No file gets its name before its bytes are on the disk, and all names are on the disk at the end."""
-    durable: set[Path] = set()
+    durable: set[str] = set()
     notified: set[Path] = set()
     changed: set[Path] = set()
     """Folders with names that are not on the disk yet."""
-    named: list[Path] = []
-    replace = Path.replace
+    named: list[str] = []
+    replace = os.replace
 
-    def note(files: Collection[Path], folders: Collection[Path]) -> None:
+    def note(files: Collection[str], folders: Collection[Path]) -> None:
         durable.update(files)
         notified.update(folders)
         changed.difference_update(folders)
 
-    def noting(temporary: Path, path: Path) -> Path:
-        assert temporary.name.startswith(TEMPORARY_PREFIX)
+    def noting(temporary: str, path: str) -> None:
+        assert Path(temporary).name.startswith(TEMPORARY_PREFIX)
         assert temporary in durable
-        changed.add(path.parent)
+        changed.add(Path(path).parent)
         named.append(temporary)
-        return replace(temporary, path)
+        replace(temporary, path)
 
     monkeypatch.setattr(exporter.stores.folder, "make_durable", note)
-    monkeypatch.setattr(Path, "replace", noting)
+    monkeypatch.setattr(os, "replace", noting)
     monkeypatch.setattr(exporter.stores.folder, "BATCH_FILES", 4)
     FolderStore(tmp_path).put_many((f"v1/{number % 3}/{number}", b"1") for number in range(10))
 
