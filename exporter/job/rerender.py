@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from msgspec import structs
 
 from exporter.check.checker import CheckSummary, Fault, TreeFaultsError
@@ -17,7 +20,9 @@ from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_files, decod
 from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize
-from exporter.history.export import read_manifest
+from exporter.history.export import read_manifest, rows_of
+from exporter.history.manifest import file_ledgers, file_reference
+from exporter.history.parquet import ORDER
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
@@ -81,8 +86,8 @@ class EarlierRun:
 class FetchedTree:
     """A tree as far as repeating its run needs it.
 
-    ``folder`` has the history before the run, the files ``before``; ``same_history`` says whether the run found just
-    these, and none was compacted or added since. ``earlier`` runs are newest first; ``left_out`` says by run id why
+    ``folder`` has the history before the run, the files ``before``; ``as_published`` says whether the run found just
+    these. ``earlier`` runs are newest first; ``left_out`` says by run id why
     others are not among them. ``records`` are census, verifier and list of organisations, by key, where there are.
     ``keys`` are all of the tree; None where the source cannot list them.
     """
@@ -97,7 +102,7 @@ class FetchedTree:
     left_out: dict[str, str]
     history: HistoryManifest
     before: list[HistoryFile]
-    same_history: bool
+    as_published: bool
     proofs: list[Proof]
     proof_files: dict[str, bytes]
     records: dict[str, bytes]
@@ -156,7 +161,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
-    left = [f"{key}, because the history has other files now" for key in made.unknown]
+    left = [f"{key}, because it shows files of the history that are gone" for key in made.unknown]
     if made.kept:
         left.append(
             f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
@@ -183,6 +188,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         history = await read_manifest(source)
         package = await document(source, DATA_PACKAGE.template, DataPackage, files.sha256_of(DATA_PACKAGE.template))
         paths = {path for resource in package.resources if resource.name == "history" for path in resource.path}
+        before, as_published = await _fetch_history(source, status, history, paths, folder / "tree")
         return FetchedTree(
             folder=folder / "tree",
             status=status,
@@ -193,8 +199,8 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             earlier=earlier,
             left_out=left_out,
             history=history,
-            before=await _fetch_history(source, status, history, folder / "tree"),
-            same_history=paths == {file.key for file in history.files},
+            before=before,
+            as_published=as_published,
             proofs=proofs,
             proof_files={
                 proof.run_id: await required(source, proof.proof_key, proof.proof_sha256)
@@ -240,21 +246,58 @@ async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
 
 
 async def _fetch_history(
-    source: TreeSource, status: SystemStatus, history: HistoryManifest, folder: Path
-) -> list[HistoryFile]:
-    """Put the history before the run into a folder; gives its files."""
-    store, before = open_store(str(folder)), list[HistoryFile]()
+    source: TreeSource, status: SystemStatus, history: HistoryManifest, paths: set[str], folder: Path
+) -> tuple[list[HistoryFile], bool]:
+    """Put the history before the run into a folder; gives its files, and whether the run found just these.
+
+    ``paths`` are the files that the run found, and its own. Those that were joined since take the place of the joined
+    file, which must have their rows; where one is gone, the joined file stays.
+    """
+    store, files = open_store(str(folder)), dict[str, HistoryFile]()
     for file in history.files:
         if file.first_ledger < status.observed_ledger:
             if file.last_ledger >= status.observed_ledger:
                 raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
             store.put_new(file.key, await required(source, file.key, file.sha256))
-            before.append(file)
-    before.sort(key=lambda file: file.first_ledger)
+            files[file.key] = file
+    gone = sorted(paths - {file.key for file in history.files})
+    parts = [_part(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in gone]
+    found = [part for part in parts if part is not None]
+    as_published = len(found) == len(parts)
+    joined = [file for key, file in files.items() if key not in paths]
+    for file in joined:
+        own = [rows for part, _, rows in found if file.first_ledger <= part.first_ledger <= file.last_ledger]
+        as_published &= bool(own)
+        if as_published:
+            rows = rows_of((folder / file.key).read_bytes(), file)
+            if not rows.sort(ORDER).equals(pl.concat(own).sort(ORDER)):
+                raise CheckError(f"{file.key} does not have the rows of the files that it joins")
+    as_published &= all(
+        any(file.first_ledger <= part.first_ledger <= file.last_ledger for file in joined) for part, *_ in found
+    )
+    if as_published:
+        store.delete([file.key for file in joined])
+        for part, data, _ in found:
+            store.put_new(part.key, data)
+        files = {key: file for key, file in files.items() if key in paths} | {part.key: part for part, *_ in found}
+    before = sorted(files.values(), key=lambda file: file.first_ledger)
     if before:
         manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
         store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    return before
+    return before, as_published
+
+
+def _part(key: str, data: bytes | None) -> tuple[HistoryFile, bytes, pl.DataFrame] | None:
+    """A file that no manifest names any more: its entry as it was, its bytes and rows; None where it is gone."""
+    ledgers = file_ledgers(key)
+    if data is None or ledgers is None:
+        return None
+    try:
+        count: int = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
+    except (pa.ArrowException, OSError):
+        return None
+    entry = HistoryFile(key, file_reference(key), count, len(data), hashlib.sha256(data).hexdigest(), *ledgers)
+    return entry, data, rows_of(data, entry)
 
 
 def settings_of(tree: FetchedTree) -> Settings:
@@ -293,7 +336,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
     different, unknown, kept = dict[str, str](), list[str](), list[str]()
     for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
-        if not tree.same_history and key in OF_THE_HISTORY and listed is not None:
+        if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
         elif tree.manifest.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
             kept.append(key)

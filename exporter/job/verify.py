@@ -165,7 +165,9 @@ def verify_tree(
             for key, why in made.different.items():
                 raise CheckError(f"{key} {why}")
             of_earlier = f"of the run published at {tree.manifest.site_published_at}"
-            unproven.add(Reason.HISTORY, (f"{key} (the history has other files now)" for key in made.unknown))
+            unproven.add(
+                Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown)
+            )
             unproven.add(Reason.EARLIER, (f"{key} ({of_earlier})" for key in made.kept))
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
             if status.next_expected_at is not None:

@@ -18,6 +18,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -530,21 +533,49 @@ def test_a_network_with_lists() -> None:
         assert said == list(evidence_words(evidence, settings))
 
 
-def test_a_history_that_was_compacted_since(trees: Trees, tmp_path: Path) -> None:
-    """What lists the history's files cannot be compared when they were joined since; it is named, and the check says
-    the same.
-    """
+@pytest.fixture
+def compacted(trees: Trees, tmp_path: Path) -> Path:
+    """A tree whose runs of the day before are joined into one file."""
     out = tmp_path / "out"
     for ledger in DAY_BEFORE:
         trees.publish(out, ledger, since=TIME - 86_400)
     trees.publish(out, CHECKPOINT)
     compact_history(open_store(str(out)))
-    result, looked = trees.verify(out), check_tree(str(out))
+    return out
 
-    expect(result, EXIT_UNPROVEN)
+
+def test_a_history_that_was_compacted_since(trees: Trees, compacted: Path) -> None:
+    """The page of the history is derived as it was; once the replaced files are gone, it is named, by the check too."""
+    kept, looked = trees.verify(compacted), check_tree(str(compacted))
+    for ledger in DAY_BEFORE:
+        (compacted / f"history/pools/date=2023-11-13/{ledger}.parquet").unlink()
+    gone, looked_again = trees.verify(compacted), check_tree(str(compacted))
+
+    expect(kept, EXIT_UNPROVEN)
+    assert "data.html" not in kept.output
+    assert None is looked.not_rerendered
+    expect(gone, EXIT_UNPROVEN)
     for page in ("data.html", "datapackage.json"):
-        assert f"{page} (the history has other files now)" in names(result, "history")
-        assert f"{page}, because the history has other files now" in (looked.not_rerendered or "")
+        assert f"{page} (it shows files of the history that are gone)" in names(gone, "history")
+        assert f"{page}, because it shows files of the history that are gone" in (looked_again.not_rerendered or "")
+
+
+def test_a_compacted_file_with_other_rows(trees: Trees, compacted: Path) -> None:
+    """A file that does not have the rows of those that it joins is refused while they are there."""
+    history = json.loads((compacted / "v1/history.json").read_text())
+    joined = next(file for file in history["files"] if file["first_ledger"] < file["last_ledger"])
+    path = compacted / joined["key"]
+    table = pq.read_table(path)
+    # The rolled up files have the last run of each hour.
+    first = pc.equal(table["observed_ledger"], joined["first_ledger"])
+    place = table.column_names.index("symbol")
+    symbols = pc.if_else(first, "FORGED", table["symbol"].cast(pa.string())).cast(table.schema.field(place).type)
+    pq.write_table(table.set_column(place, table.schema.field(place), symbols), path)
+    data = path.read_bytes()
+    joined |= {"sha256": sha256(data).hexdigest(), "bytes": len(data)}
+    (compacted / "v1/history.json").write_text(json.dumps(history, separators=(",", ":")))
+
+    expect(trees.verify(compacted), EXIT_REFUTED, f"{joined['key']} does not have the rows of the files that it joins")
 
 
 def test_evidence_that_is_too_large(trees: Trees, single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
