@@ -47,17 +47,14 @@ def token(wasm_hash: bytes | None = UNKNOWN_CODE) -> Stored:
 
 
 def test_a_token_says_what_it_is() -> None:
-    """Symbol, decimals and name are in the token's instance."""
-    stored = token()
-
-    assert [string("TOK"), u32(7), string("A Token")] == [
-        stored.value(TOKEN, function) for function in ("symbol", "decimals", "name")
-    ]
-
-
-def test_the_balance_of_a_stellar_asset() -> None:
-    """A contract's balance of a Stellar asset is in an entry of the asset, and 0 without one."""
+    """Symbol, decimals and name are in the token's instance, a balance of a Stellar asset is an entry, or 0."""
     stored = token(wasm_hash=None)
+    said = [stored.value(TOKEN, function) for function in ("symbol", "decimals", "name")]
+    assert (
+        [string("TOK"), u32(7), string("A Token")]
+        == said
+        == [token().value(TOKEN, function) for function in ("symbol", "decimals", "name")]
+    )
     assert i128(0) == stored.value(TOKEN, "balance", address(HOLDER))
     balance = {"amount": i128(5), "authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
     stored.put(TOKEN, vec(symbol("Balance"), address(HOLDER)), struct_map(balance))
@@ -65,26 +62,18 @@ def test_the_balance_of_a_stellar_asset() -> None:
     assert i128(5) == stored.value(TOKEN, "balance", address(HOLDER))
 
 
-def test_other_balances_are_not_known() -> None:
-    """An account's balance is in its trustline, and another token's wherever its code puts it."""
-    assert token(None).error(TOKEN, "balance", address(account("someone"))).startswith("not from storage: ")
-    assert token().error(TOKEN, "balance", address(HOLDER)).startswith("not from storage: ")
-
-
 def test_what_has_no_rule_says_so() -> None:
-    """A contract of unknown code, a function without a rule and a missing contract are named."""
+    """Unknown code, a function without a rule, a missing contract, and balances that are kept elsewhere are named."""
     stored = token()
     stored.deploy(HOLDER, by_name(Price=u32(1)))
-
-    assert [
-        f"not from storage: no rule for {HOLDER}, which runs code 0001020304050607",
-        "not from storage: no rule for mint() with 1 arguments",
-        f"not from storage: the instance of {contract('nowhere')} is not held",
-    ] == [
-        stored.error(HOLDER, "lastprice"),
-        stored.error(TOKEN, "mint", i128(1)),
-        stored.error(contract("nowhere"), "decimals"),
-    ]
+    for error, words in (
+        (stored.error(HOLDER, "lastprice"), f"no rule for {HOLDER}, which runs code 0001020304050607"),
+        (stored.error(TOKEN, "mint", i128(1)), "no rule for mint() with 1 arguments"),
+        (stored.error(contract("nowhere"), "decimals"), f"the instance of {contract('nowhere')} is not held"),
+    ):
+        assert f"not from storage: {words}" == error
+    assert token(None).error(TOKEN, "balance", address(account("someone"))).startswith("not from storage: ")
+    assert token().error(TOKEN, "balance", address(HOLDER)).startswith("not from storage: ")
 
 
 class Calling:
@@ -181,12 +170,10 @@ def _scrambled(value: ScVal, junk: ScVal, random: Random) -> ScVal:
         place = random.randrange(len(pairs))
         pairs[place] = pairs[place][0], _scrambled(pairs[place][1], junk, random)
         return kind, payload._replace(storage=tuple(pairs))
-    if kind == scval.VEC and payload and random.random() < 0.7:
+    if kind in (scval.VEC, scval.MAP) and payload and random.random() < 0.7:
         place = random.randrange(len(payload))
-        return kind, (*payload[:place], _scrambled(payload[place], junk, random), *payload[place + 1 :])
-    if kind == scval.MAP and payload and random.random() < 0.7:
-        place = random.randrange(len(payload))
-        changed = payload[place][0], _scrambled(payload[place][1], junk, random)
+        old = payload[place]
+        changed = _scrambled(old, junk, random) if kind == scval.VEC else (old[0], _scrambled(old[1], junk, random))
         return kind, (*payload[:place], changed, *payload[place + 1 :])
     return junk
 

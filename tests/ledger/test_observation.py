@@ -26,15 +26,11 @@ def answer(ledger: int, footprint: tuple[bytes, ...] = (), result: bytes | None 
 
 
 class TestEntry:
-    @pytest.mark.parametrize("other", ["another contract", "another key"])
-    def test_another_entry_than_was_asked_for(self, other: str) -> None:
+    @pytest.mark.parametrize(("label", "name"), [("other", "ResList"), ("pool", "Other")])
+    def test_another_entry_than_was_asked_for(self, label: str, name: str) -> None:
         """An entry that belongs under another key is never taken for the one that was asked for."""
         key, _ = entry(contract("pool"), symbol("ResList"), u32(3))
-        _, data = entry(
-            contract("pool" if other == "another key" else "other"),
-            symbol("Other" if other == "another key" else "ResList"),
-            u32(3),
-        )
+        _, data = entry(contract(label), symbol(name), u32(3))
 
         with pytest.raises(DecodeError, match="is under another key"):
             Entry(key, RawEntry(data, 1, None)).contract_data()

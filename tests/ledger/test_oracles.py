@@ -15,20 +15,15 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from tests.protocols.made_ledger import NOW, MadeLedger, account, contract, lastprice
 
 
-def quotes_of(ledger: MadeLedger, *pairs: tuple[str, str]) -> dict[tuple[str, str], Quote]:
-    """Quotes of (oracle, token) by label."""
-    wanted = [(contract(oracle), contract(token)) for oracle, token in pairs]
+def quotes_of(ledger: MadeLedger, *oracles: str) -> list[Quote]:
+    """The quotes of oracles, by address, for token T."""
+    pairs = [(oracle, contract("T")) for oracle in oracles]
 
-    async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
-        return dict(await read_quotes(view, wanted))
+    async def program(view: LedgerView) -> list[Quote]:
+        quotes = await read_quotes(view, pairs)
+        return [quotes[pair] for pair in pairs]
 
-    quotes = asyncio.run(read_at_one_ledger(ledger, program)).result
-    return {pair: quotes[contract(pair[0]), contract(pair[1])] for pair in pairs}
-
-
-def quote_of(ledger: MadeLedger) -> Quote:
-    """The quote of oracle O for token T."""
-    return quotes_of(ledger, ("O", "T"))["O", "T"]
+    return asyncio.run(read_at_one_ledger(ledger, program)).result
 
 
 def oracle(decimals: ScVal | bytes | str, price: ScVal | bytes | str) -> MadeLedger:
@@ -41,7 +36,7 @@ def oracle(decimals: ScVal | bytes | str, price: ScVal | bytes | str) -> MadeLed
 @pytest.mark.parametrize("price", [-(2**127), -1, 0, 1, 2**127 - 1])
 def test_what_the_oracle_said(decimals: int, price: int) -> None:
     """A quote holds the oracle's own numbers, be they good or bad: judging them is the protocol's."""
-    quote = quote_of(oracle(u32(decimals), price_data(price, NOW)))
+    [quote] = quotes_of(oracle(u32(decimals), price_data(price, NOW)), contract("O"))
 
     assert Quote(contract("O"), contract("T"), decimals, price, NOW) == quote
 
@@ -72,7 +67,7 @@ def test_what_the_oracle_said(decimals: int, price: int) -> None:
 )
 def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, reason: str) -> None:
     """An answer that is not a price gives none, with the reason."""
-    quote = quote_of(oracle(decimals, price))
+    [quote] = quotes_of(oracle(decimals, price), contract("O"))
 
     assert (None, None, None) == (quote.decimals, quote.price, quote.timestamp)
     assert quote.failure is not None
@@ -82,15 +77,10 @@ def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, rea
 def test_oracle_that_is_an_account() -> None:
     """An oracle address that is not a contract is never called, which an RPC would refuse; its tokens have no price."""
     ledger = oracle(u32(7), price_data(3, NOW))
-    pairs = [(account("O"), contract("T")), (contract("O"), contract("T"))]
+    refused, quote = quotes_of(ledger, account("O"), contract("O"))
 
-    async def program(view: LedgerView) -> dict[tuple[str, str], Quote]:
-        return dict(await read_quotes(view, pairs))
-
-    quotes = asyncio.run(read_at_one_ledger(ledger, program)).result
-
-    assert "the market's oracle is not a contract" == quotes[pairs[0]].failure
-    assert 3 == quotes[pairs[1]].price
+    assert "the market's oracle is not a contract" == refused.failure
+    assert 3 == quote.price
     assert {contract("O")} == {call.contract for call in ledger.calls}
 
 

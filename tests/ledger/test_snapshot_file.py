@@ -166,27 +166,22 @@ def test_malformed_files_are_refused_by_name(tmp_path: Path, content: Any, messa
     assert len(str(caught.value)) < 400
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    """A path with no file behind it, or with a folder, is an error that says so."""
-    with pytest.raises(SnapshotFileError, match=r"none\.json: it cannot be read: No such file"):
-        LedgerSnapshot.load(tmp_path / "none.json")
-    with pytest.raises(SnapshotFileError, match="it cannot be read: Is a directory"):
-        LedgerSnapshot.load(tmp_path)
-
-
-def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
-    """A file of more bytes than are accepted is refused; one of exactly as many is read."""
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """A path with no file, a folder, and a file of more bytes than are accepted are refused; one of as many is read."""
     content = json.dumps(document(item())).encode()
     file = tmp_path / "snapshot.json"
-    file.write_bytes(content)
-
-    assert LEDGER == LedgerSnapshot.load(file, max_bytes=len(content)).ledger
-    with pytest.raises(SnapshotFileError, match=f"more than the {len(content) - 1} bytes"):
-        LedgerSnapshot.load(file, max_bytes=len(content) - 1)
+    assert LEDGER == load(tmp_path, content).ledger == LedgerSnapshot.load(file, max_bytes=len(content)).ledger
+    for path, most, message in (
+        (tmp_path / "none.json", 1, r"none\.json: it cannot be read: No such file"),
+        (tmp_path, 1, "it cannot be read: Is a directory"),
+        (file, len(content) - 1, f"more than the {len(content) - 1} bytes"),
+    ):
+        with pytest.raises(SnapshotFileError, match=message):
+            LedgerSnapshot.load(path, max_bytes=most)
 
 
 def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
-    """Distinct keys are read, all at the file's ledger; absent ones are left out."""
+    """Distinct keys are read at the file's ledger, of which it has the time; a call of what is not held is an error."""
     snapshot = load(tmp_path, document(item("a"), item("b")))
     source: LedgerSource = SnapshotSource(snapshot, storage_answers, label="the file")
     known = [entries.data_key(POOL, symbol(name)) for name in ("a", "b")]
@@ -199,17 +194,11 @@ def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
     assert {"the file"} == {answer.endpoint for answer in answers}
     assert {key: snapshot.entries[key] for key in known} == answers[0].entries
     assert [] == asyncio.run(source.read_entries([]))
-
-
-def test_a_source_knows_one_close_time_and_no_execution(tmp_path: Path) -> None:
-    """The close time is that of the file's ledger only, and a call of what it does not hold gives an error."""
-    source: LedgerSource = SnapshotSource(load(tmp_path, document()), storage_answers)
-
     assert LEDGER == asyncio.run(source.tip())
     assert 1_700_000_000 == asyncio.run(source.close_time(LEDGER))
     with pytest.raises(SourceError, match="holds ledger 1000 only"):
         asyncio.run(source.close_time(LEDGER - 1))
-    answer = asyncio.run(source.simulate(ContractCall(POOL, "get_reserve")))
+    answer = asyncio.run(SnapshotSource(snapshot, storage_answers).simulate(ContractCall(POOL, "get_reserve")))
     assert f"not from storage: the instance of {POOL} is not held" == answer.error
     assert (LEDGER, None, "ledger snapshot file") == (answer.ledger, answer.result, answer.endpoint)
 

@@ -29,7 +29,7 @@ def latest(rpc: LocalRpc, path: str = "/") -> int:
 
 
 def test_each_node_lags_by_its_own_ledgers() -> None:
-    """A node answers for its own latest ledger, whatever is asked, and never for one before the first."""
+    """A node answers for its own latest ledger, never for one before the first; a balanced endpoint goes round them."""
     rpc = rpc_of(advanced=4, lags=(0, 2, 50))
     key = text(next(iter(rpc.network.chain.known_keys())))
 
@@ -37,13 +37,7 @@ def test_each_node_lags_by_its_own_ledgers() -> None:
     assert START + 2 == rpc.result("getLedgerEntries", "/node/1", keys=[key])["latestLedger"]
     assert START + 2 == rpc.result("getLatestLedger", "/node/1")["sequence"]
     assert START + 4 == rpc.simulate(ORACLE, "decimals")["latestLedger"]
-
-
-def test_a_balanced_endpoint_goes_backwards() -> None:
-    """The endpoint that goes round the nodes has a latest ledger that goes back and forth."""
-    rpc = rpc_of(advanced=9, lags=(0, 3, 1))
-
-    assert [START + ahead for ahead in (9, 6, 8, 9, 6)] == [latest(rpc) for _ in range(5)]
+    assert [START + ahead for ahead in (2, 0, 4, 2)] == [latest(rpc) for _ in range(4)]
 
 
 def test_the_chain_advances_by_calls() -> None:

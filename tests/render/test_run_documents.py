@@ -49,13 +49,7 @@ def overview(
 ) -> dict[str, Any]:
     """All documents, by key."""
     rows = [{"market": name, "pool": pool, "token_address": pool, "symbol": "copy"} for name, pool in pools or []]
-    tables = Tables(
-        LEDGER,
-        1,
-        pools_frame(rows, LEDGER),
-        pl.DataFrame(markets, schema=MARKETS),
-        tokens=tokens or {},
-    )
+    tables = Tables(LEDGER, 1, pools_frame(rows, LEDGER), pl.DataFrame(markets, schema=MARKETS), tokens=tokens or {})
     documents = chain([protocol_summary(tables)], token_documents(tables, first_seen or {}))
     return {file.key: json.loads(file.data) for file in map(render_document, documents)}
 
@@ -289,22 +283,16 @@ def test_counts_of_what_was_found() -> None:
     assert [(None, 1), ("ab" * 32, 2)] == [(version["wasm_hash"], version["market_count"]) for version in versions]
 
 
-def test_known_contracts_with_their_source() -> None:
-    """Every address that was known beforehand has its role, and where and when it was taken."""
+def test_what_is_known_and_what_is_left_out() -> None:
+    """An address known beforehand has its role and source; on mainnet vaults that count Blend twice are left out."""
     known = KnownContract(A, "backstop", "a list", date(2026, 11, 18))
     document = coverage(tables_of(), Deployment("blend", "v2", (known,)))
     [found] = document["data"]["blend"]["known_contracts"]
+    excluded = {item["name"]: item["reason"] for item in document["excluded"]}
 
     assert {"deployment": "v2", "role": "backstop", "source": "a list", "date": "2026-11-18"}.items() <= found.items()
     assert [] == document["data"]["alula"]["known_contracts"]
-
-
-def test_what_is_left_out() -> None:
-    """On mainnet the vaults that would count Blend twice are named with the reason; elsewhere nothing is."""
-    excluded = {item["name"]: item["reason"] for item in coverage(tables_of())["excluded"]}
-
     assert "twice" in excluded["DeFindex"]
     assert "NEAR" in excluded["Templar"]
     assert all(excluded.values())
-    assert [] == coverage(tables_of(), network="local")["excluded"]
-    assert [] == excluded_on("nowhere")
+    assert [] == coverage(tables_of(), network="local")["excluded"] == excluded_on("nowhere")

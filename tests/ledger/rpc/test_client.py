@@ -49,8 +49,11 @@ class Bench:
 
         return asyncio.run(main())
 
-    def tip(self) -> int:
-        return self.run(lambda source: source.tip())
+    def tip(self, times: int = 1) -> list[int]:
+        async def ask(source: RpcSource) -> list[int]:
+            return [await source.tip() for _ in range(times)]
+
+        return self.run(ask)
 
     def read(self, *numbers: int) -> list[EntriesAnswer]:
         return self.run(lambda source: source.read_entries([key(number) for number in numbers]))
@@ -167,18 +170,18 @@ def test_a_refusal_is_not_repeated(fault: fake.Fault) -> None:
     assert [A, B, B] == bench.rpc.asked("getLedgerEntries")
 
 
-def test_a_refusal_is_not_held_against_the_endpoint() -> None:
-    """The next question goes to the preferred one again."""
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [(fake.rpc_error(-32602, "no"), [A, B, A]), (fake.status(503, retry_after="30"), [A, B, B])],
+)
+def test_another_endpoint_is_asked_meanwhile(fault: fake.Fault, asked: list[str]) -> None:
+    """After a refusal the next question goes to the preferred one again; nobody waits for a demanded wait."""
     bench = Bench(A, B)
-    bench.fault(A, fake.rpc_error(-32602, "no"))
+    bench.fault(A, fault)
+    bench.tip(2)
 
-    async def ask(source: RpcSource) -> None:
-        await source.tip()
-        await source.tip()
-
-    bench.run(ask)
-
-    assert [A, B, A] == bench.rpc.asked("getLedgerEntries")
+    assert asked == bench.rpc.asked("getLedgerEntries")
+    assert 0.01 > max(bench.clock.slept, default=0)
 
 
 def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
@@ -208,11 +211,7 @@ def test_the_endpoint_that_works_stays_in_use() -> None:
     bench.fault(B, fake.unaltered, fake.unaltered, fake.status(500))
     bench.fault(C, fake.unaltered, fake.status(500))
 
-    async def ask(source: RpcSource) -> None:
-        for _ in range(7):
-            await source.tip()
-
-    bench.run(ask)
+    bench.tip(7)
 
     assert [A, B, B, B, C, C, A, A, A, B, B] == bench.rpc.asked("getLedgerEntries")
 
@@ -268,16 +267,6 @@ def test_retry_after_holds_for_all_calls() -> None:
 
     assert 11 == len(starts)
     assert 30 == pytest.approx(starts[1] - starts[0], abs=0.01)
-
-
-def test_another_endpoint_is_asked_meanwhile() -> None:
-    """An endpoint that demands a wait is not waited for where another can answer."""
-    bench = Bench(A, B, rpc=filled(400), max_in_flight=1)
-    bench.fault(A, fake.status(503, retry_after="30"))
-    bench.read(*range(400))
-
-    assert [A, B, B] == bench.rpc.asked("getLedgerEntries")
-    assert 0.01 > max(bench.clock.slept)
 
 
 def test_a_demand_that_is_too_long_is_not_waited_for() -> None:
