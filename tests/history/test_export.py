@@ -95,18 +95,8 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
 def test_a_part(store: FolderStore, tmp_path: Path) -> None:
     """Of a range, a market and a token only these rows are written, and only the files that can have them are read."""
     market, token = places(2, 2)[3]
-    frame = exported(
-        store,
-        tmp_path / "a.parquet",
-        "--from",
-        "2026-11-01T00:01:00Z",
-        "--to",
-        "1003",
-        "--market",
-        market,
-        "--token",
-        token,
-    )
+    bounds = ("--from", "2026-11-01T00:01:00Z", "--to", "1003")
+    frame = exported(store, tmp_path / "a.parquet", *bounds, "--market", market, "--token", token)
 
     assert [1001, 1002, 1003] == frame["observed_ledger"].to_list()
     assert {(market, token)} == set(frame.select("market", "token_address").iter_rows())

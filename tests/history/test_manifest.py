@@ -69,12 +69,8 @@ def test_an_earlier_format() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"{}",
-        b"\xff",
-        b'{"format":1,"observed_ledger":1}',
-        b'{"schema_version":1,"files":[5]}',
-        b'{"schema_version":1,"files":null}',
+        *(b"", b"{}", b"\xff", b'{"format":1,"observed_ledger":1}'),
+        *(b'{"schema_version":1,"files":[5]}', b'{"schema_version":1,"files":null}'),
     ],
 )
 def test_a_damaged_manifest(data: bytes) -> None:

@@ -330,16 +330,11 @@ def test_an_error_of_the_stream_leaves_everything() -> None:
     ("key", "kind"),
     [
         (POINTER_KEY, FileKind.POINTER),
-        (POINTER_KEY, FileKind.DOCUMENT),
-        (INTENT_KEY, FileKind.DOCUMENT),
-        (HISTORY_MANIFEST_KEY, FileKind.DOCUMENT),
-        ("v1/runs/1-abc.json", FileKind.DOCUMENT),
-        ("v1/runs/1-abc.parquet", FileKind.DOCUMENT),
-        ("v1/pages/abc.json", FileKind.DOCUMENT),
+        *((key, FileKind.DOCUMENT) for key in (POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY, "../outside.json")),
+        *((key, FileKind.DOCUMENT) for key in ("v1/runs/1-abc.json", "v1/runs/1-abc.parquet", "v1/pages/abc.json")),
+        ("v1/markets/a b.json", FileKind.DOCUMENT),
         ("v1/assets/index.json", FileKind.PAGE),
         ("history/pools/date=2026-11-21/1.parquet", FileKind.HISTORY),
-        ("../outside.json", FileKind.DOCUMENT),
-        ("v1/markets/a b.json", FileKind.DOCUMENT),
     ],
 )
 def test_keys_that_no_run_renders(key: str, kind: FileKind) -> None:

@@ -238,26 +238,18 @@ NO_BUCKETS = [
     *("s3://bucket/x?region=eu", "s3://bucket/x#y", "s3://bucket/x?", "s3://bucket" + 7 * f"/{100 * 'x'}"),
     *("s3://arn:aws:s3:eu-west-1:1:accesspoint/x", "s3://AKIDEXAMPLE:hush@bucket/x"),
 ]
+HTTP = ("http://", "https:/", "HTTPS:")
 
 
 @pytest.mark.parametrize(
     ("uri", "hint"),
     [
         *((uri, r"output\.uri.*s3://bucket/prefix") for uri in NO_BUCKETS),
-        ("", r"output\.uri"),
-        ("  ", r"output\.uri"),
-        ("gs://bucket/prefix", r"output\.uri"),
-        ("file://host/x", r"output\.uri"),
-        ("a\0b", r"output\.uri"),
-        ("s3:/bucket/prefix", "two slashes"),
-        ("s3:bucket", "two slashes"),
-        ("S3:/bucket", "two slashes"),
+        *((uri, r"output\.uri") for uri in ("", "  ", "gs://bucket/prefix", "file://host/x", "a\0b")),
+        *((uri, "two slashes") for uri in ("s3:/bucket/prefix", "s3:bucket", "S3:/bucket")),
         (" s3://bucket", "nothing before them"),
-        ("http://example.org/hush", "nothing can be published over HTTP"),
-        ("https:/example.org/hush", "nothing can be published over HTTP"),
-        ("HTTPS:example.org/hush", "nothing can be published over HTTP"),
-        ("gs:bucket/hush", "accepted are the path of a folder"),
-        ("file:public", "accepted are the path of a folder"),
+        *((f"{scheme}example.org/hush", "nothing can be published over HTTP") for scheme in HTTP),
+        *((uri, "accepted are the path of a folder") for uri in ("gs:bucket/hush", "file:public")),
     ],
 )
 def test_a_uri_that_cannot_be_written_to(uri: str, hint: str) -> None:

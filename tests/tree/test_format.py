@@ -31,9 +31,7 @@ from tests.localnet.recorded import BLEND_V1, only
 EARLIER, LATER = "was made by an earlier version", "was made by a later version"
 
 READERS = (
-    ("check", "{out}"),
-    ("verify", "{out}"),
-    ("prove", "{out}"),
+    *((command, "{out}") for command in ("check", "verify", "prove")),
     ("history", "list", "{out}"),
     ("history", "export", "{out}", "--out", "{out}.csv"),
     ("history", "compact", "{out}"),

@@ -100,19 +100,12 @@ def test_queries_pick_a_file(path: str, query: str, keys: tuple[str, ...]) -> No
     assert 404 == answer.missing.status
 
 
-POOLS_REFUSED = (
-    ("status=shut", 400),
-    ("protocol=a.b", 400),
+POOLS_REFUSED = [
     ("cursor=a.b", 404),
-    ("limit=5", 400),
-    ("market=bad", 400),
-    ("token=bad&protocol=blend", 400),
-    (f"market={M}&token=bad", 400),
-    (f"market={M}&token={T}", 400),
-    (f"market={M}&status=open", 400),
-    (f"token={T}&protocol=blend", 400),
-    (f"token={T}&protocol=a.b", 400),
-)
+    *((query, 400) for query in ("status=shut", "protocol=a.b", "limit=5", "market=bad", "token=bad&protocol=blend")),
+    *((f"market={M}&{query}", 400) for query in ("token=bad", f"token={T}", "status=open")),
+    *((f"token={T}&protocol={name}", 400) for name in ("blend", "a.b")),
+]
 
 
 REFUSED_NAMES = [
@@ -171,55 +164,29 @@ def test_limit_rule_for_any_sizes(limit: int, more_sizes: set[int]) -> None:
     assert f"v1/assets/limit/{max(size for size in {1, *more_sizes} if size <= limit)}.json" == answer.keys[0]
 
 
+BAD_LIMITS = [
+    *("-1", "%2B5", "5.0", "5%20", "5%0A", "1_000", "2147483648", "9" * 5000),
+    *("%D9%A5", "%C2%B2"),  # ARABIC-INDIC DIGIT FIVE; SUPERSCRIPT TWO, a digit to str.isdigit
+]
+BAD_MARKETS = (M[:-1], f"{M}A", M.lower(), f"G{M[1:]}", f"{M}%0A", "..%2F..%2Fetc", "%ff", "\xe9")
+BAD_CURSORS = ("a.b", "..%2Fsystem%2Fstatus", "%00", f"{TOKEN}%0A", "A" * 129)
 BAD_VALUES = [
-    ("limit=-1", 400, "limit"),
-    ("limit=%2B5", 400, "limit"),
-    ("limit=5.0", 400, "limit"),
-    ("limit=5%20", 400, "limit"),
-    ("limit=5%0A", 400, "limit"),
-    ("limit=1_000", 400, "limit"),
-    ("limit=%D9%A5", 400, "limit"),  # ARABIC-INDIC DIGIT FIVE
-    ("limit=%C2%B2", 400, "limit"),  # SUPERSCRIPT TWO, a digit to str.isdigit
-    ("limit=2147483648", 400, "limit"),
-    ("limit=" + "9" * 5000, 400, "limit"),
-    (f"market={M[:-1]}", 400, "market"),
-    (f"market={M}A", 400, "market"),
-    (f"market={M.lower()}", 400, "market"),
-    (f"market=G{M[1:]}", 400, "market"),
-    (f"market={M}%0A", 400, "market"),
-    ("market=..%2F..%2Fetc", 400, "market"),
-    ("market=%ff", 400, "market"),
-    ("market=\xe9", 400, "market"),
-    ("token=native", 400, "token"),
-    (f"market={M}&token=native", 400, "token"),
+    *((f"limit={limit}", 400, "limit") for limit in BAD_LIMITS),
     (f"market={M}&limit=x", 400, "limit"),
-    ("cursor=a.b", 404, "cursor"),
-    ("cursor=..%2Fsystem%2Fstatus", 404, "cursor"),
-    ("cursor=%00", 404, "cursor"),
-    (f"cursor={TOKEN}%0A", 404, "cursor"),
-    ("cursor=" + "A" * 129, 404, "cursor"),
+    *((f"market={market}", 400, "market") for market in BAD_MARKETS),
+    *((f"{before}token=native", 400, "token") for before in ("", f"market={M}&")),
+    *((f"cursor={cursor}", 404, "cursor") for cursor in BAD_CURSORS),
 ]
 REFUSED = [
     *((f"{path}/history", query, 400) for path in HISTORIES for query in ("bucket=1h", "bucket=2h")),
     *((f"{path}/history", "cursor=a.b", 404) for path in HISTORIES),
-    (f"/v1/assets/{M}/{T}/history", "bucket=2h", 400),
-    (f"/v1/assets/{M}/{T}/history", "bucket=1D", 400),
-    (f"/v1/assets/{M}/{T}/history", "cursor=a.b", 404),
-    (f"/v1/assets/{M}/{T}/history", f"cursor={'a' * 129}", 404),
-    (f"/v1/assets/{M}/-x/history", "", 400),
-    (f"/v1/assets/usdc/{T}/history", "", 400),
-    ("/v1/markets/usdc/history", "", 400),
+    *((f"/v1/assets/{M}/{T}/history", query, 400) for query in ("bucket=2h", "bucket=1D")),
+    *((f"/v1/assets/{M}/{T}/history", f"cursor={cursor}", 404) for cursor in ("a.b", "a" * 129)),
     ("/v1/tokens/usdc.json/history", "cursor=x", 400),
-    (f"/v1/assets/usdc/{T}", "", 400),
-    (f"/v1/assets/{M}/_", "", 400),
-    (f"/v1/assets/{M}/{'a' * 129}", "", 400),
-    (f"/v1/assets/{M}/%C3%A9", "", 400),
-    ("/v1/tokens/usdc", "", 400),
-    (f"/v1/tokens/{T}%20", "", 400),
-    *(
-        (f"/v1/markets/{market}", "", 400)
-        for market in ("x", M[:-1], f"{M}A", M.lower(), f"G{M[1:]}", f"{M}%20", "%C3%A9", "a:b", "C" * 5000)
-    ),
+    *((f"/v1/{path}/history", "", 400) for path in (f"assets/{M}/-x", f"assets/usdc/{T}", "markets/usdc")),
+    *((f"/v1/assets/{name}", "", 400) for name in (f"usdc/{T}", f"{M}/_", f"{M}/{'a' * 129}", f"{M}/%C3%A9")),
+    *((f"/v1/tokens/{token}", "", 400) for token in ("usdc", f"{T}%20")),
+    *((f"/v1/markets/{market}", "", 400) for market in (*BAD_MARKETS[:4], "x", f"{M}%20", "%C3%A9", "a:b", "C" * 5000)),
     (f"/v1/markets/{M}.html", "", 400),
     (f"/v1/markets/{M}%0A", "", 404),  # a control character makes the whole path one that names nothing
 ]
@@ -244,28 +211,17 @@ def test_what_is_ill_formed_is_refused(path: str, query: str, status: int, said:
 
 PATHS = [
     ("/", ("index.html",)),
-    (f"/v1/markets/{M}", (f"v1/markets/{M}.json",)),
     (f"/v1/markets/%43{M[1:]}", (f"v1/markets/{M}.json",)),
-    (f"/v1/markets/{M}.json", (f"v1/markets/{M}.json",)),
-    ("/v1/system/status", ("v1/system/status.json", "v1/system/status/index.json")),
-    ("/v1/protocol/summary", ("v1/protocol/summary.json", "v1/protocol/summary/index.json")),
-    (f"/v1/assets/{M}/{T}", (f"v1/assets/{M}/{T}.json",)),
-    (f"/v1/tokens/{T}", (f"v1/tokens/{T}.json",)),
-    (f"/v1/assets/market/{M}", (f"v1/assets/market/{M}.json", f"v1/assets/market/{M}/index.json")),
-    (f"/v1/assets/{M}/{T}.json", (f"v1/assets/{M}/{T}.json",)),
-    (f"/v1/assets/{M}/a-pool_1", (f"v1/assets/{M}/a-pool_1.json",)),
-    (
-        f"/v1/assets/{M}/{T}/history/1h",
-        (f"v1/assets/{M}/{T}/history/1h.json", f"v1/assets/{M}/{T}/history/1h/index.json"),
-    ),
-    (f"/v1/buckets/{TOKEN}", (f"v1/buckets/{TOKEN}.json",)),
-    ("/v1/assets/index.json", ("v1/assets/index.json",)),
-    ("/v1/assets/limit/20.json", ("v1/assets/limit/20.json",)),
-    (f"/v1/pages/{TOKEN}", (f"v1/pages/{TOKEN}.json",)),
-    (f"/v1/pages/{TOKEN}.json", (f"v1/pages/{TOKEN}.json",)),
-    ("/history/pools/date=2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
     ("/history/pools/date%3D2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
-    ("/style.css", ("style.css",)),
+    *((f"/{key}", (key,)) for key in ("v1/assets/index.json", "v1/assets/limit/20.json", "style.css")),
+    *((f"/{key}", (key,)) for key in (f"v1/markets/{M}.json", f"v1/assets/{M}/{T}.json", f"v1/pages/{TOKEN}.json")),
+    ("/history/pools/date=2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
+    *((f"/v1/{name}", (f"v1/{name}.json",)) for name in (f"markets/{M}", f"tokens/{T}", f"assets/{M}/{T}")),
+    *((f"/v1/{name}", (f"v1/{name}.json",)) for name in (f"assets/{M}/a-pool_1", f"buckets/{TOKEN}", f"pages/{TOKEN}")),
+    *(
+        (f"/v1/{name}", (f"v1/{name}.json", f"v1/{name}/index.json"))
+        for name in ("system/status", "protocol/summary", f"assets/market/{M}", f"assets/{M}/{T}/history/1h")
+    ),
 ]
 
 
@@ -279,42 +235,13 @@ def test_paths_pick_a_file(path: str, keys: tuple[str, ...]) -> None:
 
 
 TRAVERSALS = [
-    "",
-    "v1/assets",
-    "*",
-    "//",
-    "//etc/passwd",
-    "/v1//assets",
-    "/v1/assets/",
-    "/v1/markets/",
-    "/.",
-    "/..",
-    "/../x.json",
-    "/v1/./assets",
-    "/v1/markets/%2e%2e",
-    "/v1/markets/..%2f..%2fx",
-    "/v1/markets/%2Fetc%2Fpasswd",
-    "/v1/..%2fx.json",
-    "/v1/%2e%2e/x.json",
-    "/v1/..%5c..%5cx.json",
-    "/v1\\..\\x.json",
-    "/v1/a%5Cb.json",
-    "/%00",
-    "/v1/assets.json%00.html",
-    "/C:/Windows/win.ini",
-    "/c:secret.json",
-    "/~root/x.json:stream",
-    "/.exporter.lock",
-    "/v1/.tmp-1.json",
-    "/v1/assets%0A",
-    "/v1/%E2%80%A5/x.json",
-    "/v1/%c0%ae%c0%ae/x.json",
-    "/v1/\xff.json",
-    "/secrets.toml",
-    "/v1/assets/index.json.",
-    "/v1/assets/index.json%20",
-    "/" + "a" * 256,
-    "/a" * 2000,
+    *("", "v1/assets", "*", "//", "//etc/passwd", "/v1//assets", "/v1/assets/", "/v1/markets/"),
+    *("/.", "/..", "/../x.json", "/v1/./assets", "/v1/markets/%2e%2e", "/v1/markets/..%2f..%2fx"),
+    *("/v1/markets/%2Fetc%2Fpasswd", "/v1/..%2fx.json", "/v1/%2e%2e/x.json", "/v1/..%5c..%5cx.json"),
+    *("/v1\\..\\x.json", "/v1/a%5Cb.json", "/%00", "/v1/assets.json%00.html", "/C:/Windows/win.ini"),
+    *("/c:secret.json", "/~root/x.json:stream", "/.exporter.lock", "/v1/.tmp-1.json", "/v1/assets%0A"),
+    *("/v1/%E2%80%A5/x.json", "/v1/%c0%ae%c0%ae/x.json", "/v1/\xff.json", "/secrets.toml"),
+    *("/v1/assets/index.json.", "/v1/assets/index.json%20", "/" + "a" * 256, "/a" * 2000),
 ]
 
 
