@@ -36,8 +36,7 @@ def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int
 
 
 @pytest.mark.parametrize(
-    ("runs", "mean_minutes", "pools"),
-    [(30, 5, 3), (26, 3000, 1), pytest.param(200, 60, 2, marks=pytest.mark.slow)],
+    ("runs", "mean_minutes", "pools"), [(30, 5, 3), (26, 3000, 1), pytest.param(200, 60, 2, marks=pytest.mark.slow)]
 )
 def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools: int) -> None:
     """Over many runs, of which some die and some find their state lost, every page is as if computed again."""

@@ -32,14 +32,7 @@ START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 MARKETS: Mapping[str, int] = {"CAAA": 3, "CBBB": 2}
 """How many pools each market has in the usual run."""
 
-CLOCK_FIELDS = (
-    "published_at",
-    "generated_at",
-    "started_at",
-    "manifest_sha256",
-    "ledger_close_time",
-    "began",
-)
+CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256", "ledger_close_time", "began")
 """What differs between two publications of the same run at other times."""
 
 

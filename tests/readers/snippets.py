@@ -73,11 +73,4 @@ def run_program(reader: str, script: str, folder: Path) -> subprocess.CompletedP
         pytest.skip(f"{', '.join(missing)} is not installed, so the snippet {SCRIPTS[reader]} was not run")
     path = folder / SCRIPTS[reader]
     path.write_text(script)
-    return subprocess.run(
-        [name, path.name],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return subprocess.run([name, path.name], cwd=folder, capture_output=True, text=True, timeout=120, check=False)

@@ -144,11 +144,7 @@ _READERS: dict[str, Callable[[str, list[str]], Found]] = {
     "pandas": _pandas,
     "pyspark": _pyspark,
 }
-_WHAT: dict[str, Callable[[str, str, list[str]], Answer]] = {
-    "snippet": snippet,
-    "rates": rates,
-    "count": count,
-}
+_WHAT: dict[str, Callable[[str, str, list[str]], Answer]] = {"snippet": snippet, "rates": rates, "count": count}
 
 if __name__ == "__main__":
     print(json.dumps(answer(**json.load(sys.stdin))))

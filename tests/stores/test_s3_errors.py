@@ -39,11 +39,7 @@ def puts(bucket: WireBucket) -> list[int]:
     ("answer", "error", "text"),
     [
         (Answer(403, "AccessDenied"), StoreError, r"s3://bucket/p/a: access is denied; allow s3:PutObject"),
-        (
-            Answer(403, "SignatureDoesNotMatch"),
-            ConfigError,
-            r"refused \(SignatureDoesNotMatch\); set AWS_",
-        ),
+        (Answer(403, "SignatureDoesNotMatch"), ConfigError, r"refused \(SignatureDoesNotMatch\); set AWS_"),
         (Answer(403, "InvalidAccessKeyId"), ConfigError, r"refused \(InvalidAccessKeyId\)"),
         (Answer(400, "ExpiredToken"), ConfigError, r"refused \(ExpiredToken\)"),
         (Answer(403, "QuotaExceeded"), StoreError, r"s3://bucket/p/a: the bucket is full \(QuotaExceeded\); raise its"),
@@ -111,10 +107,7 @@ def test_what_passes_is_tried_again(bucket: WireBucket, store: S3Store, fault: A
 
 @pytest.mark.parametrize(
     ("fault", "text"),
-    [
-        (Answer(503), r"status 503 SlowDown \(3 tries\)"),
-        (Reset(), r"not reached \(3 tries\)"),
-    ],
+    [(Answer(503), r"status 503 SlowDown \(3 tries\)"), (Reset(), r"not reached \(3 tries\)")],
     ids=str,
 )
 def test_tries_are_bounded(bucket: WireBucket, store: S3Store, fault: Answer | Reset, text: str) -> None:

@@ -122,10 +122,7 @@ def test_an_alias_that_an_earlier_publisher_wrote_late(bucket: WireBucket, alice
     late = replace(bucket.objects[f"p/{ALIAS}"], data=b"1")
 
     error = held_up(
-        bucket,
-        2,
-        lambda: alice.swap(POINTER_KEY, b"2", first),
-        lambda: bucket.objects.update({f"p/{ALIAS}": late}),
+        bucket, 2, lambda: alice.swap(POINTER_KEY, b"2", first), lambda: bucket.objects.update({f"p/{ALIAS}": late})
     )
 
     assert error is None

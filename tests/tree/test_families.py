@@ -13,16 +13,7 @@ from exporter.config import Settings
 from exporter.serve.edge import render_edge
 from exporter.stores.s3_client import PRIVATE, object_headers
 from exporter.tree.documents import AssetsPage, PoolsPage
-from exporter.tree.families import (
-    FAMILIES,
-    alias_of,
-    family_of,
-    is_alias,
-    key_of,
-    kind_of,
-    parse_key,
-    prefixes,
-)
+from exporter.tree.families import FAMILIES, alias_of, family_of, is_alias, key_of, kind_of, parse_key, prefixes
 from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
