@@ -257,16 +257,15 @@ class TestReaders:
         record(store, [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY])
         publish_run(store, make_run(2000), clock)
         before = keys_of(store)
-        retention = timedelta(hours=24)
 
         clock.now = START + timedelta(days=30)
         compact_history(store, now=clock)
         clock.advance(timedelta(hours=24))
-        sweep(store, retention, now=clock)
+        sweep(store, timedelta(hours=24), now=clock)
         assert all(store.get(key) for key in before)
 
         clock.advance(timedelta(hours=1))
-        swept = sweep(store, retention, now=clock)
+        swept = sweep(store, timedelta(hours=24), now=clock)
         gone = [key for key in before if store.get(key) is None]
         assert 2 == swept.history == len(gone)
         assert gone == [key for key in before if key not in keys_of(store)]

@@ -139,10 +139,7 @@ def test_the_wall_clock_reaches_only_the_records() -> None:
 @pytest.mark.parametrize("ledger", [99, 100])
 def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
     """A run at or below the published ledger is refused before anything is rendered or written."""
-    bucket = BucketSimulator()
-    publish_run(bucket, make_run(100))
-    before = len(bucket.writes())
-
+    bucket = BucketSimulator(published(100)[0])
     rendered: list[RenderedFile] = []
 
     def stream() -> Iterator[RenderedFile]:
@@ -154,7 +151,7 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
         publish_run(bucket, make_run(ledger), files=stream())
 
     assert refusal.value.already_published == (ledger == 100)
-    assert ([], before) == (rendered, len(bucket.writes()))
+    assert ([], []) == (rendered, bucket.writes())
     with pytest.raises(LedgerNotNewerError):
         check_newer(bucket, ledger, CLOSED)
 
@@ -215,13 +212,11 @@ def test_replacing_a_ledger_that_the_network_never_had() -> None:
 @pytest.mark.parametrize("named", [99, 101, 1_000_100])
 def test_only_the_ledger_of_a_published_run_can_be_replaced(named: int) -> None:
     """Naming another ledger is refused with the newest that was published, and nothing is written."""
-    bucket = BucketSimulator()
-    publish_run(bucket, make_run(100))
-    before = len(bucket.writes())
-
+    bucket = BucketSimulator(published(100)[0])
     with pytest.raises(ConfigError, match=f"{named} is not .*; the newest that was published or begun is 100"):
         publish_run(bucket, make_run(90), replaced_ledger=named)
-    assert before == len(bucket.writes())
+
+    assert [] == bucket.writes()
 
 
 @pytest.mark.parametrize("ledger", [102, 103, 104])
@@ -309,8 +304,7 @@ def test_a_lost_answer_to_the_swap(error: Exception) -> None:
 
 def test_an_error_of_the_stream_leaves_everything() -> None:
     """A check that fails while the run is rendered leaves documents and pointer as they were."""
-    bucket = BucketSimulator()
-    publish_run(bucket, make_run(100))
+    bucket = BucketSimulator(published(100)[0])
     before = tree_of(bucket)
     run = make_run(101)
 
@@ -339,8 +333,7 @@ def test_an_error_of_the_stream_leaves_everything() -> None:
 )
 def test_keys_that_no_run_renders(key: str, kind: FileKind) -> None:
     """The publisher's own keys, files of the wrong kind and malformed keys are refused before any document."""
-    bucket = BucketSimulator()
-    publish_run(bucket, make_run(100))
+    bucket = BucketSimulator(published(100)[0])
     run = make_run(101)
     stray = RenderedFile(key, b"{}", kind)
     with pytest.raises((CheckError, StoreError), match=key.replace(".", r"\.")):

@@ -401,8 +401,7 @@ def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
 
 def test_a_publisher_at_work_is_not_disturbed() -> None:
     """While a publisher holds the store, the sweep removes nothing and says so."""
-    store = MemoryStore()
-    publish_run(store, make_run(100))
+    store, _ = published(100)
     with store.exclusive():
         result = sweep(store, RETENTION)
 

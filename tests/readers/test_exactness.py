@@ -12,15 +12,10 @@ import duckdb
 import polars as pl
 import pytest
 
+from tests.history.test_parquet import query
 from tests.readers.snippets import ask
 
 LARGEST = 10**38 - 1
-
-
-def query(sql: str) -> list[tuple[object, ...]]:
-    answer = duckdb.sql(sql)
-    assert answer is not None
-    return answer.fetchall()
 
 
 @pytest.fixture

@@ -79,13 +79,8 @@ def test_no_such_bucket(bucket: WireBucket) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        Answer(503),
-        Answer(500),
-        Answer(429),
-        Answer(409, "ConditionalRequestConflict"),
-        Reset(),
-        Reset(after=True),
-        Cut(),
+        *(Answer(503), Answer(500), Answer(429), Answer(409, "ConditionalRequestConflict")),
+        *(Reset(), Reset(after=True), Cut()),
     ],
     ids=str,
 )
