@@ -35,18 +35,14 @@ def encoded(value: ScVal) -> str:
     return text(encode_scval(value))
 
 
-def publishing_network() -> RecordedNetwork:
+@pytest.fixture
+def events_rpc() -> LocalRpc:
     """A network in which A and B publish something in the second and the fourth ledger."""
     network = RecordedNetwork()
     network.close(events=[(A, (symbol("deploy"),), address(B)), (B, (symbol("deploy"), u32(1)), u32(7))])
     network.advance()
     network.close(events=[(A, (symbol("other"),), u32(8)), (A, (symbol("deploy"), u32(2), u32(3)), u32(9))])
-    return network
-
-
-@pytest.fixture
-def events_rpc() -> LocalRpc:
-    return LocalRpc(publishing_network())
+    return LocalRpc(network)
 
 
 def values(page: dict[str, Any]) -> list[str]:

@@ -62,28 +62,23 @@ def test_pages_of_ledgers(rpc: LocalRpc) -> None:
     assert (2, 2) == (len(page["ledgers"]), len(rest["ledgers"]))
 
 
-def test_a_server_stops_with_its_block_and_frees_its_port() -> None:
-    """A free port is chosen where none is given; after the block the same port can be had again."""
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+def test_a_server_stops_with_its_block_and_frees_its_port(host: str, shown: str) -> None:
+    """A free port is chosen where none is given; a URL has an IPv6 address in brackets."""
+    if host == "::1" and not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
     app = create_app(RecordedNetwork())
-    with running(app) as url:
+    with running(app, host=host) as url:
+        assert url.startswith(f"http://{shown}:")
         port = int(url.rpartition(":")[2])
         assert 405 == httpx.get(url).status_code
-    with running(app, port=port) as again:
+    with running(app, host=host, port=port) as again:
         assert url == again
         assert 405 == httpx.get(again).status_code
-        with pytest.raises(OSError, match="in use"), running(app, port=port):
+        with pytest.raises(OSError, match="in use"), running(app, host=host, port=port):
             pass
     with pytest.raises(httpx.ConnectError):
         httpx.get(url)
-
-
-def test_a_url_has_an_ipv6_address_in_brackets() -> None:
-    """So that it can be asked."""
-    if not socket.has_ipv6:
-        pytest.skip("this machine has no IPv6")
-    with running(create_app(RecordedNetwork()), host="::1") as url:
-        assert url.startswith("http://[::1]:")
-        assert 405 == httpx.get(url).status_code
 
 
 def test_the_mainnet_snapshot_is_served(mainnet_snapshot: LedgerSnapshot) -> None:

@@ -41,14 +41,6 @@ def description() -> dict[str, Any]:
     return document
 
 
-@cache
-def validator(path: str, status: str) -> jsonschema.protocols.Validator:
-    """A validator of what a route answers with a status."""
-    (content,) = description()["paths"][path]["get"]["responses"][status]["content"].values()
-    schema = content["schema"] | {"components": description()["components"]}
-    return jsonschema.Draft202012Validator(schema)
-
-
 def closed(schema: Any) -> Any:
     """The same schema, but refusing fields that it does not name."""
     if isinstance(schema, dict):
@@ -58,7 +50,10 @@ def closed(schema: Any) -> Any:
 
 
 def refused(document: Any, path: str, status: str = "200") -> list[str]:
-    return [error.message for error in validator(path, status).iter_errors(document)]
+    """What is wrong with a document as the answer of a route with a status."""
+    (content,) = description()["paths"][path]["get"]["responses"][status]["content"].values()
+    schema = content["schema"] | {"components": description()["components"]}
+    return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(document)]
 
 
 def test_it_is_a_valid_description() -> None:

@@ -35,15 +35,6 @@ def _sdk_entry(contract: str, key: ScVal, durability: int, value: ScVal) -> xdr.
     return xdr.LedgerEntryData(xdr.LedgerEntryType.CONTRACT_DATA, contract_data=data)
 
 
-def _sdk_key(contract: str, key: ScVal, durability: int) -> xdr.LedgerKey:
-    data = xdr.LedgerKeyContractData(
-        contract=sdk.to_address(contract).address,  # type: ignore[arg-type]
-        key=to_sdk(key),
-        durability=xdr.ContractDataDurability(durability),
-    )
-    return xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_DATA, contract_data=data)
-
-
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
@@ -67,7 +58,12 @@ def test_keys_have_the_bytes_that_the_network_uses(key: bytes, expected: str) ->
 def test_keys_and_entries_agree_with_the_sdk(address: str, key: ScVal, durability: int, value: ScVal) -> None:
     """A contract data entry and its key have stellar-sdk's bytes; an entry decodes to its parts."""
     entry = ContractData(address, key, durability, value)
-    expected, ledger_key = _sdk_entry(*entry).to_xdr_bytes(), _sdk_key(address, key, durability).to_xdr_bytes()
+    sdk_entry = _sdk_entry(*entry)
+    parts = sdk_entry.contract_data
+    assert parts is not None
+    sdk_key = xdr.LedgerKeyContractData(parts.contract, parts.key, parts.durability)
+    ledger_key = xdr.LedgerKey(xdr.LedgerEntryType.CONTRACT_DATA, contract_data=sdk_key).to_xdr_bytes()
+    expected = sdk_entry.to_xdr_bytes()
 
     assert expected == entries.encode_contract_data(entry)
     assert entry == entries.decode_contract_data(expected)

@@ -9,6 +9,7 @@ import logging
 import time
 import tracemalloc
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 
 import httpx
@@ -36,32 +37,25 @@ LIMITS = RpcLimits(max_response_bytes=100_000, request_timeout_s=5)
 # URLs ----------------------------------------------------------------------------------------------------------
 
 
-def labels(*urls: str) -> list[str]:
-    return [endpoint.label for endpoint in parse_endpoints(urls)]
+NUMBERED = ("https://a.example/1", "https://b.example", "https://a.example/2", "https://a.example:81/")
 
 
 @pytest.mark.parametrize(
-    ("url", "label"),
+    ("urls", "labels"),
     [
-        ("https://rpc.example.org", "rpc.example.org"),
-        ("https://user:secret@RPC.example.org/secret?key=secret", "rpc.example.org"),
-        ("https://rpc.example.org:443/", "rpc.example.org"),
-        ("https://rpc.example.org:8443/secret", "rpc.example.org:8443"),
-        ("http://127.0.0.1:8000", "127.0.0.1:8000"),
-        ("http://[::1]:8000/", "[::1]:8000"),
-        ("https://bücher.example/", "xn--bcher-kva.example"),
+        (["https://rpc.example.org"], ["rpc.example.org"]),
+        (["https://user:secret@RPC.example.org/secret?key=secret"], ["rpc.example.org"]),
+        (["https://rpc.example.org:443/"], ["rpc.example.org"]),
+        (["https://rpc.example.org:8443/secret"], ["rpc.example.org:8443"]),
+        (["http://127.0.0.1:8000"], ["127.0.0.1:8000"]),
+        (["http://[::1]:8000/"], ["[::1]:8000"]),
+        (["https://bücher.example/"], ["xn--bcher-kva.example"]),
+        (NUMBERED, ["a.example#1", "b.example", "a.example#2", "a.example:81"]),
     ],
 )
-def test_an_endpoint_is_named_by_host_and_port(url: str, label: str) -> None:
-    """The label is the host, with the port where it is not the usual one, and nothing else."""
-    assert [label] == labels(url)
-
-
-def test_endpoints_of_one_host_are_numbered() -> None:
-    """Endpoints that share host and port is distinguished by a number; the others are not numbered."""
-    urls = ("https://a.example/1", "https://b.example", "https://a.example/2", "https://a.example:81/")
-
-    assert ["a.example#1", "b.example", "a.example#2", "a.example:81"] == labels(*urls)
+def test_an_endpoint_is_named_by_host_and_port(urls: Sequence[str], labels: list[str]) -> None:
+    """The label is the host, an unusual port, a number where endpoints share both, and nothing else."""
+    assert labels == [endpoint.label for endpoint in parse_endpoints(urls)]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from tests.past.archive.archive_snapshot import state_at
 
 MARKET = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 ACCRUING = {"accrued_to", "supply_index", "borrow_index", "backstop_credit", "total_supplied", "total_borrowed"}
+MARKETS = [{"protocol": "blend", "address": MARKET}]
+FLAGS: dict[str, Any] = {"network__name": "testnet", "network__max_ledger_age": 0, "markets": MARKETS}
 RECORDED = datetime(2026, 11, 23, 21, 13, tzinfo=UTC)
 
 
@@ -36,19 +38,11 @@ def recording(real_data: Path, name: str, state: Mapping[bytes, RawEntry]) -> Re
     return RecordedRpc(path, state)
 
 
-def flags() -> dict[str, Any]:
-    return {
-        "network__name": "testnet",
-        "network__max_ledger_age": 0,
-        "markets": [{"protocol": "blend", "address": MARKET}],
-    }
-
-
 def test_a_run(real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path) -> None:
     """The four pools of the market are published, each with its price, and the recording has every answer."""
     recorded = recording(real_data, "run.jsonl", state)
     with running(recorded.app) as url:
-        code, facts = run(settings_for(tmp_path, url, **flags()), now=RECORDED)
+        code, facts = run(settings_for(tmp_path, url, **FLAGS), now=RECORDED)
     page = json.loads((tmp_path / "v1" / "assets" / "index.json").read_bytes())["data"]
     prices = {"native": "0.2500000", "USDC": "1.0000000", "wBTC": "100000.0000000", "wETH": "3000.0000000"}
 
@@ -69,7 +63,7 @@ def test_a_check_of_views(real_data: Path, state: Mapping[bytes, RawEntry]) -> N
     """
     recorded = recording(real_data, "onchain.jsonl", state)
     with running(recorded.app) as url:
-        found = on_chain(settings_for(None, url, **flags()))
+        found = on_chain(settings_for(None, url, **FLAGS))
 
     assert [] == recorded.unknown
     assert (72, 4, [], []) == (found.compared, found.pools, found.failed, found.notices)

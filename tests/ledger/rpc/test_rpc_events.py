@@ -135,18 +135,11 @@ def test_unusable_page(page: dict[str, Any]) -> None:
 
 
 def test_out_of_range() -> None:
-    """Where no endpoint keeps the ledger the widest range is given, asked of each endpoint once; else one answers."""
+    """Where no endpoint keeps the ledger the widest range is given, which is not certain while one cannot be asked."""
     rpc = EventRpc([info()], short=700, long=300)
 
     assert OutOfRange(300, LATEST, certain=True) == read(rpc, 100, "short", "long")
     assert ["short.example", "long.example"] == rpc.asked("getEvents")
     assert LATEST == read(rpc, 300, "short", "long").through
-
-
-def test_another_endpoint_is_down() -> None:
-    """While one endpoint cannot be asked it is not certain that nobody keeps the ledger."""
-    rpc = EventRpc(short=700)
-    for _ in range(20):
-        rpc.faults["long.example"].append(rpc_error(-32601, "method not found"))
-
+    rpc.faults["long.example"].extend([rpc_error(-32601, "method not found")] * 20)
     assert OutOfRange(700, LATEST, certain=False) == read(rpc, 300, "short", "long")

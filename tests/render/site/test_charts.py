@@ -49,16 +49,12 @@ def test_points_lie_where_their_values_are() -> None:
     assert f'd="M{path} 704 296 92 296Z"/>' in drawn([0, 400, 800])
 
 
-def test_a_gap_is_a_gap() -> None:
-    """A value that is not known breaks the line; a lone one is a dot."""
+def test_what_is_not_known_is_a_gap() -> None:
+    """A gap breaks the line, a lone value is a dot, and where no value is known a sentence says so."""
     [path] = re.findall(r'<path class="line k1" d="([^"]*)"', drawn([100, None, 100, 100]))
 
     assert 2 == path.count("M")
     assert path.startswith("M92 24h0M")
-
-
-def test_one_observation_is_a_dot_and_none_is_said() -> None:
-    """The first run has one point; where no value is known, a sentence takes the place of the drawing."""
     assert ["18 Nov, 10:00"] == labels(drawn([5]), "x")
     assert "<circle" in drawn([5])
     assert "no value is known" in drawn([None, None])
@@ -169,10 +165,9 @@ def test_groups_show_the_pools_of_the_greatest_value() -> None:
     tables = tables_of([*rows, pool_row(0, 5, **unpriced()), pool_row(1, 6, **unpriced())])
     groups = Trends(series_of(tables, 1), tables.pools).of_groups("market")
 
-    assert [contract(10_000 + number) for number in (1, 3, 0, 4)] == [
-        pool for (_, pool), _ in groups[contract(100)].greatest
-    ]
-    assert [(contract(101), contract(10_006))] == [place for place, _ in groups[contract(101)].greatest]
+    for market, numbers in ((100, (1, 3, 0, 4)), (101, (6,))):
+        places = [(contract(market), contract(10_000 + number)) for number in numbers]
+        assert places == [place for place, _ in groups[contract(market)].greatest]
 
 
 def test_groups_are_drawn_by_day() -> None:

@@ -146,12 +146,8 @@ def test_only_the_native_asset_is_xlm() -> None:
     assert ["XLM", "XLM", "u"] == with_names(pools, text.native(NETWORKS["local"].passphrase))["symbol"].to_list()
 
 
-def test_prose_escapes_and_marks_code() -> None:
-    """What is in backticks is code, and all of it is escaped."""
+def test_prose_and_reasons_are_for_people() -> None:
+    """Backticks are code, all is escaped, and what the exporter cannot read is in plain words; other reasons stay."""
     assert "a &lt;b&gt; <code>c&lt;d</code>" == str(prose("a <b> `c<d`"))
-
-
-def test_a_missing_price_is_explained_to_people() -> None:
-    """What the exporter cannot read is its own limit, in plain words; the market's reasons stay."""
     assert "not from storage" not in text.no_price("decimals() failed: not from storage: 0123")
     assert "the price is 3 days old" == text.no_price("the price is 3 days old")

@@ -24,31 +24,26 @@ from tests.serve.edge.cases import (
 from tests.serve.edge.targets import Ask, HttpTarget, NodeProcess
 from tests.serve.test_preview import BIG, COMMON, PARQUET, STRANGER
 
-CASES = table()
+SENT = [case for case in table() if can_be_sent(case)]
 
 
 def test_preview_server(preview: HttpTarget, root: Path) -> None:
     """The preview server passes all cases, and does not name itself."""
-    cases = [case for case in CASES if can_be_sent(case)]
-
-    assert [] == [fault for case in cases for fault in faults(case, expected(case, root), preview(case), root)]
+    assert [] == [fault for case in SENT for fault in faults(case, expected(case, root), preview(case), root)]
     assert "server" not in preview(Case("/v1/assets")).headers
 
 
 def test_nginx(nginx: HttpTarget, root: Path) -> None:
     """A real nginx with the rendered rule passes all cases, but for encoded values, which it refuses."""
-    cases = [case for case in CASES if can_be_sent(case)]
-
-    assert [] == [fault for case in cases for fault in faults(case, nginx_expected(case, root), nginx(case), root)]
+    assert [] == [fault for case in SENT for fault in faults(case, nginx_expected(case, root), nginx(case), root)]
 
 
 @pytest.mark.parametrize("name", ["cloudfront", "cloudfront-parsed"])
 def test_cloudfront(node: NodeProcess, root: Path, name: str) -> None:
     """The CloudFront function with its policies passes all cases, with the raw query and without."""
     ask = node.target(name)
-    cases = [case for case in CASES if can_be_sent(case)]
 
-    assert [] == [fault for case in cases for fault in faults(case, cloudfront_expected(case, root), ask(case), root)]
+    assert [] == [fault for case in SENT for fault in faults(case, cloudfront_expected(case, root), ask(case), root)]
 
 
 @pytest.mark.parametrize("name", ["worker-r2", "worker-origin"])
@@ -56,11 +51,10 @@ def test_worker(node: NodeProcess, root: Path, name: str) -> None:
     """The Worker passes all cases, over a bucket and over another server; dots in paths are gone before it is asked."""
     ask = node.target(name)
     found = []
-    for case in CASES:
-        if can_be_sent(case):
-            answer = ask(case)
-            wanted = expected(Case(answer.asked or case.url, case.method), root)
-            found += faults(case, wanted, answer, root)
+    for case in SENT:
+        answer = ask(case)
+        wanted = expected(Case(answer.asked or case.url, case.method), root)
+        found += faults(case, wanted, answer, root)
 
     assert [] == found
 

@@ -25,11 +25,9 @@ def with_sizes(*sizes: int) -> Settings:
     return Settings(output=OutputSettings(page_sizes=sizes, default_page_size=sizes[-1]))
 
 
-def render(
-    platform: Platform, settings: Settings | None = None, root: str | None = None, origin: str | None = None
-) -> dict[str, str]:
+def render(platform: Platform, settings: Settings | None = None, root: str | None = None) -> dict[str, str]:
     """Render a rule with the default settings."""
-    return render_edge(platform, settings or Settings(), root=root, origin=origin)
+    return render_edge(platform, settings or Settings(), root=root, origin=None)
 
 
 @pytest.mark.parametrize("name", ["function.js", "missing.js"])
