@@ -18,17 +18,7 @@ from exporter.protocols.blend.layout import (
     reserve_config_key,
     reserve_data_key,
 )
-from tests.host.blend_world import (
-    BACKSTOP_DEPOSITOR,
-    NEVER,
-    POOL,
-    SUPPLY,
-    USERS,
-    Step,
-    World,
-    balance_entry,
-    submit,
-)
+from tests.host.blend_world import BACKSTOP_DEPOSITOR, NEVER, POOL, SUPPLY, USERS, Step, World, balance_entry, submit
 from tests.host.test_liquidations import said
 from tests.protocols import made_ledger
 

@@ -10,11 +10,7 @@ from exporter.ledger.codec.entries import decode_contract_data, instance_key
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.protocols.blend.layout import (
-    decode_instance,
-    reserve_config_key,
-    reserve_data_key,
-)
+from exporter.protocols.blend.layout import decode_instance, reserve_config_key, reserve_data_key
 from tests.host.blend_judge import Sample, compare
 from tests.host.blend_world import POOL
 from tests.host.machine import Machine

@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from exporter.deployments import KnownContract
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.entries import (
-    PERSISTENT,
-    ContractData,
-    data_key,
-    encode_contract_data,
-)
+from exporter.ledger.codec.entries import PERSISTENT, ContractData, data_key, encode_contract_data
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import (
     INSTANCE_KEY,

@@ -215,8 +215,7 @@ RESERVE_VECTORS: list[tuple[Reserve, int, dict[str, int], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("reserve", "close_time", "expected"),
-    [pytest.param(*vector, id=name) for *vector, name in RESERVE_VECTORS],
+    ("reserve", "close_time", "expected"), [pytest.param(*vector, id=name) for *vector, name in RESERVE_VECTORS]
 )
 def test_reserve_vectors(reserve: Reserve, close_time: int, expected: dict[str, int]) -> None:
     """Reserves come out as in the contracts', the SDK's and the real ledger's vectors."""

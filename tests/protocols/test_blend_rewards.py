@@ -358,18 +358,12 @@ class TestReading:
     @pytest.mark.parametrize(
         ("changes", "unknown"),
         [
-            (
-                [(OF_POOL, i128(6 * 10**20), "q4w")],
-                ("lp_tokens", "status_after_update"),
-            ),
+            ([(OF_POOL, i128(6 * 10**20), "q4w")], ("lp_tokens", "status_after_update")),
             ([(OF_POOL, i128(-5), "shares")], ("lp_tokens", "status_after_update")),
             ([(LP_VALUE, vec(i128(1)))], ("threshold_met", "status_after_update")),
             ([(LP_VALUE, vec(i128(-1), i128(5)))], ("threshold_met", "status_after_update")),
             ([(instance_key(BACKSTOP_1), None)], ("lp_token", "blnd", "value_usd_cents")),
-            (
-                [(OF_POOL, i128(2**127 - 1), name) for name in ("shares", "tokens")],
-                ("blnd",),
-            ),
+            ([(OF_POOL, i128(2**127 - 1), name) for name in ("shares", "tokens")], ("blnd",)),
         ],
     )
     def test_an_unread_backstop(self, changes: list[Change], unknown: tuple[str, ...]) -> None:

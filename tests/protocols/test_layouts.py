@@ -17,17 +17,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields, Number
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import (
-    address,
-    encode_scval,
-    i128,
-    string,
-    struct_map,
-    symbol,
-    u32,
-    u64,
-    vec,
-)
+from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.alula import layout as alula_layout
 from exporter.protocols.base import Parameter

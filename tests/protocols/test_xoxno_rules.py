@@ -152,12 +152,7 @@ def test_a_spot_price_of_reflector(asset: ScVal, place: int) -> None:
 
 @pytest.mark.parametrize(
     ("prices", "expected"),
-    [
-        ((1, 2, 3), (2 * WAD, LAST - 2 * STEP)),
-        ((1, None, 3), (0, 0)),
-        ((1, 2, None), (0, 0)),
-        ((1, 2, 0), (0, 0)),
-    ],
+    [((1, 2, 3), (2 * WAD, LAST - 2 * STEP)), ((1, None, 3), (0, 0)), ((1, 2, None), (0, 0)), ((1, 2, 0), (0, 0))],
 )
 def test_a_mean_needs_every_record(prices: tuple[int | None, ...], expected: tuple[int, int]) -> None:
     """The mean of three records has the oldest one's time; it needs each of them, and above zero."""

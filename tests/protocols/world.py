@@ -238,8 +238,7 @@ def _with(value: ScVal, path: Sequence[Step], new: ScVal | None) -> ScVal:
     instance: ContractInstance | None = payload if kind == scval.CONTRACT_INSTANCE else None
     pairs = dict((payload if instance is None else instance.storage) or ())
     name: ScVal = next(
-        (key for key in pairs if step in (key, name_of(key))),
-        step if isinstance(step, tuple) else (scval.SYMBOL, step),
+        (key for key in pairs if step in (key, name_of(key))), step if isinstance(step, tuple) else (scval.SYMBOL, step)
     )
     inner = _with(pairs[name], rest, new) if rest else new
     if inner is None:
