@@ -74,6 +74,7 @@ def test_what_an_event_says(topics: tuple[ScVal | str, ...], value: ScVal, expec
     encoded = [address(item) if isinstance(item, str) else item for item in others]
 
     assert expected == said((symbol(str(name)), *encoded), value)
+    assert [] == said((), VOID)  # an event without a name
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,3 @@ def test_an_event_of_another_form(topics: tuple[ScVal, ...], value: ScVal) -> No
     """It is refused with a `DecodeError`, which costs that event."""
     with pytest.raises(DecodeError):
         said(topics, value)
-
-
-def test_no_topic() -> None:
-    """An event without a name says nothing of these."""
-    assert [] == said((), VOID)

@@ -55,44 +55,38 @@ def with_state(*changes: tuple[str, int]) -> World:
     return world
 
 
-class TestPrices:
-    """Every price is decided alone."""
+@pytest.mark.parametrize(
+    ("price", "reason"),
+    [
+        (TRAP, f"lastprice() failed: {TRAP}"),
+        (struct_map({"price": i128(10**37), "timestamp": u64(NOW)}), ABSURD_PRICE),
+    ],
+)
+def test_one_bad_asset(price: ScVal | bytes | str, reason: str) -> None:
+    """A bad price is null with its reason; the pool keeps its row, the other pools their prices."""
+    world = with_state(("b_supply", 10**25))
+    tables = priced(world, wBTC=price).compute()
+    row = wbtc_of(world)
 
-    @pytest.mark.parametrize(
-        ("price", "reason"),
-        [
-            (TRAP, f"lastprice() failed: {TRAP}"),
-            (struct_map({"price": i128(10**37), "timestamp": u64(NOW)}), ABSURD_PRICE),
-        ],
-    )
-    def test_one_bad_asset(self, price: ScVal | bytes | str, reason: str) -> None:
-        """A bad price is null with its reason; the pool keeps its row, the other pools their prices."""
-        world = with_state(("b_supply", 10**25))
-        tables = priced(world, wBTC=price).compute()
-        row = wbtc_of(world)
-
-        assert [(BLEND_V2, WBTC, reason)] == [(item.market, item.pool, item.reason) for item in tables.unpriced]
-        names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
-        assert [None] * 5 == [row[name] for name in names]
-        assert reason == row["price_reason"]
-        assert (6, 5, []) == (tables.pools.height, tables.pools["oracle_price"].count(), tables.unread)
+    assert [(BLEND_V2, WBTC, reason)] == [(item.market, item.pool, item.reason) for item in tables.unpriced]
+    names = ("oracle_price", "oracle_decimals", "price_timestamp", "oracle_price_usd", "tvl_usd_cents")
+    assert [None] * 5 == [row[name] for name in names]
+    assert reason == row["price_reason"]
+    assert (6, 5, []) == (tables.pools.height, tables.pools["oracle_price"].count(), tables.unread)
 
 
-class TestUnread:
-    """What has no exact result."""
+def test_more_digits_than_the_history_has() -> None:
+    """A number that 128 bits hold and 38 digits do not makes its pool unread, named with the number."""
+    world = with_state(("b_supply", 10**38), ("b_rate", 10**12), ("d_supply", 0))
+    for name, value in (("b_supply", 10**38), ("b_rate", 10**9), ("d_supply", 0)):
+        world.put(reserve_data_key(BLEND_V1, XLM), i128(value), name)
+    tables = world.compute()
 
-    def test_more_digits_than_the_history_has(self) -> None:
-        """A number that 128 bits hold and 38 digits do not makes its pool unread, named with the number."""
-        world = with_state(("b_supply", 10**38), ("b_rate", 10**12), ("d_supply", 0))
-        for name, value in (("b_supply", 10**38), ("b_rate", 10**9), ("d_supply", 0)):
-            world.put(reserve_data_key(BLEND_V1, XLM), i128(value), name)
-        tables = world.compute()
-
-        detail = f"numbers have at most 38 digits, but total_supplied is {10**38}"
-        assert {(BLEND_V1, XLM, "overflow", detail), (BLEND_V2, WBTC, "overflow", detail)} == {
-            (item.market, item.pool, item.reason, item.detail) for item in tables.unread
-        }
-        assert 4 == tables.pools.height
+    detail = f"numbers have at most 38 digits, but total_supplied is {10**38}"
+    assert {(BLEND_V1, XLM, "overflow", detail), (BLEND_V2, WBTC, "overflow", detail)} == {
+        (item.market, item.pool, item.reason, item.detail) for item in tables.unread
+    }
+    assert 4 == tables.pools.height
 
 
 class TestBounds:

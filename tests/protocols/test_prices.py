@@ -34,16 +34,13 @@ def quote(price: int | None, decimals: int | None = 7, timestamp: int | None = 1
     return Quote("O", "T", decimals, price, timestamp)
 
 
-class TestPrintedPrice:
-    """A price as text."""
+@given(st.integers(1, INT128_MAX), st.integers(0, 38))
+def test_a_printed_price_is_the_price(price: int, decimals: int) -> None:
+    """What is printed is the price itself, with that many digits behind the point."""
+    text = printed_price(price, decimals)
 
-    @given(st.integers(1, INT128_MAX), st.integers(0, 38))
-    def test_is_the_price(self, price: int, decimals: int) -> None:
-        """What is printed is the price itself, with that many digits behind the point."""
-        text = printed_price(price, decimals)
-
-        assert Fraction(price, 10**decimals) == Fraction(text)
-        assert decimals == len(text.partition(".")[2])
+    assert Fraction(price, 10**decimals) == Fraction(text)
+    assert decimals == len(text.partition(".")[2])
 
 
 class TestJudge:

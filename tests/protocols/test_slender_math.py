@@ -105,12 +105,9 @@ def test_gates(changes: Reserve, status: str, gates: str) -> None:
     assert (status, gates) == (row["pool_status"], closed(row))
 
 
-@pytest.mark.parametrize(("discount", "collateral"), [(0, False), (1, True)])
-def test_collateral(discount: int, collateral: bool) -> None:
-    """A reserve that counts for nothing cannot be collateral."""
-    assert collateral is published("slender", PLAIN | TERMS | {"discount": discount}, NOW)["can_be_collateral"]
-
-
-def test_a_borrow_of_whole_shares() -> None:
-    """An amount that is a multiple of what a share is worth needs no further share."""
+def test_collateral_and_whole_shares() -> None:
+    """A reserve that counts for nothing cannot be collateral; a loan worth whole shares needs no further share."""
+    for discount in (0, 1):
+        row = published("slender", PLAIN | TERMS | {"discount": discount}, NOW)
+        assert bool(discount) is row["can_be_collateral"]
     assert 3 * ONE == math.borrowable(ONE, 0, 3 * ONE, 10_000)
