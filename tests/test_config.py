@@ -68,7 +68,7 @@ class TestLoad:
         assert "secret" not in str(caught.value)
 
     def test_variables_of_others_are_left_alone(self) -> None:
-        """Empty ones, those of the scripts and tests, and those that Kubernetes makes of a service are no mistakes."""
+        """Empty ones, and those of scripts, tests and Kubernetes are no mistakes; all of ours set a known key."""
         others = {
             "EXPORTER_OUTPUT": "",
             "EXPORTER_PYTHON": "python3",
@@ -79,9 +79,6 @@ class TestLoad:
         }
 
         assert {} == load(None, environment=others).origins
-
-    def test_every_environment_variable_is_a_known_key(self) -> None:
-        """What an environment variable sets is a key with a description."""
         assert set(ENVIRONMENT.values()) <= set(ACCEPTED)
 
 
@@ -125,13 +122,9 @@ def test_unacceptable(tmp_path: Path, text: str, said: str) -> None:
     assert 2 == caught.value.exit_code
 
 
-def test_origin_of_an_unacceptable_value() -> None:
-    """The message says where the value came from."""
+def test_the_source_is_named(tmp_path: Path) -> None:
+    """The message says where the value came from, and which file is not there."""
     with pytest.raises(ConfigError, match=r"network.max_in_flight \(from environment variable EXPORTER_MAX_IN_FLIGHT"):
         load(None, environment={"EXPORTER_MAX_IN_FLIGHT": "many"})
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    """A configuration file that is not there is named."""
     with pytest.raises(ConfigError, match=r"cannot read the configuration file .*nothing\.toml"):
         load(tmp_path / "nothing.toml", environment={})

@@ -148,19 +148,14 @@ def test_locks_answer_the_project_file(project_root: Path) -> None:
     assert [] == unmet
 
 
-def test_dev_lock_holds_the_others(project_root: Path) -> None:
-    """What is tested is what runs: the development lock pins each package of the other two at the same version."""
-    dev = pins(project_root, "dev")
-    others = pins(project_root, "runtime") | pins(project_root, "build")
-
-    assert others == {name: version for name, version in dev.items() if name in others}
-
-
-def test_every_pinned_package_is_in_the_bill_of_materials(project_root: Path) -> None:
-    """Each package of the runtime lock is a component with its version and at least one digest."""
+def test_what_locks_pin_is_in_other_lists(project_root: Path) -> None:
+    """The development lock pins what the others pin; what runs is a component with its version and a digest."""
+    dev, runtime = pins(project_root, "dev"), pins(project_root, "runtime")
+    others = runtime | pins(project_root, "build")
     components = bill_of_materials((project_root / "requirements" / "runtime.lock").read_text())["components"]
 
-    assert pins(project_root, "runtime") == {item["name"]: item["version"] for item in components}
+    assert others == {name: version for name, version in dev.items() if name in others}
+    assert runtime == {item["name"]: item["version"] for item in components}
     assert [] == [item["name"] for item in components if not item["hashes"]]
 
 

@@ -16,15 +16,11 @@ from exporter.tables import BACKSTOPS, COLUMNS, MARKETS, POOLS
 from exporter.tree.families import LATEST_PARQUET
 
 
-def test_no_floats() -> None:
-    """No column of either frame can hold a float, nor a number that wraps or rounds by its type."""
+def test_types_and_places_of_columns() -> None:
+    """No column can hold a float, nor a number that wraps or rounds; each has its own place, without a gap."""
     allowed = {pl.String(), pl.Int64(), pl.Int128(), pl.Boolean()}
 
     assert allowed == set(POOLS.values()) | set(MARKETS.values()) | set(BACKSTOPS.values())
-
-
-def test_places_are_given_once() -> None:
-    """Each column has a place of its own in the files, without a gap."""
     assert [*range(1, len(COLUMNS) + 1)] == [column.place for column in COLUMNS]
 
 

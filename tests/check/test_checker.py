@@ -1,7 +1,4 @@
-"""Checking a tree: a good one passes, and each single fault is named.
-
-Where a test breaks one file, what it shows is next to the case.
-"""
+"""Checking a tree: a good one passes, and each single fault is named."""
 
 from __future__ import annotations
 
@@ -195,20 +192,14 @@ LIES: list[tuple[Callable[[Files], str], Change, str]] = [
 
 
 def test_documents(files: Files) -> None:
-    """Documents of another ledger, those that contradict themselves or lead nowhere are named with their keys."""
+    """Documents of another ledger, those that contradict themselves and links that lead nowhere are named."""
     for place, edit, _ in LIES:
         change(files, place(files), edit)
+    files["index.html"] = b'<a href="v1/nowhere">x</a>' + files["index.html"]
     seal(files)
 
     for place, _, said in LIES:
         assert_named(files, place(files), said)
-
-
-def test_broken_link_in_the_web_page(files: Files) -> None:
-    """Links of the web page are followed."""
-    files["index.html"] = b'<a href="v1/nowhere">x</a>' + files["index.html"]
-    seal(files)
-
     assert_named(files, "index.html", "links to /v1/nowhere, but")
 
 
@@ -282,9 +273,8 @@ def test_patterns_end_soon() -> None:
     assert 1 == len(list(schema_faults(schemas, "Thing", "a" * 40 + "b")))
 
 
-def test_documents_and_schemas_disagree() -> None:
-    """A schema that the documents do not fit is found, although they fit their models."""
-    files = small_tree()
+def test_documents_and_schemas_disagree(files: Files) -> None:
+    """A schema that the documents do not fit is found; one that cannot be used is named, and so is a missing one."""
 
     def stricter(document: Any) -> None:
         document["components"]["schemas"]["PoolSnapshot"]["properties"]["symbol"]["pattern"] = "^NONE$"
@@ -293,11 +283,6 @@ def test_documents_and_schemas_disagree() -> None:
     assert_named(
         files, "v1/assets/index.json", r"is not as the OpenAPI document says: \$\.data\[0\]\.symbol: .* does not match"
     )
-
-
-def test_schemas_that_cannot_be_used() -> None:
-    """An OpenAPI document without schemas that can be used is named, and so is a missing one."""
-    files = small_tree()
     change(files, OPENAPI_KEY, lambda document: document["components"].pop("schemas"))
     seal(files)
     assert_named(files, OPENAPI_KEY, "its schemas cannot be used")

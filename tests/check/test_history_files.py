@@ -44,7 +44,7 @@ def rewrite(files: Files, position: int, how: Callable[[pa.Table], pa.Table]) ->
 
 
 def test_the_newest_run_and_the_package(files: Files) -> None:
-    """The lasting name has the newest run's bytes; the package has every file once, and the file's own columns."""
+    """The lasting name has the newest run's bytes; the package has every file once, its own columns, and no others."""
     package = json.loads(files[PACKAGE])
     latest, history = package["resources"]
     columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
@@ -72,12 +72,7 @@ def test_the_newest_run_and_the_package(files: Files) -> None:
         required = [field["name"] for field in fields if field["constraints"]["required"]]
         assert {field["name"] for field in fields if field["type"] == "integer"} <= {*required}
         assert 0 == sum(rows.column(name).null_count for name in required)
-
-
-def test_lies(files: Files) -> None:
-    """A package that leads to nothing is a fault."""
     lie(files, PACKAGE, lambda package: package["resources"][0]["path"].append("v1/nothing.parquet"))
-
     assert_named(files, PACKAGE, "leads to v1/nothing.parquet, which is not there")
 
 

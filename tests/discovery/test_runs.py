@@ -95,10 +95,7 @@ def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
 
 
 def test_contracts_without_a_record() -> None:
-    """Of contracts that the factory has no record of, one that only its event names is not read.
-
-    One that the operator named is read as long as he names it, and is not remembered.
-    """
+    """Without a record of the factory only what the operator named is read, and it is not remembered."""
     watched = Watched(network := RecordedNetwork())
     fake, named = (network.deploy(label, through_factory=False) for label in ("fake", "named"))
     network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])

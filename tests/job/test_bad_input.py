@@ -19,6 +19,14 @@ def invoke(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
 
 
+def assert_refused(result: Result) -> None:
+    """The command ended with 2, and shows no part of the URL but its host."""
+    assert 2 == result.exit_code, result.output
+    assert result.stderr
+    assert KEY not in result.output
+    assert "plainsecret" not in result.output
+
+
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,12 +68,7 @@ PLACES = [
 @pytest.mark.parametrize("arguments", PLACES)
 def test_url_in_the_wrong_place(arguments: str) -> None:
     """No part of the URL but its host is shown, wherever it was put."""
-    result = invoke(*(word.replace("URL", URL) for word in arguments.split()))
-
-    assert 2 == result.exit_code, result.output
-    assert result.stderr
-    assert KEY not in result.output
-    assert "plainsecret" not in result.output
+    assert_refused(invoke(*(word.replace("URL", URL) for word in arguments.split())))
 
 
 @pytest.mark.parametrize(
@@ -90,20 +93,13 @@ def test_url_in_the_wrong_place(arguments: str) -> None:
 def test_url_in_the_wrong_key(line: str) -> None:
     """Likewise in the configuration, also when the plan shows it."""
     Path("exporter.toml").write_text(line)
-    result = invoke("plan", "--config", "exporter.toml")
-
-    assert 2 == result.exit_code, result.output
-    assert KEY not in result.output
-    assert "plainsecret" not in result.output
+    assert_refused(invoke("plan", "--config", "exporter.toml"))
 
 
-def test_url_in_an_environment_variable() -> None:
+@pytest.mark.parametrize("name", ["EXPORTER_NETWORK", "EXPORTER_MAX_IN_FLIGHT", "EXPORTER_REPORT", "EXPORTER_CONFIG"])
+def test_url_in_an_environment_variable(name: str) -> None:
     """Likewise there."""
-    for name in ("EXPORTER_NETWORK", "EXPORTER_MAX_IN_FLIGHT", "EXPORTER_REPORT", "EXPORTER_CONFIG"):
-        result = invoke("run", "--rpc-url", "http://127.0.0.1:1", **{name: URL})
-
-        assert 2 == result.exit_code, name
-        assert KEY not in result.output
+    assert_refused(invoke("run", "--rpc-url", "http://127.0.0.1:1", **{name: URL}))
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

@@ -34,10 +34,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
-    """A run over the evidence has the same id, which is a digest of every page, document and Parquet file.
-
-    Only what an RPC gives has to be new.
-    """
+    """A run over the evidence has the same id, which is a digest of every page, document and Parquet file."""
     run_id, path = left
     store, later = MemoryStore(), NOW + timedelta(days=400)
     code, facts = run(settings_for(network__max_ledger_age=900), store, snapshot=path, now=later)

@@ -56,10 +56,7 @@ def test_round_trip() -> None:
 
 
 def test_two_runs_at_once() -> None:
-    """What another run remembered meanwhile is kept next to what this one did; of cursors the further one.
-
-    The same memory writes nothing.
-    """
+    """What another run remembered meanwhile is kept next to what this one did; of cursors the further one."""
     store = MemoryStore()
     one, two = memory_of(known()), memory_of(known(B))
     one.streams[STREAM], two.streams[STREAM] = 90, 80
@@ -193,9 +190,7 @@ def test_what_is_learned(origin: Origin | None, is_new: bool, is_kept: bool) -> 
 
 
 def test_learned_pools_and_contracts() -> None:
-    """A pool that nothing lists is kept next to its market, once it is a member of it, and a contract that only the
-    chain names; what an earlier run read is not new.
-    """
+    """A pool that nothing lists is kept once its market has it, and a contract that only the chain names."""
     memory = Memory(NETWORK)
     tried = [Candidate("blend", A, Origin.EVENT, pool) for pool in ("1-x", "2-x")]
     found = learn(

@@ -195,9 +195,7 @@ def queued_reserve(
 
 
 def test_what_an_event_says_is_queued(tmp_path: Path) -> None:
-    """Of a token that the market does not have yet only an event says that something is queued; all that is, is in the
-    documents of market and pool and in the changes, with its time.
-    """
+    """All that is queued, also what only an event says, is in documents, pages and changes, with its time."""
     network = RecordedNetwork()
     event = BLEND_V2, (symbol("queue_set_reserve"), address(SOMEBODY)), vec(address(NEW), u32(7))
     queued = queued_reserve(c_factor=u32(1_234_567), supply_cap=i128(10**7 * 5 // 2))

@@ -99,10 +99,7 @@ def test_calls(runs: list[Counted]) -> None:
 
 
 def test_the_rest(runs: list[Counted]) -> None:
-    """The first run asks for the oldest ledger of events and then for a page, the second once; both for the close time.
-
-    Beyond these a run asks for the network once.
-    """
+    """The first run asks for the oldest ledger of events and for a page, the second once; both for the close time."""
     assert [{"getNetwork": 1, "getEvents": 3}, {"getNetwork": 1, "getEvents": 2}] == [
         {name: count for name, count in each.methods.items() if name not in ("getLedgerEntries", "simulateTransaction")}
         for each in runs

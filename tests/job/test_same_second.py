@@ -23,10 +23,7 @@ STEPS = (0, 1, 0, 300, 0)
 
 
 def test_runs_of_one_second(tmp_path: Path) -> None:
-    """Every run has its rows, those of a day that closed in one file; runs of one second are in one bucket.
-
-    The last run had lost the state of the buckets. The tree passes the check, which recomputes every rollup.
-    """
+    """Every run has its rows, those of a day that closed in one file; runs of one second are in one bucket."""
     network, ledgers = RecordedNetwork(start_time=BOUNDARY - 1), list[int]()
     with running(create_app(network)) as url:
         settings = settings_for(tmp_path, url, **only("k2", "peridot"))

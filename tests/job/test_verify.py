@@ -452,9 +452,7 @@ def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: 
 
 
 def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
-    """Another verifier or list of organisations is named with its digest, and a file of nobody by its name, as an
-    operator may have added it; our own records are not.
-    """
+    """Another verifier or list of organisations is named with its digest, a file of nobody by its name."""
     changed = {"stellar_proof.py": b"#", "trust.json": b" "}
     for name, more in changed.items():
         path = out / "v1/verifier" / name

@@ -103,6 +103,7 @@ FAILED = "The scheduled export needs a look: the source fails or lags (exit code
         pytest.param("success", 0, FAILED, ["issue list", "issue close"], id="recovery"),
         pytest.param("success", 0, None, ["issue list"], id="nothing to close"),
         pytest.param("success", 5, FAILED, [], id="another run won"),
+        pytest.param("", 0, None, [], id="a missing setting is exit code 2"),
     ],
 )
 def test_one_issue_follows_the_runs(alarm: Alarm, result: str, code: int, title: str | None, does: list[str]) -> None:
@@ -123,11 +124,6 @@ def test_the_schedule_is_kept(alarm: Alarm) -> None:
     calls = alarm("success", 0, GITHUB_WORKFLOW_REF="operator/markets/.github/workflows/export.yml@refs/heads/main")
 
     assert ["api", "--method", "PUT", "repos/operator/markets/actions/workflows/export.yml/enable"] == calls[0]
-
-
-def test_a_missing_setting_is_reported(alarm: Alarm) -> None:
-    """Without a result there is no guess: exit code 2, and no call."""
-    assert [] == alarm("", 0)
 
 
 def test_what_the_suites_found_is_in_the_issue(alarm: Alarm, tmp_path: Path) -> None:

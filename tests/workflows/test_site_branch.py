@@ -52,10 +52,7 @@ def publish(site: Path, run: str) -> None:
 
 
 def test_a_tree_outlives_its_machines(repository: Repository, tmp_path: Path) -> None:
-    """Each run finds what the runs before it left, with the times of the files, and not what a sweep removed.
-
-    The branch has one commit.
-    """
+    """Each run finds what those before it left, with the times of the files; the branch has one commit."""
     for number, run in enumerate(("first", "second", "third")):
         site = tmp_path / f"machine-{number}"
         assert 0 == repository.call("restore", site)[0]

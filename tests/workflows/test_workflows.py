@@ -70,7 +70,7 @@ def test_steps_call_scripts(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHING)
 def test_publishing_waits_and_is_never_cancelled(name: str) -> None:
-    """Runs that publish queue, on a schedule that avoids the full and the half hour."""
+    """Runs that publish queue, off the full and the half hour, and run and proof leave the job five minutes."""
     workflow = load(name)
     triggers = triggers_of(workflow)
 
@@ -78,6 +78,10 @@ def test_publishing_waits_and_is_never_cancelled(name: str) -> None:
     assert {"schedule", "workflow_dispatch", "repository_dispatch"} == set(triggers)
     minutes = [int(minute) for entry in triggers["schedule"] for minute in entry["cron"].split()[0].split(",")]
     assert set() == set(minutes) & {0, 15, 30, 45}
+    script = (ROOT / "scripts" / "export").read_text()
+    (run,) = re.findall(r"EXPORT_TIME_LIMIT:-(\d+)m", script)
+    (proof,) = re.findall(r"--kill-after=1m (\d+)m", script)
+    assert int(run) + int(proof) + 2 + 5 <= workflow["jobs"]["export"]["timeout-minutes"]
 
 
 @pytest.mark.parametrize(("path", "expected"), [("export", 30), ("pages", 60), (None, 60)])
@@ -115,28 +119,15 @@ def test_the_template_gives_what_the_action_asks_for() -> None:
     assert {} == {key: value for key, value in settings.items() if key not in Settings.__struct_fields__}
 
 
-@pytest.mark.parametrize("name", PUBLISHING)
-def test_limits_fit_into_the_job(name: str) -> None:
-    """Run, proof, and a minute to end after each, leave the job five minutes for what comes before and after them."""
-    script = (ROOT / "scripts" / "export").read_text()
-    (run,) = re.findall(r"EXPORT_TIME_LIMIT:-(\d+)m", script)
-    (proof,) = re.findall(r"--kill-after=1m (\d+)m", script)
-
-    assert int(run) + int(proof) + 2 + 5 <= load(name)["jobs"]["export"]["timeout-minutes"]
-
-
-def test_a_fork_runs_no_slow_suite_on_schedule() -> None:
-    """The weekly tests of a fork wait until somebody starts them."""
+def test_the_weekly_suites() -> None:
+    """Each suite that has a script runs weekly; those of a fork wait until somebody starts them."""
     jobs = load("slow")["jobs"]
 
+    assert (
+        sorted(path.name for path in (ROOT / "scripts").glob("test-*")) == jobs["suite"]["strategy"]["matrix"]["suite"]
+    )
     assert "github.event_name != 'schedule' || !github.event.repository.fork" == jobs["suite"]["if"]
     assert "needs.suite.result != 'skipped'" in jobs["summary"]["if"]
-
-
-def test_every_slow_suite_is_in_the_matrix() -> None:
-    """The weekly workflow runs each suite that there is a script for."""
-    names = sorted(path.name for path in (ROOT / "scripts").glob("test-*"))
-    assert names == load("slow")["jobs"]["suite"]["strategy"]["matrix"]["suite"]
 
 
 def test_only_what_was_checked_is_published() -> None:
@@ -184,9 +175,7 @@ def named(where: object, kind: str) -> set[str]:
 
 @pytest.mark.parametrize("name", PUBLISHING)
 def test_a_publishing_workflow_is_wired(name: str) -> None:
-    """It runs the action with inputs that exist, a secret before a variable, where the repository is set up or somebody
-    starts it; the alarm gets how that ended, however it did.
-    """
+    """It runs the action with inputs that exist, where that is set up or asked for; the alarm gets how it ended."""
     export, alarm = (load(name)["jobs"][job] for job in ("export", "alarm"))
     run = export["steps"][-1]
     inputs = msgspec.yaml.decode(ACTION.read_bytes())["inputs"]
@@ -206,9 +195,7 @@ def test_a_publishing_workflow_is_wired(name: str) -> None:
 
 
 def test_the_action_is_wired() -> None:
-    """Its expressions name steps and inputs that exist; the report is kept and the alarm called after a failure, too,
-    and the tree is kept and deployed after a success alone.
-    """
+    """Expressions name what exists; report and alarm follow any end, and the tree is kept after a success alone."""
     action = msgspec.yaml.decode(ACTION.read_bytes())
     ids = {step["id"] for step in action_steps() if "id" in step}
     last = {step.get("name") or step["uses"].partition("@")[0]: step for step in action_steps()}
