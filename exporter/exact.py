@@ -82,6 +82,11 @@ def _divided(dividend: int, divisor: int, operation: str) -> tuple[int, int]:
     return divmod(dividend, divisor)
 
 
+def ceil_divide(dividend: int, divisor: int) -> int:
+    """The ceiling of dividend / divisor, of any size."""
+    return -(-dividend // divisor)
+
+
 def clamp(value: int, low: int, high: int) -> int:
     """The value, not below `low` and not above `high`; `high` wins where it is below `low`."""
     return min(max(value, low), high)

@@ -53,15 +53,15 @@ def direct(network: LocalNetwork, *, moving: bool = False) -> OpenSource:
 
 
 @dataclass(frozen=True)
-class Direct:
-    """A network as the source of a run without discovery, without a server between."""
+class Opened:
+    """What is open already, as the source of a run."""
 
-    network: RecordedNetwork
+    source: OpenSource
     live: ClassVar[bool] = True
 
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: object = None) -> AsyncIterator[OpenSource]:
-        yield direct(self.network)
+        yield self.source
 
 
 def read_tables(opened: OpenSource) -> Tables:
@@ -104,6 +104,6 @@ def run(
     store = store or open_store(settings.output.uri)
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(snapshot))
     if network is not None:
-        source = Direct(network)
+        source = Opened(direct(network))
     done = execute(settings, store, report, source, now=lambda: now, **options)
     return done.exit_code, report.facts

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, pluralize
-from exporter.exact import JSON_INTEGER_MAX
+from exporter.exact import JSON_INTEGER_MAX, utilization_bps
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.render.openapi import VERSION_FIELD
 from exporter.tree.decoding import decode_json
@@ -432,7 +432,7 @@ def _inside(folder: str, link: str) -> str | None:
 def contradictions(row: AssetDetail) -> Iterator[str]:
     """A pool's fields that do not follow from its others by the definitions of the API."""
     supplied, borrowed = int(row.total_supplied), int(row.total_borrowed)
-    utilization = min(borrowed * 10_000 // supplied, JSON_INTEGER_MAX) if supplied else 0
+    utilization = min(utilization_bps(borrowed, supplied), JSON_INTEGER_MAX)
     if row.utilization_bps != utilization:
         yield f"utilization_bps is {row.utilization_bps}, but its totals give {utilization}"
     if row.oracle_price_usd is not None and row.tvl_usd_cents is not None:

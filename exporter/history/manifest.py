@@ -43,6 +43,13 @@ def file_ledgers(key: str) -> tuple[int, int] | None:
     return int(first), int(found[1].get("last", first))
 
 
+def history_entry(key: str, data: bytes, rows: int) -> HistoryFile:
+    """The entry of a file of the history, whose key has its ledgers."""
+    ledgers = file_ledgers(key)
+    assert ledgers is not None  # as of every such key
+    return HistoryFile(key, file_reference(key), rows, len(data), etag_of(data), *ledgers)
+
+
 def folder_of(key: str) -> str:
     """The day (2026-11-21) or month (2026-11) of a file of the history, in which all of its ledgers closed."""
     found = parse_key(key)

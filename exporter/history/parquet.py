@@ -8,7 +8,6 @@ Types are those that every reader of Parquet agrees on: no 128-bit and no unsign
 
 from __future__ import annotations
 
-import hashlib
 import io
 from datetime import UTC, datetime
 
@@ -18,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError
-from exporter.history.manifest import HistoryPart, file_reference
+from exporter.history.manifest import HistoryPart, history_entry
 from exporter.tables import COLUMNS
-from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
+from exporter.tree.documents import EXPORTER_VERSION
 from exporter.tree.families import RUN_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import ParquetType
@@ -95,16 +94,7 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
     data = buffer.getvalue()
     key = history_key(observed_ledger, ledger_close_time)
     _check_written(key, data, pools, metadata)
-    entry = HistoryFile(
-        key=key,
-        url=file_reference(key),
-        rows=pools.height,
-        bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-        first_ledger=observed_ledger,
-        last_ledger=observed_ledger,
-    )
-    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), entry)
+    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, pools.height))
 
 
 def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:

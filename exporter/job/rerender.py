@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize
 from exporter.history.export import read_manifest, rows_of
-from exporter.history.manifest import file_ledgers, file_reference
+from exporter.history.manifest import file_ledgers, history_entry
 from exporter.history.parquet import ORDER
 from exporter.job.report import RunLog
 from exporter.job.run import execute
@@ -289,14 +288,13 @@ async def _fetch_history(
 
 def _part(key: str, data: bytes | None) -> tuple[HistoryFile, bytes, pl.DataFrame] | None:
     """A file that no manifest names any more: its entry as it was, its bytes and rows; None where it is gone."""
-    ledgers = file_ledgers(key)
-    if data is None or ledgers is None:
+    if data is None or file_ledgers(key) is None:
         return None
     try:
         count: int = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
     except (pa.ArrowException, OSError):
         return None
-    entry = HistoryFile(key, file_reference(key), count, len(data), hashlib.sha256(data).hexdigest(), *ledgers)
+    entry = history_entry(key, data, count)
     return entry, data, rows_of(data, entry)
 
 

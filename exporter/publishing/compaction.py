@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, StoreError
-from exporter.history.manifest import HistoryPart, data_of, file_reference, folder_of, read_history_manifest
+from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry, read_history_manifest
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published
@@ -68,10 +68,8 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     data = buffer.getvalue()
     rows = sum(file.rows for file in files)
     _check_written(folder, data, parts, stretches, rows)
-    digest = hashlib.sha256(data).hexdigest()
-    file = RenderedFile(f"{folder}{first}-{last}-{digest[:12]}.parquet", data, FileKind.HISTORY)
-    entry = HistoryFile(file.key, file_reference(file.key), rows, len(data), digest, first, last)
-    return HistoryPart(file, entry)
+    key = f"{folder}{first}-{last}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
+    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, rows))
 
 
 def _network_of(file: HistoryFile, data: bytes) -> str:

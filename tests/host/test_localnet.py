@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
-from exporter.config import Settings, load
+from exporter.config import load
 from exporter.deployments.networks import NETWORKS
 from exporter.job.on_chain import check_chain
 from exporter.job.sources import OpenSource
@@ -23,6 +20,7 @@ from exporter.localnet.network import snapshot_network
 from tests.host.blend_world import POOL
 from tests.host.judge_file import HostSource, load_snapshot, simulated
 from tests.host.machine import Machine
+from tests.jobs import Opened
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 
 PASSPHRASE = NETWORKS["testnet"].passphrase
@@ -59,23 +57,12 @@ def asked(snapshot: LedgerSnapshot) -> list[ContractCall]:
     return [*calls, ContractCall(NOBODY, "decimals", ())]
 
 
-@dataclass(frozen=True)
-class Hosted:
-    """The archive's state, whose contracts the host runs, as the source of a check."""
-
-    source: HostSource
-    live: ClassVar[bool] = False
-
-    @asynccontextmanager
-    async def open(self, settings: Settings, on_request: object = None) -> AsyncIterator[OpenSource]:
-        yield OpenSource(self.source, NETWORKS["testnet"], [], "host", whole=False)
-
-
 def test_views_of_the_archive_agree(snapshot: LedgerSnapshot, machine: Machine) -> None:
     """All 72 fields that the real contracts' views give of the archive's four pools are ours."""
     markets = [{"protocol": "blend", "address": POOL}]
     settings = load(None, {"network.name": "testnet", "discovery.enabled": False, "markets": markets}).settings
-    check = asyncio.run(check_chain(settings, Hosted(HostSource(snapshot, machine))))
+    source = OpenSource(HostSource(snapshot, machine), NETWORKS["testnet"], [], "host", whole=False)
+    check = asyncio.run(check_chain(settings, Opened(source)))
 
     assert ([], [], 72, 4) == (check.differences, check.failed, check.compared, check.pools)
 

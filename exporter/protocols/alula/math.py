@@ -60,7 +60,7 @@ def project(pool: Pool) -> dict[str, Any]:
         borrow_apy_bps=apy_bps(rate),
         last_accrual_time=pool["last_accrual_timestamp"],
         supply_index=supplied * BPS // pool["total_j_tokens"] if pool["total_j_tokens"] else 0,
-        borrow_index=-(-borrowed * BPS // pool["total_d_tokens"]) if pool["total_d_tokens"] else 0,
+        borrow_index=exact.ceil_divide(borrowed * BPS, pool["total_d_tokens"]) if pool["total_d_tokens"] else 0,
         index_decimals=4,
         stored_supply_apr=earned,
         stored_borrow_apr=rate,

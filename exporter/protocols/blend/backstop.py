@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.errors import DecodeError
-from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
+from exporter.exact import INT128_MAX, JSON_INTEGER_MAX, ceil_divide
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, variant_key
 from exporter.ledger.codec.fields import Fields, expect
@@ -101,7 +101,7 @@ class Balance(NamedTuple):
     @property
     def queued_part(self) -> int:
         """The part of the shares that is queued, 7 decimals, rounded up."""
-        return -(-self.queued * ONE // self.shares) if self.shares > 0 else 0
+        return ceil_divide(self.queued * ONE, self.shares) if self.shares > 0 else 0
 
     @property
     def tokens_not_queued(self) -> int:

@@ -234,7 +234,7 @@ def terms(reserve: Mapping[str, Any], now: Rates) -> dict[str, Any]:
         "risk_scope": "reserve",
         "collateral_factor_bps": reserve["c_factor"] // 1000,
         "liquidation_threshold_bps": reserve["c_factor"] // 1000,
-        "liability_factor_bps": _ceil(10**11, reserve["l_factor"]) if reserve["l_factor"] else None,
+        "liability_factor_bps": exact.ceil_divide(10**11, reserve["l_factor"]) if reserve["l_factor"] else None,
         "liquidation_kind": "auction",
         "supply_cap": reserve["supply_cap"] if reserve["supply_cap"] < NO_CAP else None,
         "max_utilization_bps": reserve["max_util"] // 1000,
@@ -253,7 +253,7 @@ def amounts(reserve: Mapping[str, Any], now: Rates) -> dict[str, int | None]:
     is_v2, one = reserve["generation"] == "v2", 10 ** RATE_DECIMALS[reserve["generation"]]
     b_rate, d_rate = reserve["b_rate"], reserve["d_rate"]
     if is_v2:  # ceil(borrowed × S7 / supply) must stay below S7 when the shares are gone
-        kept = _ceil(_ceil(now.borrowed * S7, S7 - 1) * one, b_rate or 1)
+        kept = exact.ceil_divide(exact.ceil_divide(now.borrowed * S7, S7 - 1) * one, b_rate or 1)
         withdrawn = max(reserve["b_supply"] - kept, 0) * b_rate // one
     else:  # v1 tests nothing, and pays from whatever tokens it holds: this is what is the suppliers' and not lent
         withdrawn = max(now.supplied - now.borrowed, 0)
@@ -266,13 +266,9 @@ def amounts(reserve: Mapping[str, Any], now: Rates) -> dict[str, int | None]:
     # Supplying: floor(shares × b_rate / R) must not be above the cap.
     cap, taken = reserve["supply_cap"], None
     if cap < NO_CAP:
-        b_tokens = _ceil((cap + 1) * one, b_rate or 1) - 1 - reserve["b_supply"]
-        taken = _ceil((b_tokens + 1) * b_rate, one) - 1 if b_rate and b_tokens > 0 else 0
+        b_tokens = exact.ceil_divide((cap + 1) * one, b_rate or 1) - 1 - reserve["b_supply"]
+        taken = exact.ceil_divide((b_tokens + 1) * b_rate, one) - 1 if b_rate and b_tokens > 0 else 0
     return {"available_to_withdraw": withdrawn, "available_to_borrow": lent, "available_to_supply": taken}
-
-
-def _ceil(dividend: int, divisor: int) -> int:
-    return -(-dividend // divisor)
 
 
 def rewards(pool: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from exporter import exact
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
@@ -32,7 +33,7 @@ class BlendViews(ProtocolViews):
         data, config = reserve.struct("data"), reserve.struct("config")
         b_rate, d_rate = data.i128("b_rate"), data.i128("d_rate")
         supplied = data.i128("b_supply") * b_rate // RATE_SCALE
-        borrowed = -(-data.i128("d_supply") * d_rate // RATE_SCALE)
+        borrowed = exact.ceil_divide(data.i128("d_supply") * d_rate, RATE_SCALE)
         return {
             "token_address": (row["token_address"], reserve.address("asset")),
             "decimals": (10 ** row["decimals"], reserve.i128("scalar")),
@@ -43,7 +44,7 @@ class BlendViews(ProtocolViews):
             "backstop_credit": (row["backstop_credit"], data.i128("backstop_credit")),
             "total_supplied": (row["total_supplied"], supplied),
             "total_borrowed": (row["total_borrowed"], borrowed),
-            "utilization_bps": (row["utilization_bps"], borrowed * 10_000 // supplied if supplied else 0),
+            "utilization_bps": (row["utilization_bps"], exact.utilization_bps(borrowed, supplied)),
             **{name: (row["raw"][name], data.i128(name)) for name in _SHARES},
             **{name: (row["raw"][name], config.u32(name)) for name in _CONFIG},
         }

@@ -102,9 +102,9 @@ def borrowable(s_supply: int, debt_supply: int, coefficient: int, util_cap: int)
     With n shares of debt in all the utilization is floor(10^9 × n / supply). An amount takes floor(10^9 × amount /
     coefficient) shares, and one more unless it is a multiple of the coefficient.
     """
-    most = -(-(util_cap * (ONE // 10_000) + 1) * s_supply // ONE) - 1
+    most = exact.ceil_divide((util_cap * (ONE // 10_000) + 1) * s_supply, ONE) - 1
     free = max(most - debt_supply, 0)
-    amount = -(-free * coefficient // ONE)
+    amount = exact.ceil_divide(free * coefficient, ONE)
     return amount if free % ONE == 0 else amount - 1
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.exact import INT128_MAX
+from exporter.exact import INT128_MAX, ceil_divide
 from exporter.protocols.xoxno.layout import BPS, RAY, RAY_DECIMALS, Spoke
 from exporter.tables import MAX_DECIMAL, SPOKES
 
@@ -30,7 +30,7 @@ def terms_of(pool: Pool) -> dict[str, Any]:
         return {**amounts, "can_reason": UNKNOWN_SPOKES}
     enters = hub_active and not pool["paused"]
     # Nobody can supply where cash and debt are not worth what suppliers are owed.
-    is_backed = _claims(pool) - pool["cash"] <= -(-pool["borrowed"] * pool["borrow_index"] // RAY) // _unit(pool)
+    is_backed = _claims(pool) - pool["cash"] <= ceil_divide(pool["borrowed"] * pool["borrow_index"], RAY) // _unit(pool)
     shown = [_terms_of_spoke(spoke, pool, borrowable, enters=enters, is_backed=is_backed) for spoke in spokes]
     in_use = [spoke for spoke in spokes if not spoke["deprecated"]]
     collateral = [spoke for spoke in in_use if spoke["can_be_collateral"]]
@@ -89,7 +89,7 @@ def _claims(pool: Pool) -> int:
 def supply_room(spoke: Spoke, pool: Pool) -> int:
     """The most that a spoke's cap lets in: the new shares, rounded down, may not be more than are left."""
     left = _scaled(spoke["supply_cap"], pool, pool["supply_index"]) - spoke["supplied"]
-    return max(-(-(left + 1) * pool["supply_index"] // RAY) - 1, 0) // _unit(pool) if left > 0 else 0
+    return max(ceil_divide((left + 1) * pool["supply_index"], RAY) - 1, 0) // _unit(pool) if left > 0 else 0
 
 
 def borrow_room(spoke: Spoke, pool: Pool) -> int:
@@ -122,7 +122,7 @@ def most_borrowed(pool: Pool) -> int:
     """
     most, value = INT128_MAX, _value(pool["supplied"], pool["supply_index"])
     if pool["max_utilization"] < RAY and value != 0:
-        most = min(most, -(-(2 * pool["max_utilization"] + 1) * value // (2 * RAY)) - 1)
+        most = min(most, ceil_divide((2 * pool["max_utilization"] + 1) * value, 2 * RAY) - 1)
     lent = min(_fewest(most + 1, pool["borrow_index"]) - 1, INT128_MAX) - pool["borrowed"]
     buffer = (_claims(pool) * LIQUIDATION_BUFFER_BPS + BPS // 2) // BPS
     return int(max(min(pool["cash"] - buffer, lent * pool["borrow_index"] // RAY // _unit(pool)), 0))
@@ -134,4 +134,4 @@ def _value(shares: int, index: int) -> int:
 
 def _fewest(value: int, index: int) -> int:
     """The fewest shares whose value, half up, is this one or more: shares × index >= (2 × value - 1) × RAY / 2."""
-    return -(-(2 * value - 1) * (RAY // 2) // index)
+    return ceil_divide((2 * value - 1) * (RAY // 2), index)
