@@ -120,7 +120,7 @@ def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], e
 
 @pytest.mark.parametrize(("end", "until"), [(1_737_354_589, ", until 20 Jan 2025, 06:29 UTC"), (2**40, "")])
 def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
-    """What all are paid a year, until when, and the price that the yield is computed with; an end far off is none."""
+    """What all are paid a year, until when, and the price behind the yield; an end far off is not shown."""
     paid = {
         "reward_symbol": "BLND",
         "reward_token_decimals": 7,
