@@ -21,7 +21,6 @@ from exporter.tree.families import (
     OPENAPI_KEY,
     POINTER_KEY,
     RUN,
-    TOTALS_PAGE,
     is_listing,
     parse_key,
 )
@@ -96,7 +95,7 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
     if found is not None and (url := found[0].url) is not None:
         if "limit" in found[1]:
             yield from limited(url.rpartition("limit=")[0][1:-1].format(**found[1]), int(found[1]["limit"]))
-        elif found[0] not in (BUCKET_PAGE, TOTALS_PAGE):  # whose key does not name the history
+        elif not key.startswith(BUCKET_PAGE.prefix):  # the key of an older page does not name its history
             yield (own := url.format(**found[1])[1:])
             if is_listing(key) and found[0].model is AssetsPage:
                 folder = key.removesuffix("index.json")

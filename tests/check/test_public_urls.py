@@ -19,6 +19,10 @@ from exporter.localnet.server import running
 from exporter.serve.preview import create_app
 from exporter.stores import tree_sources
 from exporter.stores.tree_sources import HttpSource
+from exporter.tree.documents import PAGE_TOKEN_LENGTH
+from exporter.tree.families import FAMILIES, parse_key
+from exporter.tree.headers import content_type
+from exporter.tree.routes import Served, route
 from tests.check.trees import small_tree, write
 
 Rule = Callable[[str, httpx.Response], httpx.Response]
@@ -185,3 +189,39 @@ def test_public_urls() -> None:
     ):
         assert [url, key] == list(public_urls(key, [1], ()))
     assert ["v1/buckets/abc.json"] == list(public_urls("v1/buckets/abc.json", [1], ()))
+
+
+def test_every_kind_of_key_answers_its_urls() -> None:
+    """Each JSON file of any kind has public URLs, and the rule of the API answers each of them with that file."""
+    contract = "C" + "A" * 55
+    places = dict.fromkeys(("market", "token", "address", "pool"), contract) | {
+        "protocol": "blend",
+        "cursor": "abc",
+        "recent": "A" * PAGE_TOKEN_LENGTH,
+        "limit": "5",
+        "bucket": "5m",
+        "run_id": "1-abcdefabcdef",
+        "status": "404",
+        "list": "pools",
+        "yields": "pools",
+        "sha256": "a" * 64,
+        "day": "2026-01-01",
+        "month": "2026-01",
+        "ledger": "1",
+        "last": "2",
+        "digest": "a" * 12,
+        "about": "about",
+        "number": "2",
+        "file": "a.json",
+    }
+    keys = [family.key(**places) for family in FAMILIES if family.public]
+    assert [] == [key for key in keys if parse_key(key) is None]
+    wrong = []
+    for key in keys:
+        if content_type(key) == "application/json":
+            for url in public_urls(key, [1, 5], ()):
+                path, _, query = url.partition("?")
+                answer = route(f"/{path}", query, [1, 5])
+                if not (isinstance(answer, Served) and key in answer.keys):
+                    wrong.append((key, url, answer))
+    assert [] == wrong
