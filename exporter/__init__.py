@@ -9,7 +9,7 @@ from typing import Any
 
 __version__ = "0.9.0"
 
-FORMAT = 1
+FORMAT = 2
 """The format number of the trees that this version makes (`exporter.tree.decoding`)."""
 
 _HOME = {

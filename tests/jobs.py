@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from exporter.config import Settings, load
 from exporter.console import Console
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import NETWORKS
 from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.reading import read_protocols
@@ -73,7 +74,8 @@ def read_tables(opened: OpenSource) -> Tables:
     async def work() -> Tables:
         reading = await read_at_one_ledger(opened.source, program)
         ledger = reading.certificate.ledger
-        return compute(reading.result, PROTOCOLS, ledger, await opened.source.close_time(ledger))
+        close_time = await opened.source.close_time(ledger)
+        return compute(reading.result, PROTOCOLS, ledger, close_time, MarketListings(opened.network.deployments))
 
     return asyncio.run(work())
 

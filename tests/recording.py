@@ -328,8 +328,10 @@ def lists(found: Sequence[Part]) -> dict[str, str]:
             lines += ["date = 2026-11-24", "contracts = ["]
             for old, (role, name) in part.roles.items():
                 label = f', name = "{name}"' if name else ""
+                shown = ', listed = true, listed_source = "the recording of the package, whose markets these are"'
+                listing = shown if role == "market" else ""
                 code = f', wasm_hash = "{part.codes[old].hex()}"' if old in part.codes else ""
-                lines.append(f'    {{ role = "{role}", address = "{address_of(part, old)}"{label}{code} }},')
+                lines.append(f'    {{ role = "{role}", address = "{address_of(part, old)}"{label}{code}{listing} }},')
             lines.append("]")
             if part.pools:
                 lines.append("pools = [")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments import Deployment
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
 from exporter.discovery import DiscoveryContext
 from exporter.errors import DecodeError, ExporterError
@@ -98,7 +99,7 @@ def replay_segment(work: Segment) -> SegmentResult:
             readings, used = read_state(source, work.settings, work.deployments, work.instances, named.found)
             missing = used - work.watched
             unwatched |= missing
-            outcomes[ledger] = None if missing else _rows(readings, ledger, close_time, work.settings.passphrase)
+            outcomes[ledger] = None if missing else _rows(readings, ledger, close_time, work.settings)
         except ExporterError as error:
             outcomes[ledger] = str(error)
     return SegmentResult(outcomes, unwatched, prover.tally)
@@ -174,9 +175,13 @@ def _ids(addresses: set[str]) -> set[bytes]:
     return {strkey.decode(address)[1] for address in addresses if address.startswith("C")}
 
 
-def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, passphrase: str) -> Read:
-    tables = compute(readings, PROTOCOLS, ledger, close_time)
+def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, settings: Settings) -> Read:
+    configured = ((market.protocol, market.address) for market in settings.markets)
+    listings = MarketListings(network_of(settings.passphrase).deployments, configured)
+    tables = compute(readings, PROTOCOLS, ledger, close_time, listings)
     part = None
     if tables.markets.height:
-        part = render_history(tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=passphrase)
+        part = render_history(
+            tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=settings.passphrase
+        )
     return Read(part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread])

@@ -11,11 +11,13 @@ and warns where what it finds is not what the list says (another wasm hash, anot
     date = 2026-11-18                              # when they were
     contracts = [
         { role = "backstop", address = "C...", wasm_hash = "64 hex digits" },
-        { role = "market", address = "C...", name = "Fixed" },
+        { role = "market", address = "C...", name = "Fixed", listed = true, listed_source = "what shows it to people" },
     ]
     pools = [{ market = "C...", pool = "1-C...", token = "C...", decimals = 7 }]  # that no contract lists
 
-A contract or pool with a source or date of its own says so in its line.
+A contract or pool with a source or date of its own says so in its line. A market is ``listed`` only where the
+protocol's own app or docs show it to people, with that source (`exporter.deployments.listing`): unused twins, and pools
+that only a factory's events name, are not.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ FACTORY = "factory"
 
 @dataclass(frozen=True, slots=True)
 class KnownContract:
-    """A contract of a deployment; ``wasm_hash`` (64 hex digits) is that of the code it had at ``date``."""
+    """A contract of a deployment; ``wasm_hash`` (64 hex digits) is that of the code it had at ``date``.
+
+    A market that is ``listed`` has in ``listed_source`` what shows it to people. Raises `ValueError` otherwise.
+    """
 
     address: str
     role: str
@@ -43,6 +48,12 @@ class KnownContract:
     date: datetime.date
     name: str = ""
     wasm_hash: str | None = None
+    listed: bool = False
+    listed_source: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.listed is (self.listed_source is None) or (self.listed and self.role != MARKET):
+            raise ValueError(f"{self.role} {self.address}: a listed market, and no other contract, has a listed_source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,11 @@ class Deployment:
     @property
     def markets(self) -> tuple[str, ...]:
         return self.addresses(MARKET)
+
+    @property
+    def listed_markets(self) -> tuple[KnownContract, ...]:
+        """The markets that the protocol shows to people."""
+        return tuple(contract for contract in self.contracts if contract.listed)
 
     @property
     def backstop(self) -> str | None:

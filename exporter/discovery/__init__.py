@@ -89,7 +89,7 @@ def learn(
         places: list[MarketPlace] = [(reading.protocol, address, None) for address in read]
         places += [place for place in origins if place[0] == reading.protocol and place[2] in read.get(place[1], ())]
         for place in places:
-            origin = origins.get(place, base.Origin.LISTED)
+            origin = origins.get(place, base.Origin.NAMED_BY_CONTRACT)
             voucher = reading.verified.get(place[1])
             if place not in before and origin not in (base.Origin.CONFIGURATION, base.Origin.DEPLOYMENT):
                 discovered.append(Discovered(*place, origin))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments import MARKET, Deployment, KnownContract
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import Network
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key, instance_of
@@ -42,6 +43,14 @@ def candidates(
         if first.voucher is None and candidate.voucher is not None:
             known[place] = replace(first, voucher=candidate.voucher)
     return {name: [item for item in known.values() if item.protocol == name] for name in modules}
+
+
+def listings_of(deployments: Iterable[Deployment], tried: Iterable[Candidate]) -> MarketListings:
+    """Which markets are listed, by the package's lists of a network and by those of the candidates that are configured.
+
+    Nothing else of a candidate counts: not who named it, and not who vouches for it.
+    """
+    return MarketListings(deployments, ((item.protocol, item.address) for item in tried if item.configured))
 
 
 def market_code(

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from exporter.deployments import Deployment
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
+from exporter.discovery.candidates import listings_of
 from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
 from exporter.ledger.codec.scval import decode_scval
@@ -59,11 +61,16 @@ The third of an entry is 0 for an archived one: a life that goes on may have bee
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The candidates of each protocol, the deployments with what the chain taught, and those compared with lists."""
+    """Where a run looked.
+
+    ``deployments`` are those of the package's lists with what the chain taught; ``compared_lists`` those of the lists
+    that the run compares with the chain, none where it does not. ``listings`` say which markets are listed.
+    """
 
     candidates: Mapping[str, Sequence[Candidate]]
     deployments: Sequence[Deployment]
-    listed: Sequence[Deployment]
+    compared_lists: Sequence[Deployment]
+    listings: MarketListings
 
 
 # No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
@@ -72,8 +79,8 @@ class Evidence:
     """The entries and calls that a run used. A key without entry was absent; a call has a result (ScVal XDR) or error.
 
     ``contracts`` are those of deployments that only the chain names. ``whole`` says whether the ledger that was read
-    had every contract, ``listed`` whether the package's lists were compared with it. With ``stored`` nothing was run:
-    what calls gave follows from the entries.
+    had every contract, ``lists_compared`` whether the package's lists were compared with it. With ``stored`` nothing
+    was run: what calls gave follows from the entries.
     """
 
     passphrase: str
@@ -85,18 +92,22 @@ class Evidence:
     contracts: Sequence[LearnedContract] = ()
     notices: Sequence[str] = ()
     whole: bool = True
-    listed: bool = True
+    lists_compared: bool = True
     stored: bool = False
 
     def tried(self, known: Sequence[Deployment]) -> Tried:
         """Where the run looked: the package's own lists (``known``) and what the file adds to them."""
-        deployments = list(known) if self.listed else []
+        deployments = list(known) if self.lists_compared else []
         for learned in self.contracts:
             for at, item in enumerate(deployments):
                 if (item.protocol, item.label) == (learned.protocol, learned.label):
                     deployments[at] = with_contract(item, learned.role, learned.address)
         named = {name: [item for item in self.candidates if item.protocol == name] for name in PROTOCOLS}
-        return Tried(named, deployments, known if self.listed else ())
+        return Tried(named, deployments, known if self.lists_compared else (), self.listings(known))
+
+    def listings(self, known: Iterable[Deployment]) -> MarketListings:
+        """Which markets are listed, by the package's lists (``known``) and what this records as configured."""
+        return listings_of(known, self.candidates)
 
     @property
     def network_id(self) -> str:
@@ -116,9 +127,9 @@ class Evidence:
 
     def _lines(self) -> Iterator[tuple[object, ...]]:
         yield "ledger", self.passphrase, self.ledger, self.close_time
-        yield "looked", self.whole, self.listed, self.stored
+        yield "looked", self.whole, self.lists_compared, self.stored
         for c in self.candidates:
-            yield "candidate", c.protocol, c.address, c.demanded, c.pool, c.voucher
+            yield "candidate", c.protocol, c.address, c.configured, c.pool, c.voucher
         for item in self.contracts:
             yield "contract", item.protocol, item.label, item.role, item.address
         for text in self.notices:
@@ -171,8 +182,8 @@ class Evidence:
                     call = ContractCall(contract, function, tuple(map(decode_scval, arguments)))
                     _once(calls, call, SimulationAnswer(ledger, result, error, (), "evidence"))
                 case "candidate":
-                    protocol, address, demanded, pool, voucher = fields
-                    origin = Origin.CONFIGURATION if demanded else Origin.DEPLOYMENT
+                    protocol, address, configured, pool, voucher = fields
+                    origin = Origin.CONFIGURATION if configured else Origin.DEPLOYMENT
                     candidates.append(Candidate(protocol, address, origin, pool, voucher))
                 case "contract":
                     protocol, label, role, address = fields

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from exporter.config import Settings
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.deployments.networks import network_id
 from exporter.discovery import discover_context
 from exporter.discovery.known_markets import Memory
@@ -201,7 +202,7 @@ def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict
     """The exporter's pools at a time, by market and id, each with what was read of it as ``raw``."""
     raw = {(pool["market"], pool["pool"]): pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, Row]] = {}
-    for row in compute(readings, PROTOCOLS, ledger, time).pools.iter_rows(named=True):
+    for row in compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools.iter_rows(named=True):
         rows.setdefault(row["market"], {})[row["pool"]] = row | {"raw": raw[row["market"], row["pool"]]}
     return rows
 

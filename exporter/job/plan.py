@@ -42,8 +42,8 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         yield "  nothing: no Stellar RPC is given (network.rpc_urls, --rpc-url) and no file (--snapshot)"
     for name, items in found.items():
         markets = [item for item in items if item.pool is None]
-        demanded = sum(item.demanded for item in markets)
-        yield f"  {name}: {pluralize(len(markets), 'known market')}, {demanded} named in [[markets]]"
+        configured = sum(item.configured for item in markets)
+        yield f"  {name}: {pluralize(len(markets), 'known market')}, {configured} named in [[markets]]"
         if not settings.discovery.enabled:
             continue
         own = [item for item in network.deployments if item.protocol == name]

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from exporter.config import Settings, load_settings
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
 from exporter.discovery import Discovered, DiscoveryContext, candidates, discover_context, learn, remembered
-from exporter.discovery.candidates import check_lists
+from exporter.discovery.candidates import check_lists, listings_of
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import SourceError
 from exporter.job.evidence import Evidence, Tried
@@ -80,10 +81,12 @@ def read_again(evidence: Evidence, settings: Settings) -> MarketsRead:
 class MarketsRead:
     """The state of all markets at one ledger, and what the reading taught.
 
-    ``memory`` is None where discovery is off. ``proof`` is the content of the proof file of an archive's ledger.
+    ``listings`` say which of them are listed. ``memory`` is None where discovery is off. ``proof`` is the content of
+    the proof file of an archive's ledger.
     """
 
     protocols: list[ProtocolReading]
+    listings: MarketListings
     certificate: Certificate
     close_time: int
     notices: list[str]
@@ -93,7 +96,7 @@ class MarketsRead:
     entry_count: int
 
     def tables(self) -> Tables:
-        tables = compute(self.protocols, PROTOCOLS, self.certificate.ledger, self.close_time)
+        tables = compute(self.protocols, PROTOCOLS, self.certificate.ledger, self.close_time, self.listings)
         tables.notices = sorted([*tables.notices, *self.notices])
         return tables
 
@@ -150,10 +153,10 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         learned,
         notices,
         whole=opened.whole,
-        listed=bool(tried.listed),
+        lists_compared=bool(tried.compared_lists),
         stored=opened.stored,
     )
-    found = reading.result, reading.certificate, close_time, notices, discovered
+    found = reading.result, tried.listings, reading.certificate, close_time, notices, discovered
     return MarketsRead(*found, memory, opened.proof, len(entries)), evidence
 
 
@@ -168,10 +171,11 @@ def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryConte
     """The addresses of lists, and what earlier runs and events name; of evidence, those that its run tried."""
     if opened.evidence is not None:
         return opened.evidence.tried(opened.network.deployments)
-    listed = opened.network.deployments if settings.discovery.enabled else ()
-    deployments = listed if around is None else around.deployments
+    lists = opened.network.deployments if settings.discovery.enabled else ()
+    deployments = lists if around is None else around.deployments
     found = candidates(settings, opened.network, PROTOCOLS, opened.instances, () if around is None else around.found)
-    return Tried(found, deployments, listed)
+    every = [candidate for group in found.values() for candidate in group]
+    return Tried(found, deployments, lists, listings_of(opened.network.deployments, every))
 
 
 async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[ProtocolReading]:
@@ -181,7 +185,7 @@ async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[Pr
         )
         for name, module in PROTOCOLS.items()
     ]
-    drifts, *read = await _all(check_lists(view, tried.listed, whole=whole), *readings)
+    drifts, *read = await _all(check_lists(view, tried.compared_lists, whole=whole), *readings)
     try:
         await watch_prices(view, read)
     except SourceError:

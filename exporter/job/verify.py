@@ -380,7 +380,7 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
         yield "looked: the run read a part of the ledger's contracts"
     if not network.deployments:
         return
-    if not evidence.listed:
+    if not evidence.lists_compared:
         yield "looked: the run did not compare the lists of known contracts"
         return
     tried = {(candidate.protocol, candidate.address) for candidate in evidence.candidates}

@@ -37,7 +37,7 @@ class Origin(StrEnum):
     DEPLOYMENT = "deployment"
     REMEMBERED = "remembered"
     EVENT = "event"
-    LISTED = "listed"
+    NAMED_BY_CONTRACT = "contract"
     CENSUS = "census"
     SNAPSHOT = "snapshot"
 
@@ -54,7 +54,8 @@ class Candidate:
     """The contract of the protocol that should have a record of it, where that is known."""
 
     @property
-    def demanded(self) -> bool:
+    def configured(self) -> bool:
+        """Whether the operator's configuration names it. Evidence records it; nothing else of the origin is kept."""
         return self.origin is Origin.CONFIGURATION
 
 

@@ -139,7 +139,7 @@ class Collector:
     def __init__(self, protocol: str, candidates: Sequence[Candidate]) -> None:
         self.protocol = protocol
         self.reading = ProtocolReading(protocol)
-        self._demanded = {candidate.address for candidate in candidates if candidate.demanded}
+        self._configured = {candidate.address for candidate in candidates if candidate.configured}
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
@@ -160,7 +160,7 @@ class Collector:
         """Whether a market is there and live; if not, it is noted as absent, or unread. A list may be missing."""
         if instance is None:
             reason = "the ledger has no contract at this address"
-            if market in self._demanded:
+            if market in self._configured:
                 self.unread(market, None, "absent", f"{reason}; check [[markets]]")
             else:
                 self.reading.absent.append(Absent(market, self.protocol, reason))

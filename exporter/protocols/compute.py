@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from exporter import exact
+from exporter.deployments.listing import MarketListings
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
@@ -74,16 +75,23 @@ class Tables:
 
 
 def compute(
-    readings: Sequence[ProtocolReading], modules: Mapping[str, ProtocolModule], ledger: int, close_time: int
+    readings: Sequence[ProtocolReading],
+    modules: Mapping[str, ProtocolModule],
+    ledger: int,
+    close_time: int,
+    listings: MarketListings,
 ) -> Tables:
-    """The frames at a ledger. A pool without exact totals is unread, any other field that is too large at its bound."""
+    """The frames at a ledger; ``listings`` say which markets are listed.
+
+    A pool without exact totals is unread; any other field that is too large is at its bound.
+    """
     tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
     frames = []
     for reading in readings:
         unread = list(reading.unread)
         try:
             reading.settle(close_time)
-            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
+            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread, listings))
         except Exception as error:
             detail = described(error)
             unread = [
@@ -125,7 +133,11 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
 
 
 def _pools_of(
-    reading: ProtocolReading, module: ProtocolModule, tables: Tables, unread_pools: list[Unread]
+    reading: ProtocolReading,
+    module: ProtocolModule,
+    tables: Tables,
+    unread_pools: list[Unread],
+    listings: MarketListings,
 ) -> pl.DataFrame:
     """One protocol's part of the pools frame; adds to ``unread_pools``."""
 
@@ -185,7 +197,10 @@ def _pools_of(
                 row[name] = max(0 if name in TERMS else -bound, min(row[name], bound))
                 if row[name] == bound:
                     tables.bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
+        listing = listings.of(reading.protocol, row["market"])
         row |= {
+            "listed": listing.listed,
+            "listed_reason": listing.reason.value,
             "observed_ledger": tables.ledger,
             "ledger_close_time": tables.close_time,
             "supply_compounding": module.coverage.supply_compounding,

@@ -27,6 +27,7 @@ from exporter.tree.values import (
     FixedPoint,
     Ledger,
     LiquidationKind,
+    ListedReasonName,
     PeriodName,
     PoolId,
     Price,
@@ -126,6 +127,19 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     market_status: Annotated[Words, given(9, "the market's status in the protocol's own words")]
     pool_label: Annotated[
         Words | None, term(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
+    ]
+    listed: Annotated[
+        bool,
+        computed(
+            97,
+            "whether the market is listed: the package's lists or the publisher vouch for it; null, in older rows, "
+            "counts as true",
+            "whether the market is listed: the exporter's lists or the publisher vouch for it; false: anybody can "
+            "create such a market",
+        ),
+    ]
+    listed_reason: Annotated[
+        ListedReasonName, computed(98, "why the market is listed, package_list or configured; else not_listed")
     ]
     app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
     supply_compounding: Annotated[

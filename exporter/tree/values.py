@@ -57,6 +57,14 @@ class RewardReason(StrEnum):
     NOT_READ = "not_read"  # null: the exporter does not look for it
 
 
+class ListedReason(StrEnum):
+    """Why a market is listed, or that it is not."""
+
+    PACKAGE_LIST = "package_list"  # the exporter's own lists: the protocol shows it to people
+    CONFIGURED = "configured"  # the publisher's configuration names it
+    NOT_LISTED = "not_listed"  # anybody can create such a market
+
+
 _EXAMPLE = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 
 
@@ -222,6 +230,15 @@ LiquidationKind = Annotated[
 ]
 RewardReasonName = Annotated[
     str, _text(f"({'|'.join(RewardReason)})", "`valid`, or why a reward is 0 or its yield null.", "valid", "expired")
+]
+ListedReasonName = Annotated[
+    str,
+    _text(
+        f"({'|'.join(ListedReason)})",
+        "Why the market is listed: `package_list`, the exporter's own lists, with the source that shows the market to "
+        "people; `configured`, the publisher's configuration; `not_listed`: anybody can create such a market.",
+        "package_list",
+    ),
 ]
 EmissionSourceName = Annotated[
     str, _text("(emitter|backfill|none)", "Where the BLND comes from that a backstop promises next.", "emitter")

@@ -42,9 +42,9 @@ def running(wasm_hash: bytes | None) -> ContractInstance:
 
 
 def labels_of(found: Mapping[str, list[Candidate]]) -> list[tuple[str, bool]]:
-    """The Blend candidates by label, and whether they are demanded."""
+    """The Blend candidates by label, and whether they are configured."""
     by_address = {contract(label): label for label in "ABCDEFG"}
-    return [(by_address[item.address], item.demanded) for item in found["blend"]]
+    return [(by_address[item.address], item.configured) for item in found["blend"]]
 
 
 LISTED = [("A", False), ("B", False), ("C", False)]
@@ -59,7 +59,7 @@ LISTED = [("A", False), ("B", False), ("C", False)]
     ],
 )
 def test_lists_and_operator(settings: Settings, tried: list[tuple[str, bool]]) -> None:
-    """The operator's markets come first and are demanded, then the lists', each once; with discovery off no other."""
+    """The operator's markets come first and are configured, then the lists', each once; with discovery off no other."""
     file = [(contract("E"), running(CODE["v1"]))] if not settings.discovery.enabled else []
 
     assert tried == labels_of(candidates(settings, KNOWN, PROTOCOLS, file))

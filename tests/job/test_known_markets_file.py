@@ -22,7 +22,7 @@ STREAM = "blend", FACTORY, ("deploy",)
 
 
 def known(address: str = A, **changes: Any) -> KnownMarket:
-    values: dict[str, Any] = {"protocol": "blend", "address": address, "origin": Origin.LISTED}
+    values: dict[str, Any] = {"protocol": "blend", "address": address, "origin": Origin.NAMED_BY_CONTRACT}
     return KnownMarket(**values | {"first_seen_ledger": 100} | changes)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.config import DiscoverySettings, MarketSettings, Settings
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.deployments.networks import NETWORKS, Network
 from exporter.discovery import candidates
 from exporter.ledger.oracles import Quote
@@ -119,7 +120,7 @@ def snapshot(mainnet_snapshot_path: Path) -> LedgerSnapshot:
 def tables_of(snapshot: LedgerSnapshot, settings: Settings | None = None, network: str = "mainnet") -> Tables:
     reading, certificate = asyncio.run(_read(snapshot, settings or Settings(), NETWORKS[network]))
     close_time = asyncio.run(SnapshotSource(snapshot, storage_answers).close_time(certificate.ledger))
-    return compute([reading], BLEND, certificate.ledger, close_time)
+    return compute([reading], BLEND, certificate.ledger, close_time, NOTHING_LISTED)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,7 @@ def test_rewards(snapshot: LedgerSnapshot, tables: Tables) -> None:
     reading, certificate = asyncio.run(_read(snapshot, Settings(), NETWORKS["mainnet"]))
     prices = {XLM: 4_300_000, USDC: 9_999_000}
     reading.quotes = {(ORACLE, token): Quote(ORACLE, token, 7, price, CLOSE_TIME) for token, price in prices.items()}
-    priced = compute([reading], BLEND, certificate.ledger, CLOSE_TIME)
+    priced = compute([reading], BLEND, certificate.ledger, CLOSE_TIME, NOTHING_LISTED)
 
     assert {814774 * 9999000} == set(priced.pools["reward_price"])
     assert {14} == set(priced.pools["reward_price_decimals"])

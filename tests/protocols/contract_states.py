@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import seen_at
 from exporter.ledger.codec.scval import ScVal, decode_scval
@@ -100,7 +101,7 @@ class State:
     @cached_property
     def tables(self) -> Tables:
         """The frames of the state, at its own ledger and time."""
-        return compute([self.reading], PROTOCOLS, self.snapshot.ledger, self.snapshot.close_time)
+        return compute([self.reading], PROTOCOLS, self.snapshot.ledger, self.snapshot.close_time, NOTHING_LISTED)
 
     @cached_property
     def rows(self) -> dict[str, Row]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.archive.archive_files import FolderFiles
@@ -97,7 +98,7 @@ def test_backstop(archive: HistoryArchive, facts: dict[str, Any]) -> None:
     emitter = "CA3WEGSM5ILLQKPJJUJJFZF6VG3K6NCQAOBQKF4WWWMRT4HWLQZYOVUD"
     around = (backstop, comet, emitter, facts["pool_instance_storage"]["BLNDTkn"])
     snapshot = snapshot_at(archive, 10047, (*contracts_of(facts), *around))
-    tables = compute([read(snapshot)], PROTOCOLS, snapshot.ledger, snapshot.close_time)
+    tables = compute([read(snapshot)], PROTOCOLS, snapshot.ledger, snapshot.close_time, NOTHING_LISTED)
 
     (row,) = tables.backstops.iter_rows(named=True)
     expected = {

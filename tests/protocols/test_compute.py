@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, u32, u64, vec
@@ -219,7 +220,7 @@ def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -
     tokens = {token: Token(token, "USDC", 7)}
     reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)
     modules: Any = {"other": module}
-    return compute([reading], modules, 7, NOW)
+    return compute([reading], modules, 7, NOW, NOTHING_LISTED)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from exporter.deployments import Deployment
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.observation import NO_CONTRACT
@@ -159,7 +160,7 @@ class Miscalculating(Blend):
 def test_pools_that_cannot_be_computed() -> None:
     """They are unread with the error, there is no price where it cannot be judged, and the rest is as ever."""
     world = World("blend")
-    tables = compute([world.read().result], {"blend": Miscalculating()}, world.chain.latest, world.time)
+    tables = compute([world.read().result], {"blend": Miscalculating()}, world.chain.latest, world.time, NOTHING_LISTED)
     others = World("blend").compute().pools.filter(pl.col("market") != BLEND_V1)
 
     detail = "the reader failed: OverflowError: int too big to convert"

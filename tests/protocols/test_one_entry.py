@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from exporter.deployments.listing import NOTHING_LISTED
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import CONTRACT_DATA
@@ -260,7 +261,7 @@ def sweep(protocol: str, *, every: bool) -> Iterator[Outcome]:
 
     reading = read(source, world.candidates())
     before = state(reading)
-    tables = compute([reading], PROTOCOLS, chain.latest, world.time)
+    tables = compute([reading], PROTOCOLS, chain.latest, world.time, NOTHING_LISTED)
     rows = rows_of(tables)
     listed = {candidate.address for candidate in world.candidates()}
     found = [market.address for market in reading.markets if market.address not in listed]
@@ -282,7 +283,7 @@ def sweep(protocol: str, *, every: bool) -> Iterator[Outcome]:
                 continue
             missing, computed, lost = reading.unread, rows, 0
             if state(reading) != before:
-                tables = compute([reading], PROTOCOLS, chain.latest, world.time)
+                tables = compute([reading], PROTOCOLS, chain.latest, world.time, NOTHING_LISTED)
                 missing, computed = tables.unread, rows_of(tables)
             for item in missing:
                 if not fits(item, kind, where):

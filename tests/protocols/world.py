@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from exporter.deployments import Deployment, deployments_of
+from exporter.deployments.listing import MarketListings
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     ContractData,
@@ -184,7 +185,9 @@ class World:
 
     def compute(self, named: Iterable[Candidate] | None = None) -> Tables:
         """What is published."""
-        return compute([self.read(named).result], PROTOCOLS, self.chain.latest, self.time)
+        return compute(
+            [self.read(named).result], PROTOCOLS, self.chain.latest, self.time, MarketListings(self.deployments)
+        )
 
     def row(self, symbol: str) -> dict[str, Any]:
         """What is published of the market's pool of a token."""

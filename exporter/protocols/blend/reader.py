@@ -162,7 +162,7 @@ async def read_pools(
     """Read all Blend pools. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
     reader = _Reader(candidates)
     records = Records(deployments, reader.notice)
-    ordered = sorted(candidates, key=lambda item: item.demanded)
+    ordered = sorted(candidates, key=lambda item: item.configured)
     named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
     # The records come first: archived ones are known at single ledgers, and one request is one ledger.
     wanted = [*records.keys_of(named), *records.own_keys(), *_keys_of_markets(named)]
@@ -171,7 +171,7 @@ async def read_pools(
     reader.reading.contracts = {(label, FACTORY): factory for label, factory in records.learned.items()}
 
     listed = sorted(records.rewarded - named.keys())
-    named |= {market: Candidate(NAME, market, Origin.LISTED) for market in listed}
+    named |= {market: Candidate(NAME, market, Origin.NAMED_BY_CONTRACT) for market in listed}
     wanted = [instance_key(contract) for contract in (*records.factories.values(), *_backstops_of(named, entries))]
     kept = [*records.keys_of(named), *map(plan_key, listed)]
     entries |= await view.read([*records.keys_of(named), *wanted, *_keys_of_markets(listed)], kept)

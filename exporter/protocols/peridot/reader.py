@@ -63,7 +63,7 @@ class _Reader(Collector):
         self.entries: dict[bytes, Entry | None] = {}
         self.answers: dict[ContractCall, CallResult] = {}
         self.listed = defaultdict[str, set[str]](set)
-        self.named = {(item.address, item.pool) for item in candidates if item.demanded and item.pool is not None}
+        self.named = {(item.address, item.pool) for item in candidates if item.configured and item.pool is not None}
         for deployment in deployments:
             for market in deployment.markets:
                 self.listed[market].update(deployment.addresses("vault"))

@@ -32,7 +32,7 @@ class _Reader(Collector):
 
     def take_market(self, market: str, entry: Entry | None) -> None:
         """A published pool that is archived is absent; one that the operator named is unread (docs/decisions.md)."""
-        if entry is not None and entry.archived and market not in self._demanded:
+        if entry is not None and entry.archived and market not in self._configured:
             reason = "archived: nobody has used the pool for long; its instance can be restored"
             self.reading.absent.append(Absent(market, NAME, reason))
             return
