@@ -32,6 +32,7 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
+from exporter.past.lake.closing_value import MILLISECONDS_PROTOCOL
 from exporter.past.lake.objects import CONFIG, ENDINGS, LakeConfig
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -160,10 +161,12 @@ class LakeWriter:
     def _header(self, ledger: int, close_time: int, tx_set: bytes, results: bytes) -> bytes:
         tx_set_hash = hashlib.sha256(tx_set).digest()
         proposed = tx_set_hash + _long(close_time)
-        signature = self._signer.sign(self._network_id + _word(4) + proposed).signature
+        milliseconds = _long(1000 * close_time) if self.protocol >= MILLISECONDS_PROTOCOL else b""
+        signature = self._signer.sign(self._network_id + _word(4) + proposed + milliseconds).signature
+        kind = _word(3 if milliseconds else 1)
         validator = _NOTHING + bytes(self._signer.verify_key)
-        header = _word(self.protocol) + self._previous + proposed + _NOTHING + _word(1) + validator + _word(64)
-        header += signature + hashlib.sha256(results).digest()
+        header = _word(self.protocol) + self._previous + proposed + _NOTHING + kind + milliseconds + validator
+        header += _word(64) + signature + hashlib.sha256(results).digest()
         header += hashlib.sha256(f"made bucket list {ledger}".encode()).digest() + _word(ledger)
         header += _long(10**18) + _long(0) + _NOTHING + _long(0) + _word(100) + _word(5_000_000) + _word(100)
         header += bytes(128) + _NOTHING

@@ -273,6 +273,32 @@ def test_faulty_objects_are_gaps(
     assert [*range(at - 5, at), *range(at + 1, at + 6)] == list(extracted.ledgers)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "passphrase", "reason"),
+    [
+        (30, "This Network ; November 2026", ""),
+        (30, "Another Network ; November 2026", "was not signed for this network"),
+        (
+            31,
+            NETWORK,
+            "is of protocol 31, and this version understands those up to 30; the network's software is newer",
+        ),
+    ],
+)
+def test_ledgers_of_protocol_30_and_later(tmp_path: Path, protocol: int, passphrase: str, reason: str) -> None:
+    """Ledgers of protocol 30 are read, those of another network or of a later protocol are gaps."""
+    network = RecordedNetwork()
+    network.passphrase = passphrase
+    lake = make_lake(tmp_path, network, 2, protocol=protocol)
+    work = RangeOfLedgers(
+        "", str(lake.folder), None, "This Network ; November 2026", lake.first + 1, lake.last, Watch()
+    )
+    extracted = extract(work)[0]
+
+    assert [bool(reason)] * 2 == [ledger not in extracted.ledgers for ledger in (lake.first + 1, lake.last)]
+    assert all(reason in gap.reason for gap in extracted.gaps)
+
+
 @pytest.mark.slow
 def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
     """The job stops and names the ledger; with --on-gap skip it refuses every row behind; repaired, it gives all."""

@@ -11,6 +11,11 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec.xdr_walk import array, in_turn, opaque, union, word
 from exporter.ledger.source import LATEST_CLOSE_TIME
 
+LATEST_PROTOCOL: Final = 30
+"""The newest protocol whose ledgers are understood."""
+
+UPDATE: Final = "the network's software is newer than this; update the exporter"
+
 _head: Final = struct.Struct(">I32s32sQ").unpack_from
 _until_kind: Final = in_turn(4 + 32 + 32 + 8, array(opaque))
 _value: Final = union("kind of ledger header", {0: 0, 1: 104, 2: 172, 3: 112, 4: 180})
@@ -48,8 +53,31 @@ class LedgerHeader:
         return self.value_kind in (2, 4)
 
 
+def require_known_protocol(header: LedgerHeader) -> None:
+    """Raise `DecodeError` for a ledger of a later protocol, whose changes may mean something else than is known."""
+    if header.protocol_version > LATEST_PROTOCOL:
+        raise DecodeError(
+            f"ledger {header.ledger} is of protocol {header.protocol_version}, and this version understands those up "
+            f"to {LATEST_PROTOCOL}; {UPDATE}"
+        )
+
+
 def read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
-    """The LedgerHeaderHistoryEntry at a position, and its end. Raises `DecodeError` where its hash is not its own."""
+    """The LedgerHeaderHistoryEntry at a position, and its end.
+
+    Raises `DecodeError` if the stated hash is not its own, or if the header has an unknown form. If it then says that
+    it is of a later protocol than `LATEST_PROTOCOL`, the error says to update the exporter.
+    """
+    try:
+        return _read_header(data, position)
+    except DecodeError as error:
+        stated_protocol = data[position + 32 : position + 36]
+        if len(stated_protocol) == 4 and int.from_bytes(stated_protocol, "big") > LATEST_PROTOCOL:
+            raise DecodeError(f"{error}; {UPDATE}") from None
+        raise
+
+
+def _read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:
     stated, begin = data[position : position + 32], position + 32
     try:
         protocol, previous, set_hash, close_time = _head(data, begin)

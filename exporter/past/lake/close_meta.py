@@ -20,7 +20,7 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec import xdr_walk as xdr
 from exporter.ledger.codec.entries import key_of_entry
-from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
+from exporter.ledger.codec.ledger_header import UPDATE, LedgerHeader, read_header
 from exporter.ledger.codec.scval import ScVal, read_value
 from exporter.ledger.codec.xdr_walk import word
 from exporter.ledger.events import ContractEvent
@@ -38,7 +38,6 @@ _TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
 
 _MAX_TRANSACTIONS: Final = 1 << 16
 _MAX_TOPICS: Final = 16
-_UPDATE: Final = "the network's software is newer than this; update the exporter"
 
 
 class Change(Struct, frozen=True, array_like=True):
@@ -116,12 +115,12 @@ def decode_event(data: bytes, ledger: int) -> ContractEvent:
 def _start(meta: bytes, position: int) -> tuple[int, int]:
     (version,) = word(meta, position)
     if version > 2:
-        raise DecodeError(f"unknown version of a ledger's meta: {version}; {_UPDATE}")
+        raise DecodeError(f"unknown version of a ledger's meta: {version}; {UPDATE}")
     if version == 0:
         return 0, position + 4
     (extension,) = word(meta, position + 4)
     if extension > 1:
-        raise DecodeError(f"unknown extension of a ledger's meta: {extension}; {_UPDATE}")
+        raise DecodeError(f"unknown extension of a ledger's meta: {extension}; {UPDATE}")
     return version, position + (20 if extension else 8)
 
 
@@ -145,7 +144,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
     for _ in range(count):
         if version == 2:
             if word(meta, position)[0]:
-                raise DecodeError(f"unknown extension of a transaction's result; {_UPDATE}")
+                raise DecodeError(f"unknown extension of a transaction's result; {UPDATE}")
             position += 4
         end = xdr.result_pair(meta, position)
         results.update(meta[position:end])
@@ -211,7 +210,7 @@ def _transaction_meta(
     (version,) = word(data, position)
     position += 4
     if version > 4:
-        raise DecodeError(f"unknown version of a transaction's meta: {version}; {_UPDATE}")
+        raise DecodeError(f"unknown version of a transaction's meta: {version}; {UPDATE}")
     if version > 2:
         position += 4
     if version:
@@ -275,7 +274,7 @@ _PHASE: Final = xdr.union("kind of phase", {0: 4, 1: xdr.in_turn(xdr.optional(8)
 _EMPTY_SET: Final = xdr.union("kind of transaction set", {1: xdr.in_turn(32, xdr.array(_PHASE, 8))})
 """A set without transactions, whose hash is not in the header; after any other the results are not the header's."""
 
-_UPGRADE: Final = xdr.union(f"kind of upgrade ({_UPDATE})", dict.fromkeys((1, 2, 3, 4, 5, 7), 4) | {6: 64})
+_UPGRADE: Final = xdr.union(f"kind of upgrade ({UPDATE})", dict.fromkeys((1, 2, 3, 4, 5, 7), 4) | {6: 64})
 _CHARGED: Final = xdr.union("extension of Soroban's meta", {0: 0, 1: 4 + 24})
 _CHARGED_AND_RESULT: Final = xdr.in_turn(_CHARGED, xdr.optional(xdr.value))
 _CONSENSUS: Final = xdr.array(

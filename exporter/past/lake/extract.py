@@ -13,14 +13,13 @@ from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
-from nacl.exceptions import BadSignatureError
-from nacl.signing import VerifyKey
 
 from exporter.deployments.networks import network_id
 from exporter.errors import DecodeError, StoreError
 from exporter.ledger.codec.entries import ledger_key_end, ttl_key
-from exporter.ledger.codec.ledger_header import LedgerHeader
+from exporter.ledger.codec.ledger_header import LedgerHeader, require_known_protocol
 from exporter.past.lake.close_meta import EVENT, STATE, Change, header_of, walk
+from exporter.past.lake.closing_value import check_closing_value
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, Lake, LakeConfig, split
 from exporter.past.lake.watch import Watch
 
@@ -159,10 +158,11 @@ def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
 
 
 class _Chain:
-    """Follows the headers: each must name the one before, and the first after a gap be signed for this network."""
+    """Follows the headers: each must name the one before, and its closing value be signed for this network."""
 
     def __init__(self, passphrase: str) -> None:
         self._passphrase = passphrase
+        self._network = bytes.fromhex(network_id(passphrase))
         self.first: LedgerHeader | None = None
         self.last: LedgerHeader | None = None
         self.ledgers: dict[int, tuple[int, int]] = {}
@@ -173,12 +173,14 @@ class _Chain:
         header = header_of(meta)
         if header.ledger != ledger:
             raise DecodeError(f"the header is of ledger {header.ledger}, not of {ledger}")
+        require_known_protocol(header)
         before = self.last if self.last is not None and self.last.ledger == ledger - 1 else None
-        if before is not None and header.previous_hash == before.hash:
-            return header
-        if not _may_be_of(header, bytes.fromhex(network_id(self._passphrase))):
-            raise DecodeError(f"it is of another network than {self._passphrase!r}")
-        if before is not None:
+        follows = before is not None and header.previous_hash == before.hash
+        try:
+            check_closing_value(header, self._network, before if follows else None)
+        except DecodeError as error:
+            raise DecodeError(f"it is damaged, or of another network than {self._passphrase!r}: {error}") from None
+        if before is not None and not follows:
             raise DecodeError(f"it does not follow ledger {ledger - 1}: its header names another one before it")
         return header
 
@@ -188,21 +190,3 @@ class _Chain:
 
     def lose(self, first: int, last: int, reason: str) -> None:
         self.gaps.append(Gap(first, last, reason))
-
-
-def _may_be_of(header: LedgerHeader, network: bytes) -> bool:
-    """Whether the closing value is signed for a network (its id), or carries no signature.
-
-    It shows which network a header was made for, and not that the network agreed on it.
-    """
-    if header.value_kind not in (1, 2):  # what exactly is signed from protocol 30 on was not seen yet
-        return True
-    data = header.content
-    end = header.value_end
-    set_hash = data[36:68] if header.value_kind == 1 else data[end - 172 : end - 140]
-    validator, signature = data[end - 100 : end - 68], data[end - 64 : end]
-    try:
-        VerifyKey(validator).verify(network + b"\0\0\0\4" + set_hash + data[68:76], signature)
-    except (BadSignatureError, ValueError):
-        return False
-    return True
