@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.errors import DecodeError
-from exporter.ledger.codec import scval
+from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import Fields, expect, text_of
 from exporter.ledger.observation import CallResult, Entry
@@ -60,12 +60,20 @@ def _from_metadata(address: str, entry: Entry | None) -> Token:
     metadata = Fields(instance.storage, "token instance").struct("METADATA")
     token = _checked(address, metadata.string("symbol"), metadata.u32("decimal"))
     name = metadata.string("name") if "name" in metadata else ""
-    is_issued = instance.wasm_hash is None and token.symbol != "native"
     return replace(
         token,
         name=name if 0 < len(name) <= MAX_SYMBOL_LENGTH else None,
-        issuer=(name.partition(":")[2] or None) if is_issued else None,
+        issuer=_issuer_in(name, token.symbol) if instance.wasm_hash is None else None,
     )
+
+
+def _issuer_in(name: str, symbol: str | None) -> str | None:
+    """The issuer in an asset contract's name, ``CODE:ISSUER``; None where it has another form.
+
+    The network's own code writes that form, so any other comes from a damaged entry or an endpoint that lies.
+    """
+    code, _, issuer = name.partition(":")
+    return issuer if code == symbol and strkey.is_account(issuer) else None
 
 
 def _from_functions(address: str, symbol: CallResult, decimals: CallResult) -> Token:

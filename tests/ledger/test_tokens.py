@@ -65,6 +65,26 @@ class TestMetadata:
         } == tokens
         assert [] == ledger.calls
 
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "a name without a colon",
+            "USDC:",
+            "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVM",
+            "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN:",
+            f"USDC:{contract('T')}",
+            "EURC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN",
+            "USDC:é" + "G" * 55,
+        ],
+        ids=["no colon", "nothing", "checksum", "more", "a contract", "another code", "not ASCII"],
+    )
+    def test_no_issuer(self, name: str) -> None:
+        """An asset contract whose name is not its code and the strkey of an account has no issuer, and is a token."""
+        metadata = struct_map({"decimal": u32(7), "name": string(name), "symbol": string("USDC")})
+        ledger = MadeLedger(instance(contract("T"), [(symbol("METADATA"), metadata)], executable=scval.STELLAR_ASSET))
+
+        assert Token(contract("T"), "USDC", 7, name=name) == tokens_of(ledger, "T")["T"]
+
     @pytest.mark.parametrize("name", [None, string(""), string("x" * (MAX_SYMBOL_LENGTH + 1))])
     def test_no_name(self, name: ScVal | None) -> None:
         """A token without a name, or with one that would fill every page, has none and is a token all the same."""

@@ -63,8 +63,16 @@ def decode_contract(strkey: str) -> bytes:
 
 def is_contract(strkey: str) -> bool:
     """Whether a text is the strkey of a contract, checksum and all."""
+    return _is_of(CONTRACT, strkey)
+
+
+def is_account(strkey: str) -> bool:
+    """Whether a text is the strkey of an account, checksum and all."""
+    return _is_of(ACCOUNT, strkey)
+
+
+def _is_of(version: int, strkey: str) -> bool:
     try:
-        decode_contract(strkey)
+        return decode(strkey)[0] == version
     except DecodeError:
         return False
-    return True
