@@ -1,44 +1,86 @@
-"""Every error that the exporter raises on purpose, the exit code that each ends a command with, and words of messages.
+"""Every error that the exporter raises on purpose, the exit codes of all commands, and words of messages.
 
-Codes 0, 7 and 9 are outcomes of a finished command, no errors. Messages name the thing that is wrong and say what to
-do. No message may carry an endpoint's URL, because it may hold a key; name endpoints by their label.
+Messages name the thing that is wrong and say what to do. No message may carry an endpoint's URL, because it may hold a
+key; name endpoints by their label.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Final
 
-EXIT_DONE = 0
-EXIT_UNEXPECTED = 1
-EXIT_CONFIG = 2
-EXIT_SOURCE = 3
-EXIT_CHECK = 4
-EXIT_LOST_RACE = 5
-EXIT_PUBLISHED_CHECK = 6
-EXIT_UNREAD = 7
-EXIT_REFUTED = 8
-EXIT_UNPROVEN = 9
-EXIT_STORE = 10
+_OLDER = "The last published run is unchanged, and gets older."
+
+
+class ExitCode(IntEnum):
+    """How a command ends. Help texts, summaries, alarms and docs/failures.md take their words from here.
+
+    ``scripts/alarm`` reads this file with the Python of a machine that has nothing installed, so it imports nothing
+    but the standard library.
+
+    Attributes:
+        meaning: what happened.
+        situation: what readers have now, for whoever is called by an alarm. None where nobody has to do anything.
+        is_published: whether a run that ends with this code has published its tree.
+    """
+
+    meaning: str
+    situation: str | None
+    is_published: bool
+
+    def __new__(cls, code: int, meaning: str, situation: str | None, is_published: bool = False) -> ExitCode:
+        self = int.__new__(cls, code)
+        self._value_ = code
+        self.meaning, self.situation, self.is_published = meaning, situation, is_published
+        return self
+
+    DONE = 0, "published, or nothing to do", None, True
+    UNEXPECTED = 1, "failed unexpectedly: a bug, or stopped from outside", _OLDER
+    CONFIG = 2, "the command or the configuration is not accepted, or the tree has another format", _OLDER
+    SOURCE = 3, "the source failed, lags, or is older than what is published", _OLDER
+    CHECK = 4, "the rendered tree failed its checks and was not published", _OLDER
+    LOST_RACE = 5, "another writer won", None
+    PUBLISHED_CHECK = (
+        6,
+        "published, but what was read back is not what was written, or the history is damaged",
+        "The newest run is published, and so are those after it. Files of the history are damaged or missing, or the "
+        "run could not be read back as it was written. Until that is mended nothing is compacted or removed.",
+        True,
+    )
+    UNREAD = (
+        7,
+        "published, but not everything could be read or priced",
+        "The newest run is published. Some pool or market in it could not be read, or prices are missing; the status "
+        "document names them, with the reason.",
+        True,
+    )
+    REFUTED = (
+        8,
+        "what is published is not what the network's validators signed",
+        "The evidence of a published run is not the state of the network: its RPC lied. Stop the schedule.",
+    )
+    UNPROVEN = 9, "not contradicted, but not all of it is proven", None, True
+    STORE = 10, "the output refuses a write, or is damaged", _OLDER
 
 
 class ExporterError(Exception):
     """The root of all errors raised on purpose; ``exit_code`` is what a command ends with."""
 
-    exit_code = EXIT_UNEXPECTED
+    exit_code: ExitCode = ExitCode.UNEXPECTED
 
 
 class ConfigError(ExporterError):
     """A configuration key, flag or argument is not acceptable; the message names it and what is accepted."""
 
-    exit_code = EXIT_CONFIG
+    exit_code = ExitCode.CONFIG
 
 
 class SourceError(ExporterError):
     """The source of the ledger failed; the last published run stays."""
 
-    exit_code = EXIT_SOURCE
+    exit_code = ExitCode.SOURCE
 
 
 class AllEndpointsFailedError(SourceError):
@@ -84,37 +126,37 @@ class NotNewerError(SourceError):
 class DecodeError(ExporterError):
     """Bytes from the ledger are truncated, too long, too deep, or of an unknown kind."""
 
-    exit_code = EXIT_SOURCE
+    exit_code = ExitCode.SOURCE
 
 
 class CheckError(ExporterError):
     """A rendered file does not say what the tables say; the tree is not published."""
 
-    exit_code = EXIT_CHECK
+    exit_code = ExitCode.CHECK
 
 
 class LostRaceError(ExporterError):
     """Another writer holds the output, or has published since this run began."""
 
-    exit_code = EXIT_LOST_RACE
+    exit_code = ExitCode.LOST_RACE
 
 
 class PublishedCheckError(ExporterError):
     """The tree was published, but reading it back did not give what was written."""
 
-    exit_code = EXIT_PUBLISHED_CHECK
+    exit_code = ExitCode.PUBLISHED_CHECK
 
 
 class RefutedError(ExporterError):
     """The published state differs from what the network's validators signed, or from its own evidence."""
 
-    exit_code = EXIT_REFUTED
+    exit_code = ExitCode.REFUTED
 
 
 class StoreError(ExporterError):
     """A folder or bucket refused an operation, or what is in it is damaged; the message names the key."""
 
-    exit_code = EXIT_STORE
+    exit_code = ExitCode.STORE
 
 
 class ImmutableKeyError(StoreError):

@@ -13,7 +13,7 @@ from exporter.backfill.merge import try_output
 from exporter.backfill.start_state import archive_start, empty_start, ledger_at, snapshot_start
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import EXIT_DONE, EXIT_SOURCE, EXIT_UNREAD, ConfigError, NetworkMismatchError, pluralize
+from exporter.errors import ConfigError, ExitCode, NetworkMismatchError, pluralize
 from exporter.history.export import Moment, parse_moment
 from exporter.past.lake.objects import Lake, decode_config
 from exporter.stores import open_store
@@ -141,8 +141,8 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
     for place in sorted(surprises)[:SHOWN]:
         console.warning(f"{place} could not be read at some ledgers")
     if result.refused or result.failed:
-        return EXIT_SOURCE
-    return EXIT_UNREAD if surprises else EXIT_DONE
+        return ExitCode.SOURCE
+    return ExitCode.UNREAD if surprises else ExitCode.DONE
 
 
 def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:

@@ -12,7 +12,7 @@ import click
 
 from exporter.cli.common import answers_next_to, configuration_of, reporting, source_options
 from exporter.console import Console
-from exporter.errors import EXIT_CHECK, EXIT_DONE, EXIT_SOURCE, ConfigError, pluralize
+from exporter.errors import ConfigError, ExitCode, pluralize
 
 if TYPE_CHECKING:
     from exporter.job.on_chain import ChainCheck
@@ -69,10 +69,10 @@ def _report_tree(uri: str, sample: int | None, console: Console) -> int:
         for fault in failed.faults[:SHOWN_FAULTS]:
             answers.event("fault", str(fault), key=fault.key, fault=fault.text)
         shown = f", of which {SHOWN_FAULTS} are shown" if len(failed.faults) > SHOWN_FAULTS else ""
-        console.error(f"the tree fails its checks: {pluralize(len(failed.faults), 'fault')}{shown}", EXIT_CHECK)
-        return EXIT_CHECK
+        console.error(f"the tree fails its checks: {pluralize(len(failed.faults), 'fault')}{shown}", ExitCode.CHECK)
+        return ExitCode.CHECK
     answers.event("checked", "\n".join(("the tree passes its checks", *summary.lines())), **summary.as_dict())
-    return EXIT_DONE
+    return ExitCode.DONE
 
 
 def _report_chain(check: ChainCheck, console: Console) -> int:
@@ -103,9 +103,9 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
     )
     answers.event("compared", summary, **check.as_dict())
     if check.differences:
-        console.error("what the exporter computes is not what the contracts say", EXIT_CHECK)
-        return EXIT_CHECK
-    return EXIT_DONE
+        console.error("what the exporter computes is not what the contracts say", ExitCode.CHECK)
+        return ExitCode.CHECK
+    return ExitCode.DONE
 
 
 @click.command()
@@ -145,5 +145,5 @@ def status(console: Console, uri: str, max_age: int | None, grace: int | None, m
     facts = {"fresh": not problems, "age_seconds": found.age(now), "problems": problems}
     answers_next_to(console).event("status", describe(found, now), **facts, **msgspec.to_builtins(found))
     for problem in problems:
-        console.error(problem, EXIT_SOURCE)
-    sys.exit(EXIT_SOURCE if problems else EXIT_DONE)
+        console.error(problem, ExitCode.SOURCE)
+    sys.exit(ExitCode.SOURCE if problems else ExitCode.DONE)

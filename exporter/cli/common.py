@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from exporter.console import LOG_FORMATS, Console
-from exporter.errors import EXIT_UNEXPECTED, ConfigError, ExporterError, without_keys
+from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
 
 if TYPE_CHECKING:
     from exporter.config import Configuration
@@ -149,10 +149,10 @@ def ending(console: Console) -> Iterator[None]:
         console.error(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        console.error("interrupted; what was published before is unchanged", EXIT_UNEXPECTED)
-        sys.exit(EXIT_UNEXPECTED)
+        console.error("interrupted; what was published before is unchanged", ExitCode.UNEXPECTED)
+        sys.exit(ExitCode.UNEXPECTED)
     except Exception as error:
         if not console.is_json:
             click.echo(without_keys(traceback.format_exc()), err=True, nl=False)
-        console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", EXIT_UNEXPECTED)
-        sys.exit(EXIT_UNEXPECTED)
+        console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", ExitCode.UNEXPECTED)
+        sys.exit(ExitCode.UNEXPECTED)

@@ -20,16 +20,7 @@ from exporter.check.checker import TreeChecker
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
-from exporter.errors import (
-    EXIT_DONE,
-    EXIT_UNEXPECTED,
-    EXIT_UNREAD,
-    CheckError,
-    ExporterError,
-    PublishedCheckError,
-    SourceError,
-    pluralize,
-)
+from exporter.errors import CheckError, ExitCode, ExporterError, PublishedCheckError, SourceError, pluralize
 from exporter.history.manifest import HistoryPart, find_damage, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
@@ -155,7 +146,7 @@ def run(
         log.finish(error.exit_code, str(error))
         raise
     except BaseException as error:
-        log.finish(EXIT_UNEXPECTED, f"{type(error).__name__}: {error}")
+        log.finish(ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
         raise
     finally:
         if log.problem is not None:
@@ -202,7 +193,7 @@ def execute(
             summary = job.publish(tables, evidence, recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
             log.add(**times_of(summary, settings.schedule.interval_minutes), **job.proven())
-            code = EXIT_UNREAD if surprises or recorded.lost.too_many else EXIT_DONE
+            code = ExitCode.UNREAD if surprises or recorded.lost.too_many else ExitCode.DONE
             if not dry_run:
                 job.read_back(store, summary)
                 job.add_proof(summary, evidence.key, read)
@@ -210,7 +201,7 @@ def execute(
                 job.judge_history(recorded.damage)
                 job.compact(tables)
                 job.sweep(tables)
-                if code == EXIT_UNREAD:
+                if code == ExitCode.UNREAD:
                     text = "published, but not everything could be read or priced; the status document names what"
                     log.warning(text, exit_code=code)
     except LedgerNotNewerError as error:
@@ -218,7 +209,7 @@ def execute(
             raise
         return job.nothing_to_do(read.certificate.ledger)
     report_outcome(log, tables, summary.run_id, published=not dry_run)
-    return RunResult(code, tables.ledger, summary.run_id, not dry_run, log.facts)
+    return RunResult(int(code), tables.ledger, summary.run_id, not dry_run, log.facts)
 
 
 class Recorded(NamedTuple):
@@ -378,9 +369,10 @@ class Job:
         if missed:
             prices = pluralize(len(missed), "pool")
             self.log.warning(
-                f"the published run lacks the price of {prices} that had one in the last 7 days", exit_code=EXIT_UNREAD
+                f"the published run lacks the price of {prices} that had one in the last 7 days",
+                exit_code=ExitCode.UNREAD,
             )
-        return RunResult(EXIT_UNREAD if missed else EXIT_DONE, ledger, None, False, self.log.facts)
+        return RunResult(int(ExitCode.UNREAD if missed else ExitCode.DONE), ledger, None, False, self.log.facts)
 
     def _missed(self) -> frozenset[tuple[str, str]]:
         missed = frozenset[tuple[str, str]]()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from exporter.errors import EXIT_DONE, EXIT_UNPROVEN, printable
+from exporter.errors import ExitCode, printable
 
 SHOWN = 20
 
@@ -62,8 +62,8 @@ class Unproven:
             self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:SHOWN]
 
     def exit_code(self, allowed: Collection[Reason] = ()) -> int:
-        """`EXIT_DONE` where every reason is empty or allowed, else `EXIT_UNPROVEN`."""
-        return EXIT_DONE if self.counts.keys() <= set(allowed) else EXIT_UNPROVEN
+        """`ExitCode.DONE` where every reason is empty or allowed, else `ExitCode.UNPROVEN`."""
+        return ExitCode.DONE if self.counts.keys() <= set(allowed) else ExitCode.UNPROVEN
 
     def lines(self, allowed: Collection[Reason] = ()) -> Iterator[tuple[Reason, str]]:
         """Each reason that is not empty with a line that says so; those allowed are marked as such."""

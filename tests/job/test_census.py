@@ -18,7 +18,7 @@ from exporter.cli import main
 from exporter.console import Silence
 from exporter.deployments import FACTORY
 from exporter.deployments.networks import network_of
-from exporter.errors import EXIT_REFUTED, CheckError, RefutedError
+from exporter.errors import CheckError, ExitCode, RefutedError
 from exporter.job.census import Complete, RunRead, census, check_complete
 from exporter.job.sources import FromArchive
 from exporter.job.unproven import Reason, Unproven
@@ -306,7 +306,7 @@ def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SimulatedArchive, F
     assert 0 == honest.exit_code, honest.output
     assert "7 markets of them in the run" in honest.output
     assert (False, True) == ("census" in honest.stdout, "v1/census.json" in unasked.stdout)
-    assert EXIT_REFUTED == forged.exit_code, forged.output
+    assert ExitCode.REFUTED == forged.exit_code, forged.output
     assert "v1/census.json is not what the checkpoint and the run give" in forged.output
 
 

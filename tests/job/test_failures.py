@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from exporter.errors import EXIT_PUBLISHED_CHECK, EXIT_UNREAD, ExporterError
+from exporter.errors import ExitCode, ExporterError
 from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
@@ -148,7 +148,11 @@ def test_a_failure_ends_as_the_page_says(name: str, published: tuple[str, Path],
     code, message = FAILURES[name](tmp_path / "out", url)
 
     assert (DRILL[name][0], True) == (code, DRILL[name][1] in message), message
-    if code not in (EXIT_PUBLISHED_CHECK, EXIT_UNREAD) and "pointer" not in name and name != "the RPC is behind":
+    if (
+        code not in (ExitCode.PUBLISHED_CHECK, ExitCode.UNREAD)
+        and "pointer" not in name
+        and name != "the RPC is behind"
+    ):
         assert before == (tmp_path / "out" / POINTER).read_bytes()
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.cli.prove import report_unproven
 from exporter.console import Console
-from exporter.errors import EXIT_CONFIG, EXIT_DONE, EXIT_UNPROVEN
+from exporter.errors import ExitCode
 from exporter.job.unproven import MAX_NAME, SHOWN, Reason, Unproven
 
 
@@ -40,10 +40,10 @@ def test_what_is_allowed_is_repeated(capsys: pytest.CaptureFixture[str]) -> None
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     unknown = CliRunner().invoke(main, ["verify", "tree", "--allow-unproven", "calls,everything"])
 
-    assert [EXIT_DONE, EXIT_UNPROVEN, EXIT_DONE] == codes
+    assert [ExitCode.DONE, ExitCode.UNPROVEN, ExitCode.DONE] == codes
     assert ["calls", "changed"] == answers[0]["allowed"]
     assert ("calls", 1, ["C.price"], True) == tuple(
         answers[1][name] for name in ("reason", "count", "names", "allowed")
     )
-    assert EXIT_CONFIG == unknown.exit_code
+    assert ExitCode.CONFIG == unknown.exit_code
     assert "unknown reason 'everything'; expected some of calls, changed, not_looked_up" in unknown.stderr

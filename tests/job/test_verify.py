@@ -30,14 +30,7 @@ from exporter.config import load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.discovery.known_markets import LearnedContract
-from exporter.errors import (
-    EXIT_DONE,
-    EXIT_LOST_RACE,
-    EXIT_REFUTED,
-    EXIT_SOURCE,
-    EXIT_UNPROVEN,
-    CheckError,
-)
+from exporter.errors import CheckError, ExitCode
 from exporter.job import prove as prove_module
 from exporter.job import verify as verify_module
 from exporter.job.evidence import Evidence
@@ -157,20 +150,23 @@ def test_an_honest_tree_of_one_run(trees: Trees, single: Path) -> None:
     (proof,) = proofs_of(single)["proofs"]
     result = trees.verify(single)
 
-    expect(result, EXIT_UNPROVEN, "ledger 127 closed at 2023-11-14T22:15:27Z, ", "4 of 4 organisations signed")
-    expect(result, EXIT_UNPROVEN, f"{proof['entries']} of {proof['entries']} entries of ledger 127 are proven")
+    expect(result, ExitCode.UNPROVEN, "ledger 127 closed at 2023-11-14T22:15:27Z, ", "4 of 4 organisations signed")
+    expect(result, ExitCode.UNPROVEN, f"{proof['entries']} of {proof['entries']} entries of ledger 127 are proven")
     assert ["calls"] == re.findall(r"not proven \((\w+)\)", result.output)
     assert re.search(r"(\d+) of \1 files follow from the run's evidence", result.output)
     assert (proof["entries"], 0, 0) == (proof["confirmed"], proof["changed_since"], proof["not_looked_up"])
     assert f"{proof['calls']} results" in names(result, "calls")
-    expect(trees.verify(single, "--allow-unproven", "calls"), EXIT_DONE)
-    expect(trees.command("prove", single), EXIT_DONE, "nothing to do: every run that can be proven is proven")
+    expect(trees.verify(single, "--allow-unproven", "calls"), ExitCode.DONE)
+    expect(trees.command("prove", single), ExitCode.DONE, "nothing to do: every run that can be proven is proven")
 
 
 def test_age(trees: Trees, single: Path) -> None:
     """A run older than what is allowed ends with 3, after all that was found is printed."""
     expect(
-        trees.verify(single, "--max-age", "90"), EXIT_SOURCE, " entries of ledger 127 are proven", "and --max-age is"
+        trees.verify(single, "--max-age", "90"),
+        ExitCode.SOURCE,
+        " entries of ledger 127 are proven",
+        "and --max-age is",
     )
     expect(trees.verify(single, "--max-age", "soon"), 2, "a duration such as 30m, 2h or 1d, but found 'soon'")
 
@@ -179,11 +175,11 @@ def test_an_honest_tree_of_several_runs(trees: Trees, several: Path) -> None:
     """Earlier runs are repeated and proven; what has no checkpoint, or is beyond the bound, is named."""
     result, bounded = trees.verify(several), trees.verify(several, "--earlier", "1")
 
-    expect(result, EXIT_UNPROVEN, "8 of 12 earlier rows of the history follow from the evidence of 2 runs")
+    expect(result, ExitCode.UNPROVEN, "8 of 12 earlier rows of the history follow from the evidence of 2 runs")
     assert "60.parquet (4 rows)" in names(result, "history")
     assert "run 60-" in names(result, "earlier")
     assert "" == names(result, "changes")
-    expect(bounded, EXIT_UNPROVEN, "4 of 12 earlier rows", "only the newest 1 earlier runs are repeated")
+    expect(bounded, ExitCode.UNPROVEN, "4 of 12 earlier rows", "only the newest 1 earlier runs are repeated")
 
 
 def test_a_reader_needs_the_published_verifier_alone(trees: Trees, single: Path) -> None:
@@ -257,11 +253,11 @@ def test_a_run_between_checkpoints(trees: Trees, tmp_path: Path) -> None:
     assert CHECKPOINT == proof["checkpoint"]
     assert 0 < proof["changed_since"] < proof["confirmed"]
     assert proof["entries"] == proof["confirmed"] + proof["changed_since"] + proof["not_looked_up"]
-    expect(result, EXIT_UNPROVEN)
+    expect(result, ExitCode.UNPROVEN)
     assert f"{proof['changed_since']} entries" in names(result, "changed")
     proof |= {"confirmed": proof["entries"], "changed_since": 0, "not_looked_up": 0}
     (out / "v1/proofs.json").write_bytes(msgspec.json.encode(listed))
-    expect(trees.verify(out), EXIT_REFUTED, "confirmed entries are claimed of")
+    expect(trees.verify(out), ExitCode.REFUTED, "confirmed entries are claimed of")
 
 
 def test_a_published_proof_that_claims_something_else(trees: Trees, out: Path) -> None:
@@ -270,7 +266,7 @@ def test_a_published_proof_that_claims_something_else(trees: Trees, out: Path) -
     listed["proofs"][0]["calls"] += 1
     (out / "v1/proofs.json").write_bytes(msgspec.json.encode(listed))
 
-    expect(trees.verify(out), EXIT_REFUTED, "expected calls")
+    expect(trees.verify(out), ExitCode.REFUTED, "expected calls")
 
 
 def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
@@ -278,13 +274,13 @@ def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
     out, key = tmp_path / "out", keys_named(trees.state[CHECKPOINT], b"ResData")[0]
     trees.publish(out, CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
     for command in ("prove", "verify"):
-        expect(trees.command(command, out), EXIT_REFUTED, f"the entry {key.hex()[:120]}", "has another value")
+        expect(trees.command(command, out), ExitCode.REFUTED, f"the entry {key.hex()[:120]}", "has another value")
     assert not (out / "v1" / "proofs.json").exists()
 
     trees.publish(tmp_path / "earlier", BEFORE[-1], trees.lying(BEFORE[-1], b"ResConfig"))
     trees.publish(tmp_path / "earlier", CHECKPOINT)
     result = trees.verify(tmp_path / "earlier")
-    expect(result, EXIT_REFUTED)
+    expect(result, ExitCode.REFUTED)
     assert re.search(r"run 124-\w+: the entry .* has another value", result.output)
 
 
@@ -310,7 +306,7 @@ def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypat
     (out / "v1/proofs.json").unlink()
     monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.02)
     with open_store(str(out)).exclusive():
-        expect(trees.command("prove", out), EXIT_LOST_RACE, "another process is publishing")
+        expect(trees.command("prove", out), ExitCode.LOST_RACE, "another process is publishing")
     monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.2)
     other = ExitStack()
     other.enter_context(open_store(str(out)).exclusive())
@@ -326,7 +322,7 @@ def test_a_tree_that_was_tampered_with(out: Path) -> None:
     page.write_bytes(page.read_bytes().replace(b'"v2"', b'"v9"'))
     result = CliRunner().invoke(main, ["verify", str(out), "--archive", "/nowhere"])
 
-    expect(result, EXIT_REFUTED, "v1/markets.json: ")
+    expect(result, ExitCode.REFUTED, "v1/markets.json: ")
 
 
 def invent(document: dict[str, Any]) -> None:
@@ -356,8 +352,8 @@ def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None
     counted = trees.verify(tmp_path / "older")
     own = forge(several, tmp_path / "own", lambda files: change(files, "v1/changes.json", invent))
 
-    expect(trees.verify(own), EXIT_REFUTED, "does not follow from the run's evidence")
-    expect(counted, EXIT_UNPROVEN)
+    expect(trees.verify(own), ExitCode.REFUTED, "does not follow from the run's evidence")
+    expect(counted, ExitCode.UNPROVEN)
     said = "1 changes were found by runs that were not repeated: Invented: frozen (ledger 124)"
     assert said in names(counted, "changes")
 
@@ -401,7 +397,7 @@ def test_the_run_before_without_evidence(trees: Trees, several: Path, tmp_path: 
 
     assert f"{path.relative_to(out)} does not have the digest that is stated for it" in names(damaged, "earlier")
     for result in (damaged, gone):
-        expect(result, EXIT_UNPROVEN, "4 of 12 earlier rows of the history follow from the evidence of 1 run")
+        expect(result, ExitCode.UNPROVEN, "4 of 12 earlier rows of the history follow from the evidence of 1 run")
         assert "v1/changes.json: those since the run before" in names(result, "changes")
 
 
@@ -435,12 +431,12 @@ def test_a_forged_history_with_honest_evidence(trees: Trees, several: Path, tmp_
                 shutil.copy(file, out / "v1" / folder)
 
     said = "124.parquet: the rows of ledger 124 do not follow from the evidence of 124-"
-    expect(trees.verify(out), EXIT_REFUTED, said)
+    expect(trees.verify(out), ExitCode.REFUTED, said)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "code"),
-    [("notices", ["All is well"], EXIT_REFUTED), ("next_expected_at", "2031-01-01T00:00:00Z", EXIT_UNPROVEN)],
+    [("notices", ["All is well"], ExitCode.REFUTED), ("next_expected_at", "2031-01-01T00:00:00Z", ExitCode.UNPROVEN)],
 )
 def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: str, value: object, code: int) -> None:
     """What the evidence gives must be so; a promise is counted."""
@@ -462,7 +458,7 @@ def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
         (out / key).write_text("<script>alert(1)</script>")
     result = trees.verify(out)
 
-    expect(result, EXIT_UNPROVEN)
+    expect(result, ExitCode.UNPROVEN)
     for name in changed:
         digest = sha256((out / "v1/verifier" / name).read_bytes()).hexdigest()
         assert f"v1/verifier/{name} has the SHA-256 {digest}" in names(result, "statements")
@@ -492,7 +488,7 @@ def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> 
     run(load(None, values, environment={}).settings, snapshot=tmp_path / "forged.jsonl.gz")
 
     said = "2 statements are the publisher's word: notice: All is well, looked: the run read a part"
-    expect(trees.verify(tmp_path / "out"), EXIT_UNPROVEN, said)
+    expect(trees.verify(tmp_path / "out"), ExitCode.UNPROVEN, said)
 
 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:
@@ -549,10 +545,10 @@ def test_a_history_that_was_compacted_since(trees: Trees, compacted: Path) -> No
         (compacted / f"history/pools/date=2023-11-13/{ledger}.parquet").unlink()
     gone, looked_again = trees.verify(compacted), check_tree(str(compacted))
 
-    expect(kept, EXIT_UNPROVEN)
+    expect(kept, ExitCode.UNPROVEN)
     assert "data.html" not in kept.output
     assert None is looked.not_rerendered
-    expect(gone, EXIT_UNPROVEN)
+    expect(gone, ExitCode.UNPROVEN)
     for page in ("data.html", "datapackage.json"):
         assert f"{page} (it shows files of the history that are gone)" in names(gone, "history")
         assert f"{page}, because it shows files of the history that are gone" in (looked_again.not_rerendered or "")
@@ -573,7 +569,9 @@ def test_a_compacted_file_with_other_rows(trees: Trees, compacted: Path) -> None
     joined |= {"sha256": sha256(data).hexdigest(), "bytes": len(data)}
     (compacted / "v1/history.json").write_text(json.dumps(history, separators=(",", ":")))
 
-    expect(trees.verify(compacted), EXIT_REFUTED, f"{joined['key']} does not have the rows of the files that it joins")
+    expect(
+        trees.verify(compacted), ExitCode.REFUTED, f"{joined['key']} does not have the rows of the files that it joins"
+    )
 
 
 def test_evidence_that_is_too_large(trees: Trees, single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -581,7 +579,7 @@ def test_evidence_that_is_too_large(trees: Trees, single: Path, monkeypatch: pyt
     monkeypatch.setattr(stellar_proof, "MAX_ENTRIES_BYTES", 10_000)
     monkeypatch.setattr(Evidence, "decode", None)
 
-    expect(trees.verify(single), EXIT_SOURCE, "the entries file has more than 10,000 bytes")
+    expect(trees.verify(single), ExitCode.SOURCE, "the entries file has more than 10,000 bytes")
 
 
 @pytest.mark.parametrize(

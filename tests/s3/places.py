@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, ExporterError
+from exporter.errors import ExitCode, ExporterError
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.publishing.retention import CACHE_MARGIN, sweep
 from exporter.stores.memory import MemoryStore
@@ -227,7 +227,7 @@ def assert_one_wins(place: Place, ledger: int, publishers: int) -> None:
     codes = at_once(place, *[ledger] * publishers)
 
     assert 1 == codes.count(0)
-    assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
+    assert set(codes) <= {0, ExitCode.LOST_RACE, ExitCode.SOURCE}
     assert_settled(place, ledger)
 
 

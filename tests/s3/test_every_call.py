@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE, LostRaceError, StoreError
+from exporter.errors import ExitCode, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Options
 from exporter.stores.s3_store import S3Store
 from tests.s3.places import (
@@ -164,7 +164,7 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
         finally:
             stall.until.set()
         error = running.result(30)
-    assert code_of(error) in (0, EXIT_LOST_RACE, EXIT_SOURCE)
+    assert code_of(error) in (0, ExitCode.LOST_RACE, ExitCode.SOURCE)
     assert_settled(scene.place, LATER)
     scene.clock.advance(AFTER_ITS_LEASE)
     publish_ledger(scene.store("last"), LAST)

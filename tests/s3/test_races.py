@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from exporter.errors import EXIT_LOST_RACE, EXIT_SOURCE
+from exporter.errors import ExitCode
 from exporter.publishing.retention import sweep
 from tests.s3.places import (
     AFTER_ITS_LEASE,
@@ -57,7 +57,7 @@ def test_older_and_newer_at_once(place: WirePlace) -> None:
     for ledger in (100, 110, 120):
         codes = at_once(place, ledger, ledger + 2)
 
-        assert set(codes) <= {0, EXIT_LOST_RACE, EXIT_SOURCE}
+        assert set(codes) <= {0, ExitCode.LOST_RACE, ExitCode.SOURCE}
         assert 0 in codes
         assert_settled(place, ledger + 2 if codes[1] == 0 else ledger)
 
@@ -161,7 +161,7 @@ def test_no_promise_is_broken(place: WirePlace, clock: JumpingClock) -> None:
                 store.close()
             codes.update(found)
             done += len(found)
-            if not {0, EXIT_SOURCE, EXIT_LOST_RACE}.issuperset(found):
+            if not {0, ExitCode.SOURCE, ExitCode.LOST_RACE}.issuperset(found):
                 clock.advance(FAST.lease_seconds + 3)  # the hold of one that died lapses
             if done // 10 != (done - len(found)) // 10:
                 sweep_in(place, now=clock)

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from exporter.errors import EXIT_LOST_RACE
+from exporter.errors import ExitCode
 from tests.s3.clients import ENDPOINT_VARIABLE, given_gateway
 from tests.s3.places import (
     RealPlace,
@@ -95,6 +95,6 @@ def test_killed_processes(place: RealPlace) -> None:
         assert_readable(place, ledger, ledger + 1)
         ledger += 2
         while code := publish_in_process(place, ledger):  # the hold of the dead has to lapse
-            assert EXIT_LOST_RACE == code
+            assert ExitCode.LOST_RACE == code
         assert_settled(place, ledger)
         sweep_in(place, retention=10.0)

@@ -17,7 +17,7 @@ from exporter import FORMAT, __version__
 from exporter.check.published_tree import check_files
 from exporter.cli import main
 from exporter.config import Settings
-from exporter.errors import EXIT_CONFIG, FormatError
+from exporter.errors import ExitCode, FormatError
 from exporter.history.manifest import read_history_manifest
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
@@ -81,7 +81,7 @@ def test_readers(
     before = bytes_of(out)
     result = CliRunner().invoke(main, [part.format(out=out) for part in command])
 
-    assert EXIT_CONFIG == result.exit_code, result.output
+    assert ExitCode.CONFIG == result.exit_code, result.output
     assert said in result.output
     assert advice in result.output
     assert before == bytes_of(out)
@@ -96,7 +96,7 @@ def test_a_run_over_a_later_format(published: Path, tmp_path: Path, key: str) ->
     with pytest.raises(FormatError, match=f"{re.escape(key)} {LATER} .*: update the exporter") as refused:
         exporter.run(settings(out, "http://127.0.0.1:9/"))
 
-    assert EXIT_CONFIG == refused.value.exit_code
+    assert ExitCode.CONFIG == refused.value.exit_code
     assert before == bytes_of(out)
 
 

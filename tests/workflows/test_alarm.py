@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from exporter import errors
+from exporter.errors import ExitCode
 from tests.workflows.scripts import SYSTEM_PATH, call
 
-CODES = sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
-QUIET = (errors.EXIT_DONE, errors.EXIT_LOST_RACE, errors.EXIT_UNPROVEN)
+QUIET = (ExitCode.DONE, ExitCode.LOST_RACE, ExitCode.UNPROVEN)
 GH = """#!{python} -IS
 import json, os, sys
 assert os.environ["GH_TOKEN"] and os.environ["GH_REPO"]
@@ -68,31 +67,42 @@ def commands(calls: list[list[str]]) -> list[str]:
     return [" ".join(words[:2]) for words in calls]
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_every_exit_code_has_its_text(alarm: Alarm, code: int) -> None:
-    """An issue names its exit code; all is well, and a lost race, open none."""
-    calls = alarm("success" if code in (*QUIET, errors.EXIT_UNREAD) else "failure", code)
+@pytest.mark.parametrize("code", ExitCode)
+def test_every_exit_code_has_its_text(alarm: Alarm, code: ExitCode) -> None:
+    """An issue has the words of its exit code, and says of a published run that it is; some codes open none."""
+    calls = alarm("success" if code.is_published or code is ExitCode.LOST_RACE else "failure", code)
     created = options(calls, "issue", "create")
 
     assert (code not in QUIET) == bool(created)
-    assert f"(exit code {code})" in created.get("--title", f"(exit code {code})")
-    assert ("gets older" in created.get("--body", "")) is (code not in (*QUIET, 6, 7, 8))
+    if created:
+        assert f"The scheduled export needs a look: {code.meaning} (exit code {code:d})" == created["--title"]
+        assert created["--body"].startswith(f"{code.situation}\n")
+        assert (
+            "newest run is published" in created["--body"] if code.is_published else "newest" not in created["--body"]
+        )
 
 
-@pytest.mark.parametrize(("result", "code"), [("failure", None), ("cancelled", None), ("failure", 0), ("failure", 7)])
-def test_a_run_that_did_not_end_well_is_reported(alarm: Alarm, result: str, code: int | None) -> None:
+@pytest.mark.parametrize(
+    ("result", "code", "subject"),
+    [
+        ("failure", None, "it did not finish"),
+        ("cancelled", None, "it did not finish"),
+        *(("failure", code, f"a step after the run failed (exit code of the run: {code})") for code in (0, 5, 6, 7)),
+    ],
+)
+def test_a_run_that_did_not_end_well_is_reported(alarm: Alarm, result: str, code: int | None, subject: str) -> None:
     """A run that died before it could say why, or whose result was not deployed, opens an issue too."""
     calls = alarm(result, code)
 
     assert ["issue list", "label create", "issue create"] == commands(calls)
     created = options(calls, "issue", "create")
-    assert ("The scheduled export needs a look: it did not finish", "alarm-export") == (
+    assert (f"The scheduled export needs a look: {subject}", "alarm-export") == (
         created["--title"],
         created["--label"],
     )
 
 
-FAILED = "The scheduled export needs a look: the source fails or lags (exit code 3)"
+FAILED = f"The scheduled export needs a look: {ExitCode.SOURCE.meaning} (exit code 3)"
 
 
 @pytest.mark.parametrize(

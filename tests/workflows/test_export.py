@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.errors import ExitCode
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from tests.workflows.scripts import call
@@ -25,15 +26,15 @@ def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str,
 
 
 def test_a_run_is_published_and_reported(project_root: Path, tmp_path: Path) -> None:
-    """A run leaves a tree, a summary and the exit code for later steps; the interval is that of the workflow."""
-    out, workflow = tmp_path / "public", "operator/markets/.github/workflows/export.yml@refs/heads/main"
+    """A run leaves a tree, a summary and the exit code for later steps; the interval is the one that was given."""
+    out = tmp_path / "public"
     with running(create_app(RecordedNetwork())) as url:
         code, said, summary, outputs = export(
             *(project_root, tmp_path),
             EXPORTER_OUT=str(out),
             EXPORTER_RPC_URLS=url,
             EXPORTER_REQUESTS_PER_SECOND="1000",
-            GITHUB_WORKFLOW_REF=workflow,
+            EXPORTER_INTERVAL_MINUTES="30",
         )
     status = json.loads((out / "v1/system/status.json").read_bytes())
     published, expected = (datetime.fromisoformat(status[name]) for name in ("generated_at", "next_expected_at"))
@@ -48,6 +49,15 @@ def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path:
     code, said, _, outputs = export(project_root, tmp_path)
 
     assert (2, "exit-code=2\n", True) == (code, outputs, "EXPORTER_OUT is not set" in said)
+
+
+def test_the_action_has_to_say_the_interval(project_root: Path, tmp_path: Path) -> None:
+    """GitHub does not enforce required inputs, so the action's run does; elsewhere an interval may be left out."""
+    code, said, _, outputs = export(
+        project_root, tmp_path, EXPORTER_OUT=str(tmp_path), GITHUB_ACTION_PATH="x", EXPORTER_INTERVAL_MINUTES=""
+    )
+
+    assert (2, "exit-code=2\n", True) == (code, outputs, "interval-minutes is not set" in said)
 
 
 def python_that(folder: Path, does: str) -> str:
@@ -66,6 +76,34 @@ def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path
     )
 
     assert (1, "exit-code=1\n", True) == (code, outputs, "## Exit code 1" in summary)
+
+
+@pytest.mark.parametrize("code", [code for code in ExitCode if code not in (ExitCode.REFUTED, ExitCode.UNPROVEN)])
+def test_what_follows_a_publication_follows(project_root: Path, tmp_path: Path, code: ExitCode) -> None:
+    """The script ends with 0 where the run's tree, or another's, is published, and else as the run does."""
+    python = python_that(tmp_path, f'[ "$3" != run ] || exit {code:d}')
+    ended, said, summary, outputs = export(
+        project_root, tmp_path, EXPORTER_OUT=str(tmp_path), EXPORTER_PYTHON=python, EXPORT_PROVE="true"
+    )
+
+    assert (0 if code.is_published or code is ExitCode.LOST_RACE else code) == ended, said
+    assert f"exit-code={code:d}\n" == outputs
+    assert code.meaning in summary
+
+
+def test_a_summary_that_cannot_be_written_changes_nothing(project_root: Path, tmp_path: Path) -> None:
+    """A published run stays one where its summary has no room."""
+    python = python_that(tmp_path, '[ "$3" = run ] && exit 0\n[ "$3" = prove ] && echo 48 calls && exit 9')
+    code, said, _, outputs = export(
+        project_root,
+        tmp_path,
+        EXPORTER_OUT=str(tmp_path),
+        EXPORTER_PYTHON=python,
+        EXPORT_PROVE="true",
+        GITHUB_STEP_SUMMARY=str(tmp_path / "missing" / "summary"),
+    )
+
+    assert (0, "exit-code=0\n", True) == (code, outputs, "there is no summary" in said)
 
 
 @pytest.mark.parametrize(("proven", "wanted"), [(8, 8), (3, 0), (9, 0)])

@@ -1,4 +1,4 @@
-"""What a scheduled workflow asks around a run: its summary from the report, and the interval of the cron lines."""
+"""The summary of a run, for the page of a scheduled workflow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter import errors
+from exporter.errors import ExitCode
 from exporter.job.report import RunLog
-from exporter.job.workflow import LONGEST, OUTCOMES, SHOWN, interval_minutes, main, render_summary
-
-CODES = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+from exporter.job.run_summary import LONGEST, SHOWN, main, render_summary
 
 
 def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -27,9 +25,12 @@ def finished(path: Path, code: int, message: str | None = None, **facts: Any) ->
     return content
 
 
-def test_every_exit_code_has_its_words() -> None:
-    """No exit code is without a meaning in the summary."""
-    assert CODES == set(OUTCOMES)
+@pytest.mark.parametrize("code", [*ExitCode, 99])
+def test_every_exit_code_has_its_words(code: int) -> None:
+    """The summary begins with the code and its meaning; a code that is none of ours has none."""
+    meaning = code.meaning if isinstance(code, ExitCode) else "of no known meaning"
+
+    assert f"## Exit code {int(code)}: {meaning}" == render_summary(None, code).splitlines()[0]
 
 
 def test_a_good_run(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_a_good_run(tmp_path: Path) -> None:
     summary = render_summary(report, 0)
     lines = summary.splitlines()
 
-    assert "## Exit code 0: published" == lines[0]
+    assert "## Exit code 0: published, or nothing to do" == lines[0]
     assert {"| ledger | `77` |", "| run | `77-a` |", "| unread | `0` |", "| unpriced | `1` |"} <= set(lines)
     assert f"| `read` | `{report['steps'][0]['seconds']}` | `keys 12, calls 3` |" in lines
     assert ["### Unpriced: 1", "", "- `M P stale`"] == lines[-3:]
@@ -84,7 +85,7 @@ def test_a_damaged_report(tmp_path: Path, content: bytes, capsys: pytest.Capture
     path = tmp_path / "report.json"
     path.write_bytes(content)
 
-    assert 0 == main(["summary", str(path), "3"])
+    assert 0 == main([str(path), "3"])
     assert "## Exit code 3" in capsys.readouterr().out
 
 
@@ -93,38 +94,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     finished(tmp_path / "report.json", 0)
     RunLog(tmp_path / "killed.json", command="run")
 
-    assert 0 == main(["summary", str(tmp_path / "report.json"), "0"])
+    assert 0 == main([str(tmp_path / "report.json"), "0"])
     assert capsys.readouterr().out.startswith("## Exit code 0")
     assert "stopped from outside" in render_summary(json.loads((tmp_path / "killed.json").read_text()), 1)
     assert "left no report" in render_summary(None, 1)
-    assert 2 == main(["summary", "report.json"])
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["17,47 * * * *"], 30),
-        (["37 * * * *"], 60),
-        (["*/5 * * * *"], 5),
-        (["7-59/10 * * * *"], 10),
-        (["7/20 * * * *"], 20),
-        (["5 */6 * * *"], 360),
-        (["23 3 * * *"], 1_440),
-        (["0 8-20 * * *"], 720),  # nothing runs from 20:00 to 8:00
-        (["10 * * * *", "40 * * * *"], 30),
-        ([], None),
-    ],
-)
-def test_the_longest_gap_is_the_interval(lines: list[str], expected: int | None) -> None:
-    """All cron lines count together; readers are promised the longest time between two starts."""
-    assert expected == interval_minutes("on:\n  schedule:\n" + "".join(f'    - cron: "{line}" # x\n' for line in lines))
-
-
-@pytest.mark.parametrize("line", ["0 0 * * 6", "0 0 1 * *", "@daily * * * *"])
-def test_other_schedules_have_to_be_stated(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A schedule that is not the same every day, or not understood, is an error and no guess."""
-    workflow = tmp_path / "a.yml"
-    workflow.write_text(f"    - cron: '{line}'\n")
-
-    assert 2 == main(["interval", str(workflow)])
-    assert "state the interval" in capsys.readouterr().err
+    assert 2 == main(["report.json"])

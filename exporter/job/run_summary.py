@@ -1,0 +1,76 @@
+"""The summary of a run, for the page of a scheduled workflow.
+
+``python -m exporter.job.run_summary REPORT EXIT_CODE`` prints it as Markdown. What contracts and RPCs say is shown as
+code, so that none becomes a link, an image or a mention.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from exporter.errors import ExitCode
+from exporter.render.site.templates import environment
+
+MAX_REPORT_BYTES = 64 * 2**20
+SHOWN = 20
+"""How many things of one kind are named; a page of GitHub takes 1 MiB."""
+LONGEST = 200
+_OF_EVERY_STEP = ("step", "complete", "seconds", "processor_seconds")
+
+
+def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
+    """The summary of a run. ``report`` None means that the run left none, or none that can be read."""
+    outcome = next((code.meaning for code in ExitCode if code == exit_code), "of no known meaning")
+    if report is not None and report.get("nothing_to_do") is True:
+        outcome = "nothing to do, its ledger is published already"
+    template = environment().get_template("run_summary.md.j2")
+    given = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": SHOWN}
+    return template.render(given, code=_code, named=_named, facts=_facts)
+
+
+def _facts(step: dict[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in step.items() if key not in _OF_EVERY_STEP)
+
+
+def _named(item: object) -> object:
+    if not isinstance(item, dict):
+        return item
+    names = ("market", "pool", "field", "bound", "reason", "detail")
+    return " ".join(str(item[key]) for key in names if item.get(key) is not None)
+
+
+def _code(value: object) -> str:
+    """Text as code inside a cell: nothing in it is Markdown or HTML to the reader's browser."""
+    text = " ".join("".join(c if c.isprintable() and c not in "`|" else " " for c in str(value)).split())
+    if not text:
+        return ""
+    return f"`{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}`"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_REPORT_BYTES + 1)
+        report = json.loads(data) if len(data) <= MAX_REPORT_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) else None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the summary; ends with 2 if the arguments are not accepted."""
+    match arguments:
+        case [report, code] if code.isdecimal():
+            print(render_summary(_read(Path(report)), int(code)))
+        case _:
+            print("usage: python -m exporter.job.run_summary REPORT EXIT_CODE", file=sys.stderr)
+            return ExitCode.CONFIG
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
