@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -244,18 +246,41 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
             "network.name or network.passphrase"
         )
     unlisted = unlisted_validators(archives, checkpoint.header.ledger, trust)
-    with open_state(archives, checkpoint, given.bucket_cache, settings.passphrase) as (index, source):
+    with (
+        private_folder(given.bucket_cache) as folder,
+        open_state(archives, checkpoint, folder, settings.passphrase) as (index, source),
+    ):
         forget_other_buckets(given.bucket_cache, (*checkpoint.live, *checkpoint.hot))
         bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
         instances = sorted(bare, key=lambda item: instance_key(item[0]))
         yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)
 
 
+STATE_PREFIX = "state-"
+"""How the name of a run's own folder for its index begins, below the folder of the buckets."""
+
+
+@contextmanager
+def private_folder(bucket_cache: Path) -> Iterator[Path]:
+    """A folder of this run alone, on the disk of the buckets. What a run that was killed left there is removed.
+
+    Buckets are compared with their digests whenever they are read, so it does not matter who put them there. An index
+    of the state could not be.
+    """
+    for left in bucket_cache.glob(f"{STATE_PREFIX}*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+    with tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache) as folder:
+        yield Path(folder)
+
+
 @contextmanager
 def open_state(
     archives: Archives, checkpoint: Checkpoint, folder: Path, passphrase: str
 ) -> Iterator[tuple[StateIndex, SnapshotSource]]:
-    """The state of a checkpoint by its keys, indexed in a folder, and as a source."""
+    """The state of a checkpoint by its keys, indexed in a folder that nobody else writes into, and as a source."""
     index, header = StateIndex(archives, checkpoint, folder), checkpoint.header
     try:
         network, label = network_id(passphrase), f"checkpoint {header.ledger} of {archives.each[0].label}"

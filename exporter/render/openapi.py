@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
     METHOD_NOT_ALLOWED,
     MUTUALLY_EXCLUSIVE,
+    PHRASES,
     UNKNOWN_BUCKET_PAGE,
     UNKNOWN_CURSOR,
     URL_TOO_LONG,
@@ -252,7 +252,7 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
     for status, examples in sorted(by_status.items()):
         content = {"schema": {"$ref": f"{_SCHEMAS}Problem"}, "examples": examples}
         responses[str(status)] = {
-            "description": HTTPStatus(status).phrase,
+            "description": PHRASES[status],
             "content": {PROBLEM_CONTENT_TYPE: content},
         }
     return responses

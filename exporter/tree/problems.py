@@ -6,13 +6,26 @@ is particular to the request is in `detail`, in words that say what is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from http import HTTPStatus
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta
+
+PHRASES: Mapping[int, str] = {
+    200: "OK",
+    304: "Not Modified",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+"""The phrases of the statuses that the API answers with (RFC 9110, 15). Python's own table changes with its version,
+and the same run must give the same bytes under each."""
 
 SHOWN_CHARACTERS = 60
 """How much of a client's own value a detail repeats."""
@@ -45,8 +58,8 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def problem(status: int, detail: str) -> Problem:
-    """The problem document of an HTTP status. ValueError for a number that is not an HTTP status."""
-    return Problem(type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail)
+    """The problem document of an HTTP status. KeyError for one that the API never answers with."""
+    return Problem(type="about:blank", title=PHRASES[status], status=status, detail=detail)
 
 
 def invalid_parameter(name: str, value: str, accepted: str) -> Problem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE
 from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.job.sources import FromArchive
+from exporter.job.sources import FromArchive, open_archive_state
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.stores.memory import MemoryStore
@@ -113,3 +115,28 @@ def test_the_newest_checkpoint_that_can_be_proven_is_read(testnet_archive: Path,
     assert 9_983 == facts["certificate"]["ledger"]
     with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
         run(settings, MemoryStore(), archive=FromArchive((str(testnet_archive),), 10_047, None, tmp_path))
+
+
+def test_an_index_that_somebody_planted_is_not_believed(
+    made: tuple[SimulatedArchive, Path, FromArchive], tmp_path: Path
+) -> None:
+    """A run makes its index in a folder of its own, and removes whatever has the name of one, but follows no link."""
+    _, _, given = made
+    cache, kept = tmp_path / "cache", tmp_path / "kept"
+    (cache / "state-planted").mkdir(parents=True)
+    kept.mkdir()
+    (kept / "somebody's").touch()
+    (cache / "state-link").symlink_to(kept)
+    with open_archive_state(settings_for(), replace(given, bucket_cache=tmp_path / "other")) as state:
+        (planted,) = (tmp_path / "other").glob("state-*/*.sqlite")
+        expected = dict(state.index)
+        shutil.copy(planted, tmp_path / planted.name)
+    with sqlite3.connect(tmp_path / planted.name) as rows:
+        rows.execute("DELETE FROM row WHERE name >= 'E' AND name < 'F'")
+    for folder in (cache, cache / "state-planted"):
+        shutil.copy(tmp_path / planted.name, folder)
+
+    with open_archive_state(settings_for(), replace(given, bucket_cache=cache)) as state:
+        assert expected == dict(state.index)
+    assert [] == [path.name for path in cache.iterdir() if path.name.startswith("state-")]
+    assert ["somebody's"] == [path.name for path in kept.iterdir()]

@@ -1,7 +1,8 @@
 """The contract state at a checkpoint, by key, made in one pass over its buckets.
 
-It is kept in a file, since mainnet's has gigabytes, and a pass that was broken off is continued behind its last bucket.
-Records are distinguished by a few bytes at fixed places, so that the millions of other kinds are never parsed.
+It is kept in a file, since mainnet's has gigabytes. A file that is there already is never believed: its entries would
+be published as proven. Records are distinguished by a few bytes at fixed places, so that the millions of other kinds
+are never parsed.
 """
 
 from __future__ import annotations
@@ -44,19 +45,23 @@ class StateIndex(Mapping[bytes, RawEntry]):
         folder: Path,
         wanted: Callable[[bytes], bool] = lambda _key: True,
     ) -> None:
-        """Make it, or go on with it, in a folder; of the keys that are ``wanted``. Raises `ArchiveError`."""
+        """Make it in a folder of the caller's own; of the keys that are ``wanted``.
+
+        Raises `ArchiveError`, and `FileExistsError` where the folder has one.
+        """
         self._wanted = wanted
         self._path = folder / f"state-{checkpoint.header.hash.hex()[:32]}.sqlite"
+        self._path.touch(mode=0o600, exist_ok=False)
         self._rows = sqlite3.connect(self._path)
         try:
-            self._rows.execute("PRAGMA synchronous = OFF")  # what a crash of the machine damages is rebuilt
-            self._rows.execute("CREATE TABLE IF NOT EXISTS row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+            self._rows.execute("PRAGMA synchronous = OFF")  # nobody reads it after a crash
+            self._rows.execute("CREATE TABLE row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             lists = ((_ENTRY, checkpoint.live), (_EVICTED, checkpoint.hot))
             for prefix, digest in ((prefix, digest) for prefix, digests in lists for digest in digests):
                 if digest != EMPTY_BUCKET and self._get(_BUCKET + prefix + digest) is None:
                     archives.first(lambda archive, prefix=prefix, digest=digest: self._take(archive, prefix, digest))  # type: ignore[misc]
         except BaseException:
-            self._rows.close()
+            self.close()
             raise
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import index
 from pathlib import Path
 from typing import NamedTuple
@@ -95,9 +95,9 @@ class Trust(NamedTuple):
 
 
 def read_trust(content: bytes) -> Trust:
-    """Read a list of trusted organisations; no organisation and no key may occur twice."""
+    """Read a list of trusted organisations; no organisation, no validator and no name in an object may occur twice."""
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=each_once)
         listed = [(item["name"], [public_key(key) for key in item["validators"]]) for item in document["organisations"]]
         archives = [url for item in document["organisations"] for url in item.get("archives", ())]
         made, needed = date.fromisoformat(document["date"]), len(listed) - (len(listed) - 1) // 3
@@ -109,6 +109,13 @@ def read_trust(content: bytes) -> Trust:
     need(len(trust.organisations) == len(listed), "the list of trusted organisations has an organisation twice")
     need(len(set(keys)) == len(keys), "the list of trusted organisations has a validator twice")
     return trust
+
+
+def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object whose names differ: which of two equal ones counts, readers of JSON do not agree on."""
+    for (name, _), (following, _) in pairwise(sorted(pairs, key=lambda pair: pair[0])):
+        need(name != following, f"the list of trusted organisations has the key {name[:60]!r} twice in one object")
+    return dict(pairs)
 
 
 def public_key(text: str) -> bytes:

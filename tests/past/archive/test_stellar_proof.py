@@ -310,6 +310,11 @@ def test_no_organisation_and_no_validator_counts_twice() -> None:
     ):
         with pytest.raises(RefusedError, match=r"has an? (organisation|validator) twice"):
             read_trust(json.dumps({**document, "organisations": organisations}).encode())
+    whole = json.dumps(document)
+    for once, key in ((whole, "organisations"), (json.dumps({**document, "organisations": [first]}), "validators")):
+        place = once.index(f'"{key}"')
+        with pytest.raises(RefusedError, match=f"has the key '{key}' twice in one object"):
+            read_trust((once[:place] + f'"{key}": [], ' + once[place:]).encode())
     for organisations in ([], [{**first, "validators": []}]):
         with pytest.raises(RefusedError, match="lacks validators"):
             read_trust(json.dumps({**document, "organisations": organisations}).encode())
