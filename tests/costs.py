@@ -13,7 +13,7 @@ from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.server import create_app, running
 from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
-from exporter.tree.families import alias_of, kind_of, may_be_kept
+from exporter.tree.families import kind_of, may_be_kept
 from exporter.tree.files import FileKind
 from tests.jobs import run, settings_for
 
@@ -38,22 +38,21 @@ FEW_REQUESTS = 25  # of a run, whatever its size, of each kind: pointer, intent,
 class RunSize(NamedTuple):
     """What one run writes over the run before it, at a later ledger: files and bytes.
 
-    Documents are written again under the same key, aliases are their copies under extensionless paths, pages are new
-    and immutable; of a history a document of each length of bucket is written again when a bucket closes.
+    Documents are written again under the same key, pages are new and immutable; of a history a document of each length
+    of bucket is written again when a bucket closes.
     """
 
     pools: int
     documents: int
     site: int
-    aliases: int
     pages: int
     histories: int
     document_bytes: int
     page_bytes: int
 
 
-SMALL = RunSize(54, 273, 85, 21, 184, 85, 3_304_822, 250_144)
-LARGE = RunSize(504, 1_939, 693, 171, 1_869, 685, 25_670_520, 3_199_107)
+SMALL = RunSize(54, 273, 85, 184, 85, 3_304_822, 250_144)
+LARGE = RunSize(504, 1_939, 693, 1_869, 685, 25_670_520, 3_199_107)
 
 
 def size_at(pools: int) -> RunSize:
@@ -65,7 +64,7 @@ def size_at(pools: int) -> RunSize:
 def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
     """PUTs of a run; of a month the USD for requests, the bytes stored after a year, and the USD for all of it.
 
-    requests   runs * (documents + web pages by their age + aliases + pages + histories of what closes in a run + few)
+    requests   runs * (documents + web pages by their age + pages + histories of what closes in a run + few)
                PUTs, and LISTs of a thousandth of all but pages, which are listed once a day
                runs * (read back + few) GETs and HEADs
     read       what is read back, a sample of the history, the state, and the listings of three runs
@@ -82,13 +81,13 @@ def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
     rewritten = round(size.site / max(1, math.ceil(SITE_MINUTES / interval_minutes)))
     files = size.documents + size.site + size.pages + len(BUCKET_MINUTES) * pools + totals
     retained = max(1.0, RETENTION_MINUTES / interval_minutes)
-    puts = size.documents + rewritten + size.pages + size.aliases + closing + FEW_REQUESTS
-    lists = FEW_REQUESTS + (files + size.aliases) / 1000
+    puts = size.documents + rewritten + size.pages + closing + FEW_REQUESTS
+    lists = FEW_REQUESTS + files / 1000
     gets = min(MAX_FILES, files) + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
     manifest_bytes = 40 * files
-    mean_bytes = size.document_bytes / (size.documents + size.site + size.aliases)
+    mean_bytes = size.document_bytes / (size.documents + size.site)
     state_bytes = STATE_ROW_BYTES * pools * BUCKET_MINUTES[-1] / 2 / interval_minutes
     read_bytes = min(MAX_FILES, files) * mean_bytes + state_bytes + 3 * manifest_bytes
     buckets_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
@@ -140,15 +139,13 @@ def measure(pools: int) -> RunSize:
     pages = {key: data for key, data in changed.items() if kind_of(key) is FileKind.PAGE}
     documents = {key: data for key, data in changed.items() if key not in pages and "/history/" not in key}
     site = sum(map(may_be_kept, documents))
-    aliases = [data for key, data in documents.items() if alias_of(key) is not None]
     return RunSize(
         pools=next(step["pools"] for step in facts["steps"] if "pools" in step),
         documents=len(documents) - site,
         site=site,
-        aliases=len(aliases),
         pages=len(pages),
         histories=sum(key.endswith("/history/1d.json") for key in after),
-        document_bytes=sum(map(len, documents.values())) + sum(map(len, aliases)),
+        document_bytes=sum(map(len, documents.values())),
         page_bytes=sum(map(len, pages.values())),
     )
 

@@ -44,6 +44,7 @@ from exporter.tree.families import (
     TRUST,
     family_of,
     kind_of,
+    lacks_extension,
 )
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing, listing_of
@@ -157,6 +158,9 @@ async def _check(
     await _read_rollups(source, checker, whole=sample is None)
     await _read_proofs(source, checker, status)
     await _single(source, checker, CENSUS.template, Census)
+    if sample is None:
+        for key in sorted(filter(lacks_extension, source.keys("v1/") or ())):
+            checker.fault(key, "has no extension: a copy by an earlier version, or somebody else's; remove it")
     if isinstance(source, HttpSource):
         await check_public_urls(source, checker, status, listed, sample or PUBLIC_URLS, drawn)
     try:

@@ -2,8 +2,8 @@
 
 In this order, so that a sweep that dies is completed by the next one:
 
-1. documents of earlier runs that the published run does not have (a market that vanished): at once, because they
-   would be served as if they were current;
+1. documents of earlier runs that the published run does not have (a market that vanished), and the copies without an
+   extension that earlier versions made in buckets: at once, because they would be served as if they were current;
 2. pages that are older than the retention time and belong to no run that is retained;
 3. manifests and listings of runs whose retention time is over, and listings of runs that died before their manifest;
 4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
@@ -35,7 +35,7 @@ from exporter.publishing import published_state
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, RUN, RUN_FILES, Sweep
+from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, MARKET, RUN, RUN_FILES, Sweep, lacks_extension
 from exporter.tree.files import FileKind
 from exporter.tree.run_listing import RunListing
 
@@ -58,6 +58,9 @@ died before they had a listing, and proofs."""
 
 BATCH_PAGES = 100_000
 """How many pages are looked at together; bounds the memory of a sweep."""
+
+COPIES = ("v1/assets", "v1/changes", "v1/markets", "v1/system/status")
+"""Where earlier versions made copies in buckets, besides those of each market."""
 
 _EXPIRING = tuple(  # most pages of histories stay: newest documents of any later run lead to them
     family.prefix for family in FAMILIES if family.kind is FileKind.PAGE and family.sweep is Sweep.AFTER_RETENTION
@@ -232,7 +235,14 @@ def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expi
             raise
         if listing is not None:
             stale.update(key for key in _documents(listing) if key not in kept)
-    return sorted(key for key in stale if not key.startswith(_KEPT) and store.has(key))
+    found = {key for key in stale if not key.startswith(_KEPT) and store.has(key)}
+    return sorted(found.union(_copies(store)))
+
+
+def _copies(store: Store) -> Iterator[str]:
+    """The copies without an extension that earlier versions made in buckets."""
+    yield from (key for key in COPIES if store.has(key))
+    yield from (info.key for info in store.list(MARKET.prefix) if lacks_extension(info.key))
 
 
 def _documents(listing: RunListing) -> Iterator[str]:

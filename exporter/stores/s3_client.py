@@ -308,7 +308,6 @@ class S3Client:
         *,
         may_write: Callable[[], None] | None = None,
         immutable: bool = False,
-        document: str | None = None,
         ours_alone: bool = False,
     ) -> tuple[str, bool]:
         """Write an object if the one with the ``expected`` etag is still there (None: if there is none).
@@ -316,10 +315,9 @@ class S3Client:
         Gives the etag, and whether it was written just now. When a condition fails, what is there is read: our own
         bytes, where an earlier attempt took effect and only its answer was lost, are as good as a success; with
         ``ours_alone`` only where this call may have written them. ``may_write`` raises when nothing may be written any
-        more; it is asked before every attempt. ``document`` is the one that this is the alias of. Raises
-        `ImmutableKeyError`, `LostRaceError`.
+        more; it is asked before every attempt. Raises `ImmutableKeyError`, `LostRaceError`.
         """
-        headers = object_headers(document or key, data)
+        headers = object_headers(key, data)
         quoted = self.quotes_etags
         for _ in range(ROUNDS):
             match = f'"{expected}"' if quoted and expected is not None else expected

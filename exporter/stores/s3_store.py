@@ -3,7 +3,6 @@
 - Every object is sent whole with one request; it is there when that was answered, for every reader.
 - Every write is conditional on what was seen before, and inside `exclusive` on the publisher's hold (`s3_lease`).
 - What is there already is not sent again (`SeenObjects`).
-- A few documents also have an extensionless path. Listings hide these copies.
 
 Cloudflare R2 accepts one write a second to each key, so a renewal right after another may be tried again. Ceph before
 18 ignores conditions of deletions. Servers that ignore conditions of writes are refused before anything that readers
@@ -20,11 +19,11 @@ from itertools import islice
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from exporter.errors import ExporterError, LostRaceError, StoreError
+from exporter.errors import ExporterError, LostRaceError
 from exporter.stores.s3_client import MAX_DELETED, S3Client, S3Options
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, check_prefix, etag_of, in_parallel, utc_now
-from exporter.tree.families import FAMILIES, alias_of, is_alias, kind_of
+from exporter.tree.families import FAMILIES, kind_of
 from exporter.tree.files import FileKind, check_key, is_key
 
 if TYPE_CHECKING:
@@ -37,9 +36,6 @@ EXPECTED_NEW = (PAGES, "history/")
 
 _SHALLOW = ("", "v1/")
 """Folders that are listed without what is below them."""
-
-ALIAS_ROUNDS = 5
-"""How often the pointer's alias is written again when somebody else wrote it at the same moment."""
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
@@ -141,7 +137,7 @@ class S3Store(Store):
         """In ascending order of the keys. Inside `exclusive` a folder is asked for once, but that of the pages."""
         source = self._client if self._seen is None else self._seen
         for entry in source.entries(check_prefix(prefix)):
-            if is_key(entry.key) and not is_alias(entry.key):
+            if is_key(entry.key):
                 yield entry
 
     def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
@@ -152,46 +148,31 @@ class S3Store(Store):
                 raise _StoppedError
             self._check_hold()
 
-        def put(key: str, data: bytes, document: str | None = None) -> bool:
-            etag = self._etag(key, immutable=immutable)
+        def write(file: tuple[str, bytes]) -> Written:
+            key, data = file
+            etag = self._etag(check_key(key), immutable=immutable)
             if etag is not None and self._is_same(key, etag, data):
-                return False
+                return Written(unchanged=1)
             expected = None if immutable else etag
-            etag, written = self._client.write(
-                key, data, expected, may_write=may_write, immutable=immutable, document=document
-            )
+            etag, written = self._client.write(key, data, expected, may_write=may_write, immutable=immutable)
             self._note_written(key, etag, data)
             if written and etag != _md5(data):
                 self._digests_are_etags = False
-            return written
-
-        def write(file: tuple[str, bytes]) -> Written:
-            key, data = file
-            written = put(_check_own(key), data)
-            if not immutable and (alias := alias_of(key)) is not None:
-                put(alias, data, key)
             return Written(1, 0, len(data)) if written else Written(unchanged=1)
 
         return sum(in_parallel(files, write, workers=self._client.options.concurrency, stop=stop), Written())
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """The alias follows, and never goes back either."""
-        alias = alias_of(_check_own(key))
-        seen = None if alias is None else self._etag(alias)
-        etag, _ = self._client.write(key, data, expected_etag, may_write=self._check_hold, ours_alone=True)
+        etag, _ = self._client.write(check_key(key), data, expected_etag, may_write=self._check_hold, ours_alone=True)
         self._note_written(key, etag, data)
-        if alias is not None:
-            self._follow(alias, key, data, seen, etag)
         return etag
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Aliases go with their documents."""
         remaining = iter(keys)
-        while batch := [_check_own(key) for key in islice(remaining, MAX_DELETED // 2)]:
-            gone = list(dict.fromkeys([*batch, *filter(None, map(alias_of, batch))]))
-            self._client.delete(gone, self._check_hold)
+        while batch := [check_key(key) for key in islice(remaining, MAX_DELETED)]:
+            self._client.delete(batch, self._check_hold)
             if self._seen is not None:
-                for key in gone:
+                for key in batch:
                     self._seen.note(key, None)
 
     def try_writing(self) -> None:
@@ -223,21 +204,6 @@ class S3Store(Store):
         if self._seen is not None:
             self._seen.note(key, ObjectInfo(key, len(data), utc_now(), etag))
 
-    def _follow(self, alias: str, key: str, data: bytes, seen: str | None, pointer_etag: str) -> None:
-        """Let an alias be what the pointer is, unless the pointer has moved on.
-
-        The alias's etag is read before the pointer is seen to be ours, so whoever moves the pointer later wins.
-        """
-        for _ in range(ALIAS_ROUNDS):
-            try:
-                self._client.write(alias, data, seen, may_write=self._check_hold, document=key)
-                return
-            except LostRaceError:
-                seen = self._head(alias)
-                if self._head(key) != pointer_etag:
-                    return
-        raise StoreError(f"{alias} changes again and again while it is written; another publisher may be at work")
-
     def _is_same(self, key: str, etag: str, data: bytes) -> bool:
         if etag == _md5(data):
             return True
@@ -254,13 +220,6 @@ class S3Store(Store):
 
 class _StoppedError(ExporterError):
     """Another write of the same bulk failed, so this one is not begun."""
-
-
-def _check_own(key: str) -> str:
-    """Return the key if it may name an object, and is not kept for an alias."""
-    if is_alias(check_key(key)):
-        raise StoreError(f"{key} is kept for a copy of {key}.json; write that")
-    return key
 
 
 def _md5(data: bytes) -> str:

@@ -81,7 +81,6 @@ class Family:
         model: the document that it holds; None for what is not a document.
         url: the public URL that it answers in addition to its own name.
         kind: None for what no run lists, because the publisher writes it for itself or apart from runs.
-        aliased: whether a bucket, which has no rules, has a copy under the path of ``url``.
         public: whether anybody but the publisher has a use for it.
         says: what its keys say of the document in addition to their places, by field.
     """
@@ -92,7 +91,6 @@ class Family:
     operation: Operation | None = None
     kind: FileKind | None = FileKind.DOCUMENT
     sweep: Sweep = Sweep.WITH_ITS_RUN
-    aliased: bool = False
     public: bool = True
     says: Mapping[str, str] = field(default_factory=dict)
 
@@ -152,7 +150,6 @@ Family(
         ("market", "token", "cursor", "limit"),
         ("invalid_parameter", "not_a_parameter_of_assets", "unknown_cursor"),
     ),
-    aliased=True,
 )
 for _filter, _query in (
     ("", ""),
@@ -340,7 +337,6 @@ Family(
         "Every market that was read, ascending by address. It has no parameters.",
         problems=("not_a_parameter_of_markets",),
     ),
-    aliased=True,
 )
 MARKET = Family(
     "v1/markets/{market}.json",
@@ -353,7 +349,6 @@ MARKET = Family(
         "Long lists of pools are cut (`truncated`); `/v1/assets?market=` has all of them.",
         problems=("invalid_parameter", "unknown_market"),
     ),
-    aliased=True,
 )
 TOKEN = Family(
     "v1/tokens/{address}.json",
@@ -406,7 +401,6 @@ POINTER = Family(
     ),
     kind=FileKind.POINTER,
     sweep=Sweep.NEVER,
-    aliased=True,
 )
 RUN = Family(
     "v1/runs/{run_id}.json",
@@ -435,7 +429,6 @@ CHANGES = Family(
         "feeds are made of it.",
         problems=("not_a_parameter_of_changes",),
     ),
-    aliased=True,
 )
 FEED = Family("feed.atom")
 MARKET_FEED = Family("markets/{market}.atom")
@@ -589,17 +582,12 @@ def kind_of(key: str) -> FileKind:
     return FileKind.DOCUMENT
 
 
-def alias_of(key: str) -> str | None:
-    """The path of a document's public URL, where a bucket, which has no rules, has it once more; None for others."""
-    found = parse_key(key)
-    if found is None or not found[0].aliased or found[0].url is None or "?" in found[0].url:
-        return None
-    copy = found[0].path.format(**found[1])[1:]
-    return copy if is_alias(copy) else None
+def lacks_extension(key: str) -> bool:
+    """Whether a key below ``v1/`` has no extension. No file of a tree has such a key.
 
-
-def is_alias(key: str) -> bool:
-    """Say whether a key can only be that of an alias: below ``v1/``, and without an extension."""
+    Earlier versions kept copies of a few documents there. Where keys are paths of files, such a key is also the folder
+    of the keys below it, so many servers and every copy into a folder refuse one of the two.
+    """
     return key.startswith("v1/") and "." not in key.rpartition("/")[2]
 
 

@@ -43,6 +43,12 @@ def rewrite(files: Files, position: int, how: Callable[[pa.Table], pa.Table]) ->
     return key
 
 
+def test_a_copy_without_an_extension_is_named(files: Files) -> None:
+    """A check names each object below v1/ whose name has no extension: no version writes one any more."""
+    files["v1/changes"] = files["v1/changes.json"]
+    assert_named(files, "v1/changes", "has no extension")
+
+
 def test_the_newest_run_and_the_package(files: Files) -> None:
     """The lasting name has the newest run's bytes; the package has every file once, its own columns, and no others."""
     package = json.loads(files[PACKAGE])

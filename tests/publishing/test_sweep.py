@@ -423,3 +423,15 @@ def test_history_is_kept() -> None:
 
     assert 1 == result.history
     assert [f"history/pools/date=2026-11-21/{name}.parquet" for name in (100, 110, 120, 90, "notes")] == kept
+
+
+def test_copies_of_earlier_versions_go() -> None:
+    """The first sweep removes every copy without an extension that an earlier version made, and nothing else."""
+    store, clock = published(100)
+    whole = set(keys_of(store))
+    copies = ["v1/assets", "v1/changes", "v1/markets", "v1/markets/CAAA", "v1/markets/CGONE", "v1/system/status"]
+    store.put_many((key, b"{}") for key in copies)
+    result = sweep(store, RETENTION, now=clock)
+
+    assert 6 == result.documents
+    assert whole | {SUPERSEDED_KEY} == set(keys_of(store))

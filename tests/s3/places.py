@@ -19,7 +19,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree.families import POINTER_KEY, alias_of
+from exporter.tree.families import lacks_extension
 from exporter.tree.files import is_key
 from tests.publishing.published_tree import MadeRun, assert_whole, make_run, publish_run
 from tests.render.rendering import contract
@@ -135,7 +135,7 @@ def ledger_of(data: bytes) -> int:
 def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
     """Check that one of these runs, or any, is published and whole; gives its ledger.
 
-    Each document and alias is that of this run or of a later one that did not finish; ``settled``: of this one.
+    Each document is that of this run or of a later one that did not finish; ``settled``: of this one.
     """
     objects = place.objects()
     store = MemoryStore()
@@ -148,14 +148,11 @@ def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
     assert not ledgers or ledger in ledgers
     assert_whole(store, run_at(ledger))
     documents = [file.key for file in read_current_listing(store, published.pointer) if file.kind == "document"]
-    places = [(key, key) for key in documents]
-    places += [(alias, key) for key in documents if (alias := alias_of(key)) is not None]
-    for place_of, key in places:
-        own = max(ledger_of(objects[place_of]), ledger)
+    for key in documents:
+        own = max(ledger_of(objects[key]), ledger)
         assert not settled or own == ledger
-        assert run_at(own).document(key) == objects[place_of], place_of
-    assert len(places) > len(documents) + 2
-    assert not settled or objects[POINTER_KEY] == objects[str(alias_of(POINTER_KEY))]
+        assert run_at(own).document(key) == objects[key], key
+    assert [] == [key for key in objects if lacks_extension(key)]
     return ledger
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
@@ -17,11 +16,9 @@ from tests.s3 import wire_bucket
 from tests.s3.clients import Variables, store_at
 from tests.s3.wire_bucket import Stall, WireBucket
 
-ALIAS = "v1/system/status"
-
 
 def test_a_publisher_that_lost_its_hold_unnoticed(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
-    """A document, an alias and a removal that a later run made are not taken back by one that is late."""
+    """A document and a removal that a later run made are not taken back by one that is late."""
     files = [("v1/markets.json", b"old"), ("index.html", b"old"), ("v1/assets/index.json", b"old")]
     alice.put_many(files)
     with alice.exclusive():
@@ -29,15 +26,11 @@ def test_a_publisher_that_lost_its_hold_unnoticed(bucket: WireBucket, alice: S3S
         bob.put("v1/markets.json", b"newer")
         with pytest.raises(LostRaceError, match=r"v1/markets\.json was written by another publisher"):
             alice.put_many([("v1/markets.json", b"older")])
-        alice.put_many([("v1/assets/index.json", b"old")])
-        bucket.objects["p/v1/assets"] = bucket.objects["p/v1/markets"]
-        with pytest.raises(LostRaceError, match="v1/assets was written"):
-            alice.put_many([("v1/assets/index.json", b"older")])
         bob.delete(["v1/protocols.json"])
         with pytest.raises(LostRaceError, match=r"v1/protocols\.json"):
             alice.put("v1/protocols.json", b"2")
 
-    assert b"newer" == bucket.data()["v1/markets"] == bucket.data()["v1/markets.json"]
+    assert b"newer" == bucket.data()["v1/markets.json"]
     assert "v1/protocols.json" not in bucket.data()
 
 
@@ -58,7 +51,7 @@ def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, b
 
 
 def test_a_counter(server: Variables) -> None:
-    """No addition by compare-and-swap is lost, and the alias ends as the pointer does."""
+    """No addition by compare-and-swap is lost."""
     store = store_at(server)
     store.swap(POINTER_KEY, b"0", None)
 
@@ -76,13 +69,11 @@ def test_a_counter(server: Variables) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(12)))
-    pointer, alias = store.get(POINTER_KEY), store.get(ALIAS)
+    pointer = store.get(POINTER_KEY)
     store.close()
 
     assert pointer is not None
-    assert alias is not None
     assert pointer.data.startswith(b"12 ")
-    assert pointer == alias
 
 
 def held_up(
@@ -99,9 +90,8 @@ def held_up(
         return running.exception(20)
 
 
-@pytest.mark.parametrize("position", [0, 1, 2])
-def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store, position: int) -> None:
-    """Wherever a publisher is held up (at its look, the pointer or the alias), a later one's alias stays."""
+def test_the_pointer_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """Where a publisher is held up at the pointer, a later one's stays."""
     first = bob.swap(POINTER_KEY, b"0", None)
     alice.get("x")
 
@@ -110,23 +100,10 @@ def test_the_alias_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3St
         assert current is not None
         bob.swap(POINTER_KEY, b"2", current.etag)
 
-    error = held_up(bucket, position, lambda: alice.swap(POINTER_KEY, b"1", first), swap_current)
+    error = held_up(bucket, 0, lambda: alice.swap(POINTER_KEY, b"1", first), swap_current)
 
-    assert (b"2", b"2") == (bucket.data()[POINTER_KEY], bucket.data()[ALIAS])
-    assert isinstance(error, LostRaceError) if position < 2 else error is None
-
-
-def test_an_alias_that_an_earlier_publisher_wrote_late(bucket: WireBucket, alice: S3Store) -> None:
-    """Where an older alias came between, the publisher of the current pointer writes its own over it."""
-    first = alice.swap(POINTER_KEY, b"0", None)
-    late = replace(bucket.objects[f"p/{ALIAS}"], data=b"1")
-
-    error = held_up(
-        bucket, 2, lambda: alice.swap(POINTER_KEY, b"2", first), lambda: bucket.objects.update({f"p/{ALIAS}": late})
-    )
-
-    assert error is None
-    assert (b"2", b"2") == (bucket.data()[POINTER_KEY], bucket.data()[ALIAS])
+    assert {POINTER_KEY: b"2"} == bucket.data()
+    assert isinstance(error, LostRaceError)
 
 
 def test_the_same_bytes_of_somebody_else(alice: S3Store, bob: S3Store) -> None:

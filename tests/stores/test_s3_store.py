@@ -1,4 +1,4 @@
-"""Trees in a bucket (exporter/stores/s3_store.py): headers, aliases, conditions, and what is not sent again."""
+"""Trees in a bucket (exporter/stores/s3_store.py): headers, conditions, and what is not sent again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.s3.clients import OPTIONS, Variables, store_at
 from tests.s3.wire_bucket import BUCKET, Answer, Stored, WireBucket
 
 MARKET = "C" + "A" * 55
-ALIAS = "v1/system/status"
 PAGES = "public, max-age=31536000, immutable"
 DOCUMENTS = "public, max-age=30"
 POINTER = "public, max-age=5, must-revalidate"
@@ -27,13 +26,11 @@ PRIVATE = "private, no-store"
 HEADERS = {
     "index.html": ("text/html; charset=utf-8", DOCUMENTS),
     "v1/assets/index.json": ("application/json", DOCUMENTS),
-    "v1/assets": ("application/json", DOCUMENTS),
     "v1/pages/x.json": ("application/json", PAGES),
     "v1/buckets/x.json": ("application/json", PAGES),
     "history/pools/date=2026-11-21/7.parquet": ("application/vnd.apache.parquet", PAGES),
     "v1/runs/7-0.json": ("application/json", DOCUMENTS),
     POINTER_KEY: ("application/json", POINTER),
-    ALIAS: ("application/json", POINTER),
     "v1/system/intent.json": ("application/json", PRIVATE),
     "v1/system/superseded.json": ("application/json", PRIVATE),
     "state/history-buckets.bin": ("application/octet-stream", PRIVATE),
@@ -41,60 +38,28 @@ HEADERS = {
 
 
 def test_headers(server: Variables) -> None:
-    """Each class of object has its content type, cache lifetime and digest; an alias those of its document."""
+    """Each class of object has its content type, cache lifetime and digest."""
     store = store_at(server)
-    store.put_many((key, key.encode()) for key in HEADERS if key not in ("v1/assets", ALIAS, POINTER_KEY))
+    store.put_many((key, key.encode()) for key in HEADERS if key != POINTER_KEY)
     store.swap(POINTER_KEY, POINTER_KEY.encode(), None)
     prefix = store.uri.split("/", 3)[3]
     heads = {key: store._client.boto.head_object(Bucket=BUCKET, Key=f"{prefix}/{key}") for key in HEADERS}
     store.close()
-    documents = {"v1/assets": "v1/assets/index.json", ALIAS: POINTER_KEY}
 
     assert HEADERS == {key: (head["ContentType"], head["CacheControl"]) for key, head in heads.items()}
-    assert {key: {"sha256": etag_of(documents.get(key, key).encode())} for key in HEADERS} == {
+    assert {key: {"sha256": etag_of(key.encode())} for key in HEADERS} == {
         key: head["Metadata"] for key, head in heads.items()
     }
     assert all("ContentEncoding" not in head for head in heads.values())
 
 
-def test_aliases(bucket: WireBucket, alice: S3Store) -> None:
-    """A document of those few is also under its path; the copy is hidden, kept up, repaired, deleted with it."""
-    alice.put_many([("v1/markets.json", b"1"), (f"v1/markets/{MARKET}.json", b"2"), ("index.html", b"3")])
-    alice.put("v1/assets/index.json", b"4")
-    assert {
-        "v1/markets.json": b"1",
-        "v1/markets": b"1",
-        f"v1/markets/{MARKET}.json": b"2",
-        f"v1/markets/{MARKET}": b"2",
-        "index.html": b"3",
-        "v1/assets/index.json": b"4",
-        "v1/assets": b"4",
-    } == bucket.data()
-    assert ["index.html", "v1/assets/index.json", "v1/markets.json", f"v1/markets/{MARKET}.json"] == [
-        info.key for info in alice.list("")
-    ]
+def test_no_object_is_next_to_keys_below_its_name(bucket: WireBucket, alice: S3Store) -> None:
+    """A document is one object, under its own key; so no key is also a folder of keys."""
+    keys = ["index.html", "v1/assets/index.json", "v1/markets.json", f"v1/markets/{MARKET}.json"]
+    alice.put_many((key, b"1") for key in keys)
+    alice.swap(POINTER_KEY, b"1", None)
 
-    del bucket.objects["p/v1/markets"]
-    bucket.objects["p/v1/assets"] = bucket.objects["p/index.html"]
-    with alice.exclusive():
-        assert Written(0, 2, 0) == alice.put_many([("v1/markets.json", b"1"), ("v1/assets/index.json", b"4")])
-    assert (b"1", b"4") == (bucket.data()["v1/markets"], bucket.data()["v1/assets"])
-
-    alice.delete(["v1/markets.json", f"v1/markets/{MARKET}.json"])
-    assert {"index.html", "v1/assets/index.json", "v1/assets"} == set(bucket.data())
-
-
-def test_keys_of_aliases(alice: S3Store) -> None:
-    """What could be taken for a copy cannot be written or deleted by itself."""
-    for operation in (
-        lambda: alice.put("v1/markets", b""),
-        lambda: alice.put_new("v1/pages/x", b""),
-        lambda: alice.put_many([("v1/markets", b"")]),
-        lambda: alice.swap("v1/system/status", b"", None),
-        lambda: alice.delete(["v1/markets"]),
-    ):
-        with pytest.raises(StoreError, match=r"kept for a copy of v1/[a-z/]+\.json"):
-            operation()
+    assert [*keys, POINTER_KEY] == sorted(bucket.data())
 
 
 def test_unchanged_files_are_not_sent(bucket: WireBucket, alice: S3Store) -> None:
@@ -166,7 +131,7 @@ def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
     bucket.forget()
     alice.delete(key for key, _ in files)
 
-    assert ["DELETE MANY"] * 3 == [call.operation for call in bucket.calls]
+    assert ["DELETE MANY"] * 2 == [call.operation for call in bucket.calls]
     assert {} == bucket.data()
 
 

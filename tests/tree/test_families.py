@@ -13,7 +13,7 @@ from exporter.config import Settings
 from exporter.serve.edge import render_edge
 from exporter.stores.s3_client import PRIVATE, object_headers
 from exporter.tree.documents import AssetsPage, PoolsPage
-from exporter.tree.families import FAMILIES, alias_of, family_of, is_alias, key_of, kind_of, parse_key, prefixes
+from exporter.tree.families import FAMILIES, family_of, key_of, kind_of, lacks_extension, parse_key, prefixes
 from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
@@ -89,19 +89,18 @@ def test_documents_know_their_keys(keys: list[str]) -> None:
 
 
 def test_headers_agree(keys: list[str]) -> None:
-    """Kinds, content types, copies and lifetimes are those that follow from the table."""
+    """Kinds, content types and lifetimes are those that follow from the table."""
     for key in (*keys, *NOT_IN_A_SMALL_TREE):
         family = family_of(key)
         assert family is not None
         assert (family.kind or FileKind.DOCUMENT) is kind_of(key), key
         assert not family.public or content_type(key) is not None, key
-        assert family.aliased == (alias_of(key) is not None), key
-        assert not is_alias(key), key
+        assert not lacks_extension(key), key
         assert (not family.public) == (object_headers(key, b"")["CacheControl"] == PRIVATE), key
 
 
 def test_urls_lead_to_their_files(keys: list[str]) -> None:
-    """The rule sends the public URL of each file to it, and the URL without a query of a copy is the copy's name."""
+    """The rule sends the public URL of each file to it."""
     for key in keys:
         family = family_of(key)
         assert family is not None
@@ -114,7 +113,6 @@ def test_urls_lead_to_their_files(keys: list[str]) -> None:
         answer = route(path, query, (1, 2, 5))
         assert isinstance(answer, Served)
         assert key in answer.keys, url
-        assert not family.aliased or alias_of(key) == path[1:]
 
 
 def allowed(policy: dict[str, Any], key: str) -> bool:
@@ -147,7 +145,7 @@ def resolved(value: Any, names: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize("prefix", ["live", "a/b"])
 def test_the_policy_lets_readers_have_the_tree_and_no_more(keys: list[str], prefix: str) -> None:
-    """All that is public may be read, with its copy; the publisher's records and what lies next to the tree may not."""
+    """All that is public may be read; the publisher's records and what lies next to the tree may not."""
     template = json.loads(render_edge("cloudfront", Settings(), root=None, origin=None)["template.json"])
     written = template["Resources"]["BucketPolicy"]["Properties"]["PolicyDocument"]
     policy = resolved(written, {"BucketName": "markets", "Prefix": prefix})
@@ -156,8 +154,6 @@ def test_the_policy_lets_readers_have_the_tree_and_no_more(keys: list[str], pref
         family = family_of(key)
         assert family is not None
         assert family.public == allowed(policy, start + key), key
-        if (alias := alias_of(key)) is not None:
-            assert allowed(policy, start + alias)
     assert not allowed(policy, "other/secret.json")
 
 
