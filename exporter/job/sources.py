@@ -18,7 +18,7 @@ from exporter.job.evidence import MAGIC, Evidence, EvidenceSource
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.rpc.client import RpcSource
-from exporter.ledger.rpc.endpoints import RpcLimits, parse_endpoints
+from exporter.ledger.rpc.endpoints import CALL_SECONDS, RpcLimits, parse_endpoints
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
 from exporter.past.archive.archive_files import checkpoint_of
@@ -88,6 +88,7 @@ class RpcEndpoints:
             max_in_flight=settings.network.max_in_flight,
             requests_per_second=settings.network.requests_per_second,
             request_timeout_s=settings.network.request_timeout_seconds,
+            total_deadline_s=max(CALL_SECONDS, settings.network.read_deadline_seconds),
         )
         async with RpcSource(
             settings.network.rpc_urls, settings.passphrase, limits=limits, on_request=on_request

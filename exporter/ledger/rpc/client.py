@@ -2,7 +2,8 @@
 
 One call of a method asks the endpoints in turn, the best first, until one gives a usable answer. Then it waits for a
 growing time and asks them again, but for those whose failure lasts. It ends at its bounds (`RpcLimits`) with an error
-that says what each endpoint answered.
+that says what each endpoint answered. An endpoint that wants fewer requests is left alone for a while and then asked
+less often; only the deadline ends that.
 
 An endpoint is asked once which network it serves, and for nothing else before. Every answer states the ledger it is of,
 so endpoints may be mixed.
@@ -37,7 +38,7 @@ from exporter.ledger.rpc.endpoints import (
     post,
 )
 from exporter.ledger.rpc.redaction import Redactor, quiet_http_loggers
-from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, SimulationAnswer
+from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class RpcCounters:
 class Question(Generic[R, T]):
     """A question. ``read`` makes a value of the decoded result and who gave it, or raises `AttemptError`.
 
-    ``subject`` says in an error what the question was about.
+    ``subject`` says in an error what the question was about. ``key_count`` is the number of ledger keys in it.
     """
 
     method: str
@@ -78,6 +79,15 @@ class Question(Generic[R, T]):
     decoder: msgspec.json.Decoder[wire.Reply[R]]
     read: Callable[[R, Endpoint], T]
     subject: str
+    key_count: int = 0
+
+
+class _TooManyKeysError(Exception):
+    """An endpoint takes fewer ledger keys in a request than a question has."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
 
 
 class _DeadlineError(Exception):
@@ -125,7 +135,8 @@ class RpcSource:
         await self._http.aclose()
 
     async def tip(self) -> int:
-        return (await self._read_batch((_ANY_KEY,))).ledger
+        (answer,) = await self._read_batch((_ANY_KEY,))
+        return answer.ledger
 
     async def close_time(self, ledger: int) -> int:
         """The close time of this very ledger in unix seconds; a ledger that is not there yet is asked for again.
@@ -166,21 +177,30 @@ class RpcSource:
         return await self._ask(Question("simulateTransaction", params, wire.SIMULATION, read, subject))
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Read all of the keys, each once, in their order: an answer for each request of up to 200."""
-        distinct = tuple(dict.fromkeys(keys))
-        starts = range(0, len(distinct), MAX_KEYS_PER_REQUEST)
-        return await asyncio.gather(
-            *(self._read_batch(distinct[start : start + MAX_KEYS_PER_REQUEST]) for start in starts)
-        )
+        """Read all of the keys, each once, in their order: an answer for each request.
 
-    async def _read_batch(self, keys: tuple[bytes, ...]) -> EntriesAnswer:
+        A request has up to 200 keys, or as many as the endpoint in use was found to take.
+        """
+        return await self._read_in_batches(tuple(dict.fromkeys(keys)), self._ordered()[0].most_keys)
+
+    async def _read_in_batches(self, keys: tuple[bytes, ...], most: int) -> list[EntriesAnswer]:
+        starts = range(0, len(keys), most)
+        batches = await asyncio.gather(*(self._read_batch(keys[start : start + most]) for start in starts))
+        return [answer for batch in batches for answer in batch]
+
+    async def _read_batch(self, keys: tuple[bytes, ...]) -> list[EntriesAnswer]:
         asked = frozenset(keys)
 
         def read(result: wire.EntriesResult, endpoint: Endpoint) -> EntriesAnswer:
             return EntriesAnswer(result.latest_ledger, keys, wire.entries_of(result, asked), endpoint.label)
 
         subject = f"getLedgerEntries for {len(keys)} keys"
-        return await self._ask(Question("getLedgerEntries", {"keys": keys}, wire.ENTRIES, read, subject))
+        question = Question("getLedgerEntries", {"keys": keys}, wire.ENTRIES, read, subject, len(keys))
+        try:
+            return [await self._ask(question)]
+        except _TooManyKeysError as error:
+            most = error.most
+        return await self._read_in_batches(keys, most)  # each smaller than this one, so this ends
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
         """A page of events; endpoints that do not keep the ledger any more are passed over for one that does."""
@@ -204,18 +224,18 @@ class RpcSource:
     async def _ask(self, question: Question[R, T]) -> T:
         failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
         tries: Counter[Endpoint] = Counter()
+        failed: Counter[Endpoint] = Counter()  # tries without those that were answered by demanding a pause
         problem = ""
         async with self._places:
             deadline = self._timing.clock() + self._limits.total_deadline_s
             try:
-                for attempt in range(self._limits.attempts):
-                    left = [each for each in self._ordered() if each not in failures or not failures[each].lasting]
-                    if not left:
-                        break
-                    if attempt:  # anything up to a growing time (full jitter)
-                        longest = min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2 ** (attempt - 1))
+                while left := self._worth_asking(failures, failed, deadline):
+                    if rounds := max(failed.values(), default=0):  # anything up to a growing time (full jitter)
+                        longest = min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2 ** (rounds - 1))
                         await self._pause(self._timing.random() * longest, deadline)
                     for endpoint in left:
+                        if endpoint.most_keys < question.key_count:
+                            raise _TooManyKeysError(endpoint.most_keys)
                         outcome = await self._exchange(endpoint, question, deadline)
                         if outcome is None:
                             continue
@@ -224,8 +244,11 @@ class RpcSource:
                         if not isinstance(outcome, Failure):
                             endpoint.failing = False
                             return outcome
-                        self._put_aside(endpoint, outcome)
+                        endpoint.failing |= outcome.blame
+                        failed[endpoint] += outcome.retry_after_s is None
                         failures[endpoint] = replace(outcome, text=self._redactor.clean(outcome.text))
+                        if endpoint.most_keys < question.key_count:
+                            raise _TooManyKeysError(endpoint.most_keys)
             except _DeadlineError:
                 problem = f" within {self._limits.total_deadline_s:g} s (total_deadline_s), waits included"
         answers = [
@@ -237,6 +260,20 @@ class RpcSource:
         raise AllEndpointsFailedError(
             f"no usable answer to {question.subject}{problem}: {'; '.join(answers)}. {_ADVICE}.", answers
         )
+
+    def _worth_asking(
+        self, failures: Mapping[Endpoint, Failure], failed: Mapping[Endpoint, int], deadline: float
+    ) -> list[Endpoint]:
+        """The endpoints that may still answer, in order. Raises `_DeadlineError` where all of them demand to wait."""
+        able = [
+            each
+            for each in self._ordered()
+            if failed.get(each, 0) < self._limits.attempts and not (each in failures and failures[each].lasting)
+        ]
+        in_time = [each for each in able if each.held_until <= deadline]
+        if able and not in_time:
+            raise _DeadlineError
+        return in_time
 
     def _ordered(self) -> list[Endpoint]:
         """All endpoints: good before failing, those on hold last."""
@@ -271,8 +308,11 @@ class RpcSource:
     async def _check_network(self, endpoint: Endpoint) -> Failure | None:
         """Why an endpoint is not known to serve the configured network. Raises `NetworkMismatchError`."""
         deadline = self._timing.clock() + self._limits.total_deadline_s
-        while not await self._has_turn(endpoint, deadline):
-            pass
+        try:
+            while not await self._has_turn(endpoint, deadline):
+                pass
+        except _DeadlineError:  # which must not be the outcome of the task: it would end later calls, too
+            return Failure("timeout", "it was not to be asked in time (in getNetwork)")
         question = Question("getNetwork", None, wire.NETWORK, lambda result, _: result.passphrase, "getNetwork")
         found = await self._send(endpoint, question, deadline)
         if isinstance(found, Failure):
@@ -293,6 +333,7 @@ class RpcSource:
         counters.keys_asked += len((question.params or {}).get("keys", ()))
         counters.bytes_sent += len(body)
         outcome: T | Failure
+        asked_at = self._timing.clock()
         try:
             timeout_s = min(deadline - self._timing.clock(), self._limits.request_timeout_s)
             answer = await post(self._http, endpoint, body, timeout_s, self._limits)
@@ -305,11 +346,10 @@ class RpcSource:
             if question.method == "getLedgers" and outcome.code == wire.OUT_OF_RANGE:
                 outcome = replace(outcome, lasting=False)
             counters.errors[endpoint.label][outcome.name] += 1
+            if outcome.retry_after_s is not None:
+                rate = self._limits.requests_per_second
+                endpoint.hold(asked_at, self._timing.clock(), outcome.retry_after_s, rate)
+            if outcome.most_keys is not None and outcome.most_keys < question.key_count:
+                endpoint.most_keys = outcome.most_keys
         self._on_request()
         return outcome
-
-    def _put_aside(self, endpoint: Endpoint, failure: Failure) -> None:
-        """Note what a failure shows about its endpoint: it is asked last until it answers again."""
-        endpoint.failing |= failure.blame
-        if failure.retry_after_s is not None:
-            endpoint.held_until = max(endpoint.held_until, self._timing.clock() + failure.retry_after_s)

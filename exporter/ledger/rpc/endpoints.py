@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import random
 import re
 import time
@@ -21,6 +22,10 @@ from typing import Final
 import httpx
 
 from exporter.errors import ConfigError
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST
+
+CALL_SECONDS: Final = 120.0
+"""How long a call may take, unless a caller says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +38,8 @@ class RpcLimits:
     max_in_flight: int = 4  # calls worked on at once; each has at most one HTTP request under way
     requests_per_second: float = 8.0  # to each endpoint; requests are spaced evenly
     request_timeout_s: float = 30.0  # seconds for one HTTP request, from connecting to the last byte
-    attempts: int = 4  # tries at each endpoint in one call
-    total_deadline_s: float = 120.0  # seconds for one call from its turn on, waits included
+    attempts: int = 4  # failed tries at each endpoint in one call; those it answers by demanding a pause do not count
+    total_deadline_s: float = CALL_SECONDS  # seconds for one call from its turn on, waits included
     backoff_base_s: float = 1.0  # seconds; the first wait before asking again is at most this, then twice that ...
     backoff_max_s: float = 8.0  # ... up to this
     max_retry_after_s: float = 60.0  # seconds; an endpoint that demands a longer wait is not waited for
@@ -58,6 +63,12 @@ class Timing:
     random: Callable[[], float] = random.random  # evenly in [0, 1)
 
 
+UNSTATED_WAIT_S: Final = 5.0
+"""How long an endpoint is left alone that wants fewer requests and does not say until when."""
+
+_SLOWER: Final = 0.7
+"""What an endpoint's rate is multiplied by when it wants fewer requests; never below one in `UNSTATED_WAIT_S`."""
+
 MAX_ENDPOINTS: Final = 16
 MAX_URL_LENGTH: Final = 2_048
 _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
@@ -71,15 +82,29 @@ class Endpoint:
     url: httpx.URL
     label: str
     failing: bool = False
-    held_until: float = 0.0  # not asked at all until then (on the client's clock): it demanded so
+    held_since: float = -math.inf  # it demanded a pause then (on the client's clock) ...
+    held_until: float = 0.0  # ... and is not asked at all until then
     next_slot: float = 0.0  # when the next request may start, by the rate
+    most_per_second: float = math.inf  # what is left of the rate after its demands for fewer requests
+    most_keys: int = MAX_KEYS_PER_REQUEST  # in one getLedgerEntries
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
     def reserve(self, now: float, requests_per_second: float) -> float:
         """Take the next free slot of the rate; returns the seconds to wait for it."""
         slot = max(now, self.next_slot, self.held_until)
-        self.next_slot = slot + 1 / requests_per_second
+        self.next_slot = slot + 1 / min(requests_per_second, self.most_per_second)
         return slot - now
+
+    def hold(self, asked_at: float, now: float, seconds: float, requests_per_second: float) -> None:
+        """Leave the endpoint alone for some seconds, and ask it less often from then on.
+
+        ``asked_at`` is when the request was sent that it refused. Requests that were under way when the pause before
+        began say nothing new, so they slow nothing down.
+        """
+        if asked_at >= self.held_since:
+            slower = _SLOWER * min(requests_per_second, self.most_per_second)
+            self.most_per_second = max(slower, 1 / UNSTATED_WAIT_S)
+        self.held_since, self.held_until = now, max(self.held_until, now + seconds)
 
 
 def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:
@@ -150,7 +175,8 @@ class Failure:
     ``name`` is what the report counts by, such as ``timeout``, ``http 503`` or ``rpc -32603``. ``text`` says it in
     words: our own, or an RPC's message, which must be cleaned before it is shown. ``code`` is an HTTP status or a
     JSON-RPC code. ``lasting`` failures will not go away within one call; those of the request rather than its endpoint
-    are not to ``blame`` on it for later calls. It is not to be asked again for ``retry_after_s``.
+    are not to ``blame`` on it for later calls. It is not to be asked again for ``retry_after_s``. It takes at most
+    ``most_keys`` in a request, where that was what was wrong.
     """
 
     name: str
@@ -159,6 +185,7 @@ class Failure:
     lasting: bool = False
     blame: bool = True
     retry_after_s: float | None = None
+    most_keys: int | None = None
 
 
 class AttemptError(Exception):
@@ -181,9 +208,6 @@ _HEADERS: Final = {
 _CONNECT_TIMEOUT_S: Final = 10.0
 TOO_MANY_REQUESTS: Final = 429
 """Of HTTP, and as gateways put it into JSON-RPC."""
-
-UNSTATED_WAIT_S: Final = 5.0
-"""How long an endpoint is left alone that wants fewer requests and does not say until when."""
 
 _PASSING: Final = frozenset({408, 425, TOO_MANY_REQUESTS})
 """Of the HTTP statuses from 300 to 499. Any other says that the URL, the key or the method is not accepted there."""

@@ -35,6 +35,11 @@ OUT_OF_RANGE: Final = -32600
 _REFUSALS: Final = frozenset({OUT_OF_RANGE, -32601, -32602})
 """Codes that say that the request, the method, or its parameters are not accepted, so that repeating does not help."""
 _DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_KEYS: Final = re.compile(r"\bkeys?\b", re.IGNORECASE)
+_TOO_MANY: Final = re.compile(r"exceed|maximum|\bmax\b|limit|at most|too many|more than", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,4}(?![\w-]|\.[0-9])", re.ASCII)
+_SEARCHED_LENGTH: Final = 1_000
+"""Characters of an error's message in which a limit is looked for."""
 
 
 class RpcError(Struct):
@@ -152,8 +157,23 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
         code, lasting = reply.error.code, reply.error.code in _REFUSALS
         wait = UNSTATED_WAIT_S if code == TOO_MANY_REQUESTS else None
         text = f"error {code}: {reply.error.message}"
-        raise AttemptError(Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait))
+        most_keys = most_keys_in(reply.error.message)
+        raise AttemptError(
+            Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait, most_keys=most_keys)
+        )
     return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
+
+
+def most_keys_in(message: str) -> int | None:
+    """How many keys an endpoint takes in a request, where its error says that there were too many; at least 1.
+
+    stellar-rpc says "key count (200) exceeds maximum supported (100)". Gateways in front of it have words of their own,
+    so the smallest number of a message about too many keys counts.
+    """
+    text = message[:_SEARCHED_LENGTH]
+    if not (_KEYS.search(text) and _TOO_MANY.search(text)):
+        return None
+    return min((number for number in map(int, _NUMBER.findall(text)) if number), default=None)
 
 
 def unusable(problem: str) -> NoReturn:

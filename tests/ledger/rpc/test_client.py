@@ -296,6 +296,127 @@ def test_too_many_requests_without_a_time_is_given_one(fault: fake.Fault) -> Non
     assert [5, 5] == [pytest.approx(later - earlier, abs=0.01) for earlier, later in pairwise(starts)]
 
 
+def limited(bench: Bench, host: str, per_second: float, *, retry_after: str | None = None) -> Counter[str]:
+    """Let a host answer so many requests a second, on the virtual clock, and the others with 429; counts both."""
+    counts, served = Counter[str](), [0.0]
+
+    class Limited(FakeRpc):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            right = await FakeRpc.handle_async_request(self, request)
+            if request.url.host != host or served[0] + 1 / per_second <= self.clock() + 1e-9:
+                served[0] = self.clock()
+                counts["answered"] += 1
+                return right
+            counts["refused"] += 1
+            return fake.raw(b"", 429, **({} if retry_after is None else {"retry_after": retry_after}))
+
+    bench.rpc.__class__ = Limited
+    return counts
+
+
+@pytest.mark.parametrize("retry_after", [None, "0", "1"])
+@pytest.mark.parametrize("per_second", [2, 1, 0.5])
+def test_a_rate_limit_ends_nothing(per_second: float, retry_after: str | None) -> None:
+    """However low a server's limit is, all calls are answered, at a rate near the limit and with few refusals."""
+    bench = Bench(A, rpc=filled(12_000), max_in_flight=4, requests_per_second=8, total_deadline_s=300)
+    counts = limited(bench, A, per_second, retry_after=retry_after)
+    started = bench.clock.now
+
+    assert 60 == len(bench.read(*range(12_000)))
+    assert 61 == counts["answered"]
+    assert 40 >= counts["refused"]
+    assert 61 / per_second * 2 + 60 >= bench.clock.now - started
+
+
+def test_a_hold_of_another_call_uses_no_attempt() -> None:
+    """A call that was not sent, because another one learnt of a pause, has all its tries left; sent ones, too."""
+    bench = Bench(A, rpc=filled(800), max_in_flight=4, attempts=1)
+    bench.fault(A, *12 * [fake.status(429)])
+
+    assert 4 == len(bench.read(*range(800)))
+    assert 16 == len(bench.rpc.asked("getLedgerEntries"))
+
+
+def test_endless_demands_to_wait_end_at_the_deadline() -> None:
+    """A server that always wants fewer requests ends a call at its deadline, with the server's words."""
+    bench = Bench(A, total_deadline_s=100)
+    bench.fault(A, *500 * [fake.status(429)])
+    started = bench.clock.now
+
+    with pytest.raises(AllEndpointsFailedError, match=r"within 100 s .*HTTP 429: too many requests.* \(\d+ tries\)"):
+        bench.tip()
+    assert (100 >= bench.clock.now - started, 21 >= len(bench.rpc.calls)) == (True, True)
+
+
+def test_a_long_demand_of_one_endpoint_costs_the_others_nothing() -> None:
+    """One that is not to be asked before the deadline is left out; the tries at another one go on."""
+    bench = Bench(A, B, total_deadline_s=40)
+    bench.fault(A, fake.status(503, retry_after="60"))
+    bench.fault(B, fake.status(500), fake.status(500))
+
+    assert [LEDGER] == bench.tip()
+    assert [A, B, B, B] == bench.rpc.asked("getLedgerEntries")
+
+
+# Limits of keys ------------------------------------------------------------------------------------------------
+
+
+def too_many(most: int, words: str = "key count ({count}) exceeds maximum supported ({most})") -> type[FakeRpc]:
+    class FewKeys(FakeRpc):
+        def answer(self, call: fake.Call) -> dict[str, Any]:
+            count = len(call.params.get("keys", ()))
+            if call.host == A and count > most:
+                return fake.error(-32602, words.format(count=count, most=most))
+            return FakeRpc.answer(self, call)
+
+    return FewKeys
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "key count ({count}) exceeds maximum supported ({most})",
+        "too many keys: {count} > {most}",
+        "a request may have at most {most} ledger keys",
+    ],
+)
+@pytest.mark.parametrize("most", [199, 100, 7])
+def test_a_limit_of_keys_is_taken_from_the_error_once(most: int, words: str) -> None:
+    """An endpoint that takes fewer keys is asked for fewer from its first refusal on; every key is read."""
+    bench = Bench(A, B, rpc=filled(450), max_in_flight=1)
+    bench.rpc.__class__ = too_many(most, words)
+    answers = [*bench.read(*range(450))]
+
+    assert [key(number) for number in range(450)] == [name for answer in answers for name in answer.asked]
+    assert bench.rpc.entries == {name: raw for answer in answers for name, raw in answer.entries.items()}
+    counts = [len(call.params["keys"]) for call in bench.rpc.calls if call.method == "getLedgerEntries"]
+    assert [200] == [count for count in counts if count > most]
+    assert [A] * len(counts) == bench.rpc.asked("getLedgerEntries")
+
+
+def test_a_limit_of_keys_of_a_spare_endpoint() -> None:
+    """It binds only the batches that come to that endpoint."""
+    bench = Bench(B, A, rpc=filled(600), max_in_flight=1)
+    bench.rpc.__class__ = too_many(100)
+    bench.fault(B, fake.unaltered, fake.status(500))
+
+    assert 600 == sum(len(answer.asked) for answer in bench.read(*range(600)))
+    assert {(B, 200), (A, 200), (A, 100)} == {
+        (call.host, len(call.params["keys"])) for call in bench.rpc.calls if call.method == "getLedgerEntries"
+    }
+
+
+@pytest.mark.parametrize("words", ["cannot unmarshal key value AAAA at index 1", "maximum 200 keys", "limit of 0 keys"])
+def test_other_refusals_are_no_limit_of_keys(words: str) -> None:
+    """What does not name fewer keys than were sent stays a refusal."""
+    bench = Bench(A, rpc=filled(200))
+    bench.fault(A, *9 * [fake.rpc_error(-32602, words)])
+
+    with pytest.raises(AllEndpointsFailedError):
+        bench.read(*range(200))
+    assert [A] == bench.rpc.asked("getLedgerEntries")
+
+
 # Close times ---------------------------------------------------------------------------------------------------
 
 

@@ -226,7 +226,7 @@ def test_a_good_server_answers_next_to_a_dripping_one(
     async def ask(good_url: str) -> None:
         server = await asyncio.start_server(drip, "127.0.0.1", 0)
         bad_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/path?key=secret"
-        limits = RpcLimits(request_timeout_s=0.3)
+        limits = RpcLimits(request_timeout_s=1)
         started = time.perf_counter()
         async with RpcSource([bad_url, good_url], network.passphrase, limits=limits) as source:
             assert [network.chain.latest] * 2 == [await source.tip(), await source.tip()]
@@ -274,3 +274,14 @@ def test_texts_of_httpx_never_get_through(kind: type[Exception]) -> None:
 def test_exceptions_are_named_by_their_family(error: Exception, name: str) -> None:
     """Errors of httpx, of the operating system, and classes derived from these have the name of their family."""
     assert name == failure_of(error).name
+
+
+def test_one_burst_slows_down_once() -> None:
+    """Refusals of requests that were under way together count as one, and an endpoint is never asked too rarely."""
+    (endpoint,) = parse_endpoints(["https://a.example"])
+    for asked_at, now in ((0, 10), (1, 11), (9, 12)):
+        endpoint.hold(asked_at, now, 5, 4)
+    assert (pytest.approx(2.8), 17) == (endpoint.most_per_second, endpoint.held_until)
+    for later in range(100, 200, 5):
+        endpoint.hold(later, later + 1, 5, 4)
+    assert pytest.approx(0.2) == endpoint.most_per_second
