@@ -103,8 +103,13 @@ def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def scan_rows(data: bytes) -> pl.LazyFrame:
-    """A history file in the columns of this version, null where it has none. Collecting may raise `PolarsError`."""
-    return pl.scan_parquet(data, schema=FILE_SCHEMA, missing_columns="insert", extra_columns="ignore")
+    """A history file in the columns of this version, null where it has none. Collecting may raise `PolarsError`.
+
+    No row is passed over because the file's own statistics say that it does not matter: they may hide it.
+    """
+    return pl.scan_parquet(
+        data, schema=FILE_SCHEMA, missing_columns="insert", extra_columns="ignore", use_statistics=False
+    )
 
 
 def to_frame_types(rows: pl.DataFrame) -> pl.DataFrame:

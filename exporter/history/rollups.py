@@ -27,11 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.errors import StoreError
+from exporter.errors import DecodeError, StoreError
 from exporter.history.manifest import file_reference, folder_of, span_of
 from exporter.history.parquet import ARROW_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
+from exporter.tree.same_values import same_tables
 
 HOUR, DAY = 3_600, 86_400
 WINDOW = timedelta(days=90)
@@ -65,8 +66,6 @@ HOURLY_COLUMNS = (
     "observed_ledger",
     "ledger_close_time",
 )
-
-_METADATA = ("table", "bucket", "begins", "ends", "last_ledger", "source_rows")
 
 Read = Callable[[str], bytes | None]
 """Gives a file of the tree by its key; None where it is missing."""
@@ -224,12 +223,11 @@ def _span(folder: str) -> tuple[int, int]:
 
 
 def differ(one: bytes, other: bytes) -> bool:
-    """Whether two files of a kind have other rows, or say something else of them; how they are written is free."""
-    left, right = (pq.ParquetFile(pa.BufferReader(data)) for data in (one, other))
-    said = [{name: (each.metadata.metadata or {}).get(name.encode()) for name in _METADATA} for each in (left, right)]
-    if said[0] != said[1] or left.num_row_groups != right.num_row_groups:
+    """Whether two files have other rows or groups, or say something else of them; how they are written is free."""
+    try:
+        return not same_tables(one, other)
+    except (pa.ArrowException, OSError, DecodeError):
         return True
-    return any(not left.read_row_group(at).equals(right.read_row_group(at)) for at in range(left.num_row_groups))
 
 
 def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRollup:

@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 import msgspec
 import polars as pl
+from msgspec import structs
 
 from exporter import FORMAT
 from exporter.errors import CheckError, StoreError
@@ -26,6 +27,7 @@ from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.files import RenderedFile
+from exporter.tree.same_values import same_values
 
 STATE_KEY = "state/history-buckets.bin"
 """What is kept. No part of the API: its ending is not served. It may be removed."""
@@ -224,6 +226,21 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
             "Nothing was published over it: restore it from a copy"
         )
     return observations
+
+
+def same_states(one: bytes, other: bytes) -> bool:
+    """Whether two states that were kept are of the same ledger, by the same version, with the same frames."""
+    states = [_decode(StoredObject(data, "")) for data in (one, other)]
+    mine, theirs = states
+    if mine is None or theirs is None:
+        return False
+    if structs.replace(mine, pools={}, totals={}) != structs.replace(theirs, pools={}, totals={}):
+        return False
+    pairs = (mine.pools, theirs.pools), (mine.totals, theirs.totals)
+    return all(
+        ours.keys() == others.keys() and all(same_values(".parquet", ours[name], others[name]) for name in ours)
+        for ours, others in pairs
+    )
 
 
 def _decode(stored: StoredObject | None) -> _State | None:

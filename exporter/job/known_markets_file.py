@@ -47,6 +47,19 @@ def load_memory(store: Store, network_id: str) -> Memory:
     return _open(store.get(MEMORY_KEY), network_id)[0]
 
 
+def is_memory(data: bytes) -> bool:
+    """Whether these bytes are a memory as it is written, with every record of a known kind and form."""
+    try:
+        networks = decode_json(data, _File).networks
+    except msgspec.DecodeError:
+        return False
+    for network_id in networks:
+        memory, others, whole = _open(StoredObject(data, ""), network_id)
+        if not whole or data != _encode(memory, others):
+            return False
+    return bool(networks)
+
+
 def save_memory(store: Store, memory: Memory) -> bool:
     """Merge a memory with what others kept; gives whether that changed it. Raises `StoreError`, `LostRaceError`."""
     for attempt in range(_TRIES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from exporter.history.series import Series
 from exporter.protocols.compute import Tables
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
+from exporter.tree.values import CONTRACT, POOL
 
 KEY = "state/lost-prices.memory"
 """The pools that the last run missed the prices of. No part of the API; it may be removed."""
@@ -78,6 +80,16 @@ def load_missed(store: Store) -> frozenset[Place]:
         return frozenset(decode_json(stored.data, list[Place]))
     except msgspec.DecodeError as error:
         raise StoreError(f"{KEY} cannot be understood ({str(error)[:200]}); remove it") from None
+
+
+def is_list(data: bytes) -> bool:
+    """Whether these bytes are a list of pools as it is written."""
+    try:
+        places = decode_json(data, list[Place])
+    except msgspec.DecodeError:
+        return False
+    pools = all(re.fullmatch(CONTRACT, market) and re.fullmatch(POOL, pool) for market, pool in places)
+    return pools and data == msgspec.json.encode(places)
 
 
 def save_missed(store: Store, found: LostPrices) -> None:

@@ -22,12 +22,14 @@ from exporter.errors import CheckError, ConfigError, ExporterError, SourceError,
 from exporter.history.export import read_manifest, rows_of
 from exporter.history.manifest import file_ledgers, history_entry
 from exporter.history.parquet import ORDER
+from exporter.job.publisher_records import RECORDS
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
+from exporter.stores.store import Store
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -57,6 +59,7 @@ from exporter.tree.families import (
 )
 from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import RunListing, ledger_of, listing_of
+from exporter.tree.same_values import same_values
 
 OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at", "previous_run_id", "retention_hours"})
 """The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
@@ -86,11 +89,13 @@ class FetchedTree:
     """A tree as far as repeating its run needs it.
 
     ``folder`` has the history before the run, the files ``before``; ``as_published`` says whether the run found just
-    these. ``earlier`` runs are newest first; ``left_out`` says by run id why
-    others are not among them. ``records`` are census, verifier and list of organisations, by key, where there are.
-    ``keys`` are all of the tree; None where the source cannot list them.
+    these. ``joined`` are files that took the place of some of them since, and where they are. ``earlier`` runs are
+    newest first; ``left_out`` says by run id why others are not among them. ``records`` are census, verifier and list
+    of organisations, by key, where there are, and ``publisher_records`` the publisher's own. ``keys`` are all of the
+    tree; None where the source cannot list them. ``strangers`` are whatever else is there, with what it is.
     """
 
+    uri: str
     folder: Path
     status: SystemStatus
     manifest: RunManifest
@@ -101,21 +106,32 @@ class FetchedTree:
     left_out: dict[str, str]
     history: HistoryManifest
     before: list[HistoryFile]
+    joined: dict[HistoryFile, Path]
     as_published: bool
-    proofs: list[Proof]
+    listed_proofs: ProofList | None
     proof_files: dict[str, bytes]
     records: dict[str, bytes]
+    publisher_records: dict[str, bytes]
     keys: set[str] | None
+    strangers: list[str]
+
+    @property
+    def proofs(self) -> list[Proof]:
+        return [] if self.listed_proofs is None else self.listed_proofs.proofs
 
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """``unknown`` files list those of a history that is another one now, ``kept`` are web pages of an earlier run."""
+    """``unknown`` files list those of a history that is another one now, ``kept`` are web pages of an earlier run.
+
+    ``recoded`` files have the values that the evidence gives, in bytes that other libraries wrote.
+    """
 
     same: int
     different: dict[str, str]
     unknown: list[str]
     kept: list[str]
+    recoded: list[str]
 
 
 def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
@@ -161,6 +177,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
     left = [f"{key}, because it shows files of the history that are gone" for key in made.unknown]
+    left += [f"{key}, which other libraries wrote" for key in made.recoded]
     if made.kept:
         left.append(
             f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
@@ -177,18 +194,20 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         evidence_sha256 = files.sha256_of(status.evidence_key)
         if evidence_sha256 is None:
             raise CheckError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
-        optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template)
+        optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template, *RECORDS)
         found = [(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in optional]
         records = {key: content for key, content in found if content is not None}
         listed = records.pop(PROOFS.template, None)
-        proofs = [] if listed is None else decoded(PROOFS.template, listed, ProofList).proofs
+        listed_proofs = None if listed is None else decoded(PROOFS.template, listed, ProofList)
+        proofs = [] if listed_proofs is None else listed_proofs.proofs
         earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
         wanted = {status.run_id, *(run.run_id for run in earlier)}
         history = await read_manifest(source)
         package = await document(source, DATA_PACKAGE.template, DataPackage, files.sha256_of(DATA_PACKAGE.template))
         paths = {path for resource in package.resources if resource.name == "history" for path in resource.path}
-        before, as_published = await _fetch_history(source, status, history, paths, folder / "tree")
+        before, joined, as_published = await _fetch_history(source, status, history, paths, folder / "tree")
         return FetchedTree(
+            uri=uri,
             folder=folder / "tree",
             status=status,
             manifest=manifest,
@@ -199,15 +218,18 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             left_out=left_out,
             history=history,
             before=before,
+            joined=joined,
             as_published=as_published,
-            proofs=proofs,
+            listed_proofs=listed_proofs,
             proof_files={
                 proof.run_id: await required(source, proof.proof_key, proof.proof_sha256)
                 for proof in proofs
                 if proof.run_id in wanted
             },
-            records=records,
+            records={key: data for key, data in records.items() if key not in RECORDS},
+            publisher_records={key: data for key, data in records.items() if key in RECORDS},
             keys=source.keys(""),
+            strangers=source.strangers(),
         )
 
 
@@ -246,8 +268,9 @@ async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
 
 async def _fetch_history(
     source: TreeSource, status: SystemStatus, history: HistoryManifest, paths: set[str], folder: Path
-) -> tuple[list[HistoryFile], bool]:
-    """Put the history before the run into a folder; gives its files, and whether the run found just these.
+) -> tuple[list[HistoryFile], dict[HistoryFile, Path], bool]:
+    """Put the history before the run into a folder; gives its files, those that join them since, and whether the run
+    found just these.
 
     ``paths`` are the files that the run found, and its own. Those that were joined since take the place of the joined
     file, which must have their rows; where one is gone, the joined file stays.
@@ -271,10 +294,14 @@ async def _fetch_history(
             rows = rows_of((folder / file.key).read_bytes(), file)
             if not rows.sort(ORDER).equals(pl.concat(own).sort(ORDER)):
                 raise CheckError(f"{file.key} does not have the rows of the files that it joins")
+    aside = dict[HistoryFile, Path]()
     as_published &= all(
         any(file.first_ledger <= part.first_ledger <= file.last_ledger for file in joined) for part, *_ in found
     )
     if as_published:
+        for file in joined:
+            aside[file] = folder.with_name(f"joined-{file.first_ledger}.parquet")
+            aside[file].write_bytes((folder / file.key).read_bytes())
         store.delete([file.key for file in joined])
         for part, data, _ in found:
             store.put_new(part.key, data)
@@ -283,7 +310,7 @@ async def _fetch_history(
     if before:
         manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
         store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    return before, as_published
+    return before, aside, as_published
 
 
 def _part(key: str, data: bytes | None) -> tuple[HistoryFile, bytes, pl.DataFrame] | None:
@@ -332,18 +359,33 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
     files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
-    different, unknown, kept = dict[str, str](), list[str](), list[str]()
+    different, unknown, kept, recoded = dict[str, str](), list[str](), list[str](), list[str]()
+    both = differ.drop_nulls().select("key", pl.col("sha256").bin.encode("hex"))
+    alike = asyncio.run(_same_values(tree.uri, both.rows(), store))
     for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
         if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
         elif tree.manifest.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
             kept.append(key)
+        elif key in alike:
+            recoded.append(key)
         else:
             missing = listed is None
             different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
     if not different:
         _compare_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
-    return Rerendered(files.height - differ.height, different, unknown, kept)
+    return Rerendered(files.height - differ.height, different, unknown, kept, recoded)
+
+
+async def _same_values(uri: str, files: Iterable[tuple[str, str]], made: Store) -> set[str]:
+    """Of the files of a tree, by key and digest, those that have the values of what was made, if not the bytes."""
+    alike = set[str]()
+    async with open_tree(uri) as source:
+        for key, sha256 in files:
+            stored = made.get(key)
+            if stored is not None and same_values(key, await required(source, key, sha256), stored.data):
+                alike.add(key)
+    return alike
 
 
 def _compare_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:

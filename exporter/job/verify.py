@@ -6,11 +6,10 @@ docs/proofs.md, "What is proven of a published run", has the steps. What does no
 from __future__ import annotations
 
 import asyncio
-import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -18,43 +17,42 @@ from pathlib import Path
 
 import msgspec
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_of
-from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize
+from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize, printable
 from exporter.history.export import rows_of
 from exporter.history.parquet import render_history
 from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY
 from exporter.job.census import Complete, check_complete, run_read
 from exporter.job.evidence import Evidence
-from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX
+from exporter.job.history_files import refuse_other_version, rows_by_ledger, written_alike
+from exporter.job.leftovers import Past, judge_leftovers
 from exporter.job.prove import Outcome, claims_of, hold_against, proof_of
+from exporter.job.publisher_records import judge_records
 from exporter.job.reading import read_again
 from exporter.job.rerender import EarlierRun, FetchedTree, fetch, rerender, settings_of
-from exporter.job.unproven import Reason, Unproven
+from exporter.job.statements import statements_of
+from exporter.job.unproven import MAX_NAME, SHOWN, Reason, Unproven
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of, verifier_file
 from exporter.protocols.compute import Tables
-from exporter.publishing.retention import SUPERSEDED_KEY
 from exporter.render.changes import change_list
+from exporter.render.lists import render_assets
 from exporter.stores import open_store
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import EXPORTER_VERSION, Census, ChangeList, Proof, timestamp
+from exporter.tree.documents import Census, ChangeList, HistoryFile, Proof, timestamp
 from exporter.tree.families import (
     BUCKET_PAGE,
     CENSUS,
     CHANGES,
     HISTORY_MANIFEST_KEY,
-    INTENT_KEY,
-    JOURNAL_KEY,
     POINTER_KEY,
     PROOFS,
     RUN,
@@ -62,18 +60,13 @@ from exporter.tree.families import (
     TOTALS_PAGE,
     TRUST,
     VERIFIER,
-    family_of,
 )
-from exporter.tree.files import FileKind
 from exporter.tree.run_listing import ledger_of
 
-_RECORDS = {
+_DOCUMENTS = {
     *(POINTER_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
-    *(INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, JOURNAL_KEY),
 }
-"""Documents that are judged by themselves, and the publisher's own records, which no reader is given."""
-
-_NUMBERED = re.compile(rf"{SET_ASIDE_PREFIX}[0-9a-f]+\.memory")
+"""The keys of documents that are judged by themselves."""
 
 EARLIER_RUNS = 5
 """How many of the newest earlier runs are repeated, unless the caller says how many."""
@@ -84,7 +77,8 @@ class Verified:
     """The state of a tree that is verified; times in unix seconds.
 
     ``signed`` counts organisations. ``earlier_runs`` follow from their evidence: ``covered_history_rows`` of the
-    ``history_rows`` that there are before the run. ``complete`` is None where that was not asked for.
+    ``history_rows`` that there are before the run. ``statements`` are what only the publisher can say, and ``waiting``
+    counts files of earlier runs that the sweep will remove. ``complete`` is None where that was not asked for.
     """
 
     run_id: str
@@ -103,6 +97,8 @@ class Verified:
     covered_history_rows: int
     trust: Trust
     unproven: Unproven
+    statements: list[str]
+    waiting: int
     complete: Complete | None = None
 
     def lines(self) -> list[str]:
@@ -117,8 +113,13 @@ class Verified:
             f"{self.covered_history_rows} of {self.history_rows} earlier rows of the history follow from the evidence "
             f"of {pluralize(len(self.earlier_runs), 'run')}",
             *([] if self.complete is None else [self.complete.line()]),
+            f"stated by the publisher, who alone can know: {'; '.join(self._stated())}",
             f"trusted: {', '.join(trust.organisations)} (a list of {trust.date}, {days} days old: {trust.source})",
         ]
+
+    def _stated(self) -> list[str]:
+        shown = [printable(text)[:MAX_NAME] for text in self.statements[:SHOWN]]
+        return shown + ([f"and {len(self.statements) - SHOWN} more"] if len(self.statements) > SHOWN else [])
 
     def as_dict(self) -> dict[str, object]:
         apart = ("close_time", "signed_ledger", "trust", "unproven", "complete")
@@ -160,20 +161,20 @@ def verify_tree(
                 raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
             claims_of(tree.evidence)  # it is within bounds, before anything else reads it
             settings = settings_of(tree)
-            covered, seed = repeat_earlier(tree, settings, unproven)
-            made = rerender(tree, settings, seed)
+            repeated = repeat_earlier(tree, settings, unproven)
+            covered = repeated.covered
+            made = rerender(tree, settings, repeated.seed)
             for key, why in made.different.items():
                 raise CheckError(f"{key} {why}")
             of_earlier = f"of the run published at {tree.manifest.site_published_at}"
             unproven.add(
                 Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown)
             )
-            unproven.add(Reason.EARLIER, (f"{key} ({of_earlier})" for key in made.kept))
+            unproven.add(Reason.SITE, (f"{key} ({of_earlier})" for key in made.kept))
+            unproven.add(Reason.LIBRARIES, [*made.recoded, *repeated.recoded])
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
-            if status.next_expected_at is not None:
-                unproven.add(Reason.STATEMENTS, [f"{POINTER_KEY}: next_expected_at {status.next_expected_at}"])
-            replayed = ", ".join(item.protocol for item in tree.history.transitions)
-            unproven.add(Reason.STATEMENTS, [f"{HISTORY_MANIFEST_KEY}: transitions of {replayed}"] if replayed else [])
+            statements = list(statements_of(tree, evidence))
+            unproven.add(Reason.STATEMENTS, _transitions(tree))
             unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
             facts.update(files=made.same, earlier_runs=len(covered))
         trusted = trust_of(status.network, trust)
@@ -190,8 +191,9 @@ def verify_tree(
                     except SourceError as error:
                         del covered[run.ledger]
                         tree.left_out[run.run_id] = str(error)
-            others = (proof.run_id for proof in tree.proofs if proof.run_id not in tree.proof_files)
-            unproven.add(Reason.STATEMENTS, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
+            held = {status.run_id, *covered.values()}
+            others = (proof.run_id for proof in tree.proofs if proof.run_id not in held)
+            unproven.add(Reason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
         found = None
         if complete:
@@ -204,9 +206,16 @@ def verify_tree(
             unproven.add(Reason.STATEMENTS, [CENSUS.template])
         left = dict(uncovered(tree, covered))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
+        unproven.add(Reason.HISTORY, _liquidations(tree))
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
-        for reason, key in unlisted_files(tree, open_store(str(tree.folder))):
-            unproven.add(reason, [key])
+        again = open_store(str(tree.folder))
+        waiting = _judge_rest(tree, again, repeated, settings, unproven)
+        kept = again.get(STATE_KEY)
+        for record, name in judge_records(tree.publisher_records, status, None if kept is None else kept.data):
+            if record is None:
+                statements.append(name)
+            else:
+                unproven.add(record, [name])
     rows, proven = sum(file.rows for file in tree.before), outcome.proven
     close_time = proven.closed[status.observed_ledger]
     return Verified(
@@ -226,6 +235,8 @@ def verify_tree(
         covered_history_rows=rows - sum(left.values()),
         trust=trusted,
         unproven=unproven,
+        statements=statements,
+        waiting=waiting,
         complete=found,
     )
 
@@ -282,24 +293,50 @@ def _hold(
     return outcome
 
 
-def repeat_earlier(
-    tree: FetchedTree, settings: Settings, unproven: Unproven
-) -> tuple[dict[int, str], ChangeList | None]:
-    """Repeat runs; gives those in the history, by ledger, and the changes to go on with. Raises `RefutedError`."""
-    covered, seed = dict[int, str](), None
+@dataclass(slots=True)
+class RepeatedRuns:
+    """Earlier runs that were repeated: those in the history, by ledger, with the pages that they give, by run.
+
+    ``seed`` are the changes to go on with. ``alike`` says by the key of a file of the history whether it has the bytes
+    that this machine's libraries give.
+    """
+
+    covered: dict[int, str] = field(default_factory=dict)
+    seed: ChangeList | None = None
+    pages: dict[str, Collection[str]] = field(default_factory=dict)
+    alike: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def recoded(self) -> list[str]:
+        return [key for key, alike in self.alike.items() if not alike]
+
+
+def repeat_earlier(tree: FetchedTree, settings: Settings, unproven: Unproven) -> RepeatedRuns:
+    """Repeat runs. Raises `RefutedError`, and `CheckError` where a file of the history is not what its rows give."""
+    repeated, seed = RepeatedRuns(), None
     against = compared_with(tree)
     for run in tree.earlier:
         try:
             tables, made = _repeat_rows(run, settings)
-            key, published = _published_rows(tree, run.ledger)
+            file, data = _file_of(tree, run.ledger)
+            files = {file.key: (file, data)} | _joined_over(tree, run.ledger)
+            for _, content in files.values():
+                refuse_other_version(content)
         except ExporterError as error:
             tree.left_out[run.run_id] = str(error)
             continue
+        for each, content in files.values():
+            if each.key not in repeated.alike:
+                repeated.alike[each.key] = written_alike(content, each, tree.status.network)
+        published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
         if not published.equals(made):
             raise RefutedError(
-                f"{key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
+                f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
             )
-        covered[run.ledger] = run.run_id
+        repeated.covered[run.ledger] = run.run_id
+        output = settings.output
+        pages = render_assets(tables.pools, tables.markets, output.page_sizes, output.default_page_size)
+        repeated.pages[run.run_id] = frozenset(page.key for page in pages)
         if run.ledger == against:  # the list that this run left, as far as the published one still has its items
             older = [item for item in tree.changes.data if item.observed_ledger <= run.ledger]
             seed = msgspec.structs.replace(change_list(tables, None, settings.passphrase), data=older)
@@ -308,7 +345,8 @@ def repeat_earlier(
         seed = tree.changes  # a run takes over what it finds of its own ledger
     found = [] if seed is None else seed.data
     unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in found))
-    return covered, seed
+    repeated.seed = seed
+    return repeated
 
 
 def compared_with(tree: FetchedTree) -> int | None:
@@ -338,28 +376,41 @@ def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFr
     return tables, rows_of(part.file.data, part.entry).sort("market", "pool")
 
 
-def _published_rows(tree: FetchedTree, ledger: int) -> tuple[str, pl.DataFrame]:
-    """The rows that the history has of an earlier run, and the key of their file. Raises `SourceError`."""
+def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
+    """The file of the history before the run that has a ledger. Raises `SourceError`."""
     file = next((file for file in tree.before if file.first_ledger <= ledger <= file.last_ledger), None)
     if file is None:
         raise SourceError("the history has no rows of its ledger")
-    data = (tree.folder / file.key).read_bytes()
-    version = (pq.ParquetFile(pa.BufferReader(data)).metadata.metadata or {}).get(b"exporter_version", b"").decode()
-    if version != EXPORTER_VERSION:
-        raise SourceError(
-            f"its rows were written by version {version[:20]!r} of the exporter, and this is {EXPORTER_VERSION}"
-        )
-    return file.key, rows_of(data, file).filter(pl.col("observed_ledger") == ledger).sort("market", "pool")
+    return file, (tree.folder / file.key).read_bytes()
+
+
+def _joined_over(tree: FetchedTree, ledger: int) -> dict[str, tuple[HistoryFile, bytes]]:
+    """The file that the manifest names for a ledger now, where another one took its place since the run."""
+    return {
+        file.key: (file, path.read_bytes())
+        for file, path in tree.joined.items()
+        if file.first_ledger <= ledger <= file.last_ledger
+    }
 
 
 def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
     """The files of the history with rows that are not covered, and how many."""
     for file in tree.before:
-        ledgers = pl.scan_parquet(tree.folder / file.key).select("observed_ledger")
-        left = ledgers.filter(~pl.col("observed_ledger").is_in(sorted(covered)))
-        rows: int = left.select(pl.len()).collect().item()
+        counts = rows_by_ledger((tree.folder / file.key).read_bytes())
+        rows = sum(count for ledger, count in counts.items() if ledger not in covered)
         if rows:
             yield file.key, rows
+
+
+def _liquidations(tree: FetchedTree) -> Iterator[str]:
+    """The table of auctions and bad debt. No entry of a ledger proves what its events say."""
+    if (file := tree.history.liquidations) is not None:
+        yield f"{file.key} ({file.rows} rows, which come from events that nothing here proves)"
+
+
+def _transitions(tree: FetchedTree) -> Iterator[str]:
+    for item in tree.history.transitions:
+        yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
 
 
 def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
@@ -417,27 +468,37 @@ def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) 
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
 
 
-def unlisted_files(tree: FetchedTree, repeated: Store) -> Iterator[tuple[Reason, str]]:
-    """The keys of files that no run lists, with their reason; ``repeated`` also has older pages of histories."""
+def _judge_rest(tree: FetchedTree, again: Store, repeated: RepeatedRuns, settings: Settings, unproven: Unproven) -> int:
+    """Name the files that no run lists; gives how many wait for the sweep. ``again`` also has older pages."""
+    if tree.keys is None:
+        unproven.add(Reason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
+    unproven.add(Reason.UNLISTED, tree.strangers)
+    rest = sorted(set(tree.keys or ()) - _known(tree, again))
+    left = judge_leftovers(
+        Past(
+            tree.uri,
+            settings.passphrase,
+            repeated.pages,
+            tree.history.files,
+            {proof.proof_key for proof in tree.proofs},
+        ),
+        rest,
+    )
+    for reason, key in left.named:
+        unproven.add(reason, [key])
+    return left.waiting
+
+
+def _known(tree: FetchedTree, again: Store) -> set[str]:
+    """The keys of all files that are compared, judged by themselves, or left out with a reason of their own."""
     history = tree.history
-    runs = [tree.status.run_id, *(run.run_id for run in tree.earlier)]
-    known = {file.key for file in tree.files} | _RECORDS
-    known |= {family.key(run_id=run_id) for run_id in runs for family in (RUN, RUN_FILES)}
+    known = {file.key for file in tree.files} | _DOCUMENTS | tree.publisher_records.keys()
+    known |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
     known |= {file.key for file in (*history.files, *tree.before)}
-    known |= {proof.proof_key for proof in tree.proofs} | {run.evidence_key for run in tree.earlier}
-    known |= {info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in repeated.list(family.prefix)}
+    known |= {proof.proof_key for proof in tree.proofs}
+    known |= {info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in again.list(family.prefix)}
     if all(holds(entry, history) for entry in history.rollups):  # then the check has recomputed all of them
         known |= {entry.key for entry in history.rollups}
     if history.liquidations is not None:
         known.add(history.liquidations.key)
-    if tree.keys is None:
-        yield Reason.UNLISTED, "whatever else is there: this tree cannot be listed"
-    for key in sorted(tree.keys or ()):
-        family = family_of(key)
-        if key in known or _NUMBERED.fullmatch(key):
-            continue
-        of_a_run = family is not None and (
-            family in (RUN, RUN_FILES)
-            or (family.kind in (FileKind.PAGE, FileKind.HISTORY) and family not in (BUCKET_PAGE, TOTALS_PAGE))
-        )
-        yield Reason.EARLIER if of_a_run else Reason.UNLISTED, key
+    return known

@@ -51,11 +51,19 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     networks = sorted({_network_of(file, read[file.key]) for file in files})
     if len(networks) != 1:
         raise CheckError(f"{files[0].key} and its neighbours are of different networks: {', '.join(networks)}")
-    stretches = list(_stretches(parts))
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
+    data = joined_rows(parts, networks[0], first, last)
+    rows = sum(file.rows for file in files)
+    _check_written(folder, data, parts, list(_stretches(parts)), rows)
+    key = f"{folder}{first}-{last}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
+    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, rows))
+
+
+def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> bytes:
+    """One Parquet file with the rows of some, of the ledgers ``first`` to ``last``: of a joined file, itself again."""
     metadata = {
         "table": "pools",
-        "network": networks[0],
+        "network": network,
         "first_ledger": str(first),
         "last_ledger": str(last),
         "exporter_version": EXPORTER_VERSION,
@@ -63,13 +71,9 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     buffer = io.BytesIO()
     schema = ARROW_SCHEMA.with_metadata(metadata)
     with pq.ParquetWriter(buffer, schema, compression="zstd", compression_level=9) as writer:
-        for stretch in stretches:
+        for stretch in _stretches(parts):
             writer.write_table(_rows(parts, stretch).to_arrow().cast(schema), row_group_size=ROW_GROUP_ROWS)
-    data = buffer.getvalue()
-    rows = sum(file.rows for file in files)
-    _check_written(folder, data, parts, stretches, rows)
-    key = f"{folder}{first}-{last}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
-    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, rows))
+    return buffer.getvalue()
 
 
 def _network_of(file: HistoryFile, data: bytes) -> str:
@@ -89,7 +93,9 @@ def _network_of(file: HistoryFile, data: bytes) -> str:
 
 
 def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:
-    return pl.scan_parquet([*parts], schema=FILE_SCHEMA, missing_columns="insert", extra_columns="raise")
+    return pl.scan_parquet(
+        [*parts], schema=FILE_SCHEMA, missing_columns="insert", extra_columns="raise", use_statistics=False
+    )
 
 
 def _stretches(parts: Sequence[bytes]) -> Iterator[tuple[str, str]]:

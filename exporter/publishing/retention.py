@@ -122,6 +122,20 @@ def _read_record(store: Store) -> _Record:
         return _Record({})
 
 
+def is_record(data: bytes) -> bool:
+    """Whether these bytes are a record as a sweep writes it, of keys that runs and the history have."""
+    try:
+        record = decode_json(data, _Record)
+    except msgspec.DecodeError:
+        return False
+    runs = {*record.superseded, *record.began, *record.settled, *record.expired}
+    return (
+        data == msgspec.json.encode(record)
+        and all(map(RUN.pattern.fullmatch, runs))
+        and all(file_ledgers(key) is not None for key in record.history)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SweepResult:
     """``refused`` says why nothing was removed, ``ageless`` why nothing by its age."""

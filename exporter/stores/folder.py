@@ -164,6 +164,23 @@ class FolderStore(Store):
                 status = entry.stat(follow_symlinks=False)
                 yield ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
+    def strangers(self) -> Iterator[str]:
+        """Links are named and never followed."""
+        to_visit = [("", str(self.root))]
+        while to_visit:
+            stem, folder = to_visit.pop()
+            with reported("list", stem or self.uri), suppress(FileNotFoundError), os.scandir(folder) as entries:
+                for entry in entries:
+                    name = stem + entry.name
+                    if entry.is_symlink():
+                        yield f"{name} (a link)"
+                    elif entry.is_dir(follow_symlinks=False):
+                        to_visit.append((f"{name}/", entry.path))
+                    elif not entry.is_file(follow_symlinks=False):
+                        yield f"{name} (no regular file)"
+                    elif not is_key(name) and not (name == LOCK_NAME and entry.stat().st_size == 0):
+                        yield f"{name} (no key of a tree)"
+
     def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
         total, size = Written(), 0
         batch: deque[_Staged] = deque()

@@ -20,7 +20,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from exporter.errors import ExporterError, LostRaceError
-from exporter.stores.s3_client import MAX_DELETED, S3Client, S3Options
+from exporter.stores.s3_client import LEASE_KEY, MAX_DELETED, S3Client, S3Options
 from exporter.stores.s3_lease import Lease, Monotonic, monotonic
 from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, check_prefix, etag_of, in_parallel, utc_now
 from exporter.tree.families import FAMILIES, kind_of
@@ -139,6 +139,11 @@ class S3Store(Store):
         for entry in source.entries(check_prefix(prefix)):
             if is_key(entry.key):
                 yield entry
+
+    def strangers(self) -> Iterator[str]:
+        for entry in self._client.entries(""):
+            if entry.key != LEASE_KEY and not is_key(entry.key):
+                yield f"{entry.key} (no key of a tree)"
 
     def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
         stop = Event()

@@ -84,6 +84,13 @@ class Store(ABC):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Stream objects by a prefix in any order, never half-written ones; those listed may be deleted meanwhile."""
 
+    def strangers(self) -> Iterator[str]:
+        """What is there beside the objects that `list` gives, in any order: names that are no keys, and links.
+
+        A server may serve these all the same. The publisher's own hold is none.
+        """
+        return iter(())
+
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; keys that have none are skipped."""

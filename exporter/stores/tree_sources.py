@@ -43,6 +43,13 @@ class TreeSource(Protocol):
         """The keys that start with the prefix; None where nothing can be listed. Raises `SourceError`."""
         ...
 
+    def strangers(self) -> list[str]:
+        """What else is there and served, although no key of a tree can name it: each with what it is.
+
+        Raises `SourceError`.
+        """
+        ...
+
 
 class StoreSource:
     """A tree in a store: a folder or a bucket."""
@@ -61,6 +68,12 @@ class StoreSource:
     def keys(self, prefix: str) -> set[str] | None:
         try:
             return {info.key for info in self._store.list(prefix)}
+        except StoreError as error:
+            raise SourceError(str(error)) from error
+
+    def strangers(self) -> list[str]:
+        try:
+            return sorted(self._store.strangers())
         except StoreError as error:
             raise SourceError(str(error)) from error
 
@@ -92,6 +105,9 @@ class HttpSource:
 
     def keys(self, prefix: str) -> set[str] | None:  # noqa: ARG002
         return None
+
+    def strangers(self) -> list[str]:
+        return []
 
     async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:
         """The answer to a GET of a path (and query) below the base; failures that may pass are tried again."""

@@ -1,0 +1,67 @@
+"""Whether files of the history are what writing their own rows gives, so that no reader sees other rows in them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from exporter.errors import CheckError, DecodeError, SourceError
+from exporter.history.export import rows_of
+from exporter.history.parquet import render_history, to_frame_types
+from exporter.publishing.compaction import joined_rows
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
+from exporter.tree.families import RUN_PARQUET, family_of
+from exporter.tree.same_values import same_tables
+
+_UNREADABLE = (pa.ArrowException, OSError, ValueError)
+
+
+def refuse_other_version(data: bytes) -> None:
+    """Raise `SourceError` where another version wrote the file: how it writes rows is not known here."""
+    try:
+        metadata = pq.ParquetFile(pa.BufferReader(data)).metadata.metadata or {}
+    except _UNREADABLE as error:
+        raise SourceError(f"it cannot be read: {error}") from None
+    version = metadata.get(b"exporter_version", b"").decode(errors="replace")
+    if version != EXPORTER_VERSION:
+        raise SourceError(
+            f"its rows were written by version {version[:20]!r} of the exporter, and this is {EXPORTER_VERSION}"
+        )
+
+
+def written_alike(data: bytes, file: HistoryFile, network: str) -> bool:
+    """Whether a file has the very bytes that this version makes of its rows; False if other libraries wrote the same.
+
+    Columns, row groups, metadata and every statistic must be those that writing the rows gives, since readers choose by
+    them which rows they read. Raises `CheckError` if they are not, `SourceError` for a file of another version.
+    """
+    refuse_other_version(data)
+    rows = rows_of(data, file)
+    times = rows["ledger_close_time"].unique()
+    try:
+        if family_of(file.key) is not RUN_PARQUET:
+            made = joined_rows([data], network, file.first_ledger, file.last_ledger)
+        elif len(times) == 1:
+            made = render_history(
+                to_frame_types(rows),
+                observed_ledger=file.first_ledger,
+                ledger_close_time=int(times.dt.epoch("s")[0]),
+                network=network,
+            ).file.data
+        else:
+            raise CheckError(f"{file.key} has rows of {len(times)} close times, and it is of one ledger")
+        if made != data and not same_tables(made, data):
+            raise CheckError(
+                f"{file.key} is not what writing its rows gives: its columns, order, metadata or statistics are others"
+            )
+    except (*_UNREADABLE, pl.exceptions.PolarsError, DecodeError) as error:
+        raise CheckError(f"{file.key} cannot be read as a file of the history: {error}") from None
+    return made == data
+
+
+def rows_by_ledger(data: bytes) -> dict[int, int]:
+    """How many rows a file has of each ledger: counted, whatever its statistics say."""
+    ledgers = pq.ParquetFile(pa.BufferReader(data)).read(["observed_ledger"]).column("observed_ledger")
+    return {item["values"]: item["counts"] for item in pc.value_counts(ledgers).to_pylist()}

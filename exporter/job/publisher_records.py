@@ -1,0 +1,50 @@
+"""The publisher's own records in a tree: no reader is given them, but a server serves them all the same.
+
+Each is taken apart by whoever writes it. One that follows from the tree is compared, and one that is in another form
+than its writer gives it is named like the file of a stranger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from exporter.history.series import STATE_KEY, same_states
+from exporter.job import lost_prices
+from exporter.job.known_markets_file import MEMORY_KEY, is_memory
+from exporter.job.unproven import Reason
+from exporter.publishing.retention import SUPERSEDED_KEY, is_record
+from exporter.tree.documents import Intent, SystemStatus
+from exporter.tree.families import INTENT_KEY, JOURNAL_KEY
+
+RECORDS: Final = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, lost_prices.KEY, JOURNAL_KEY)
+"""All records of a publisher but its hold, which is empty in a folder."""
+
+
+def judge_records(
+    found: Mapping[str, bytes], status: SystemStatus, derived_state: bytes | None
+) -> Iterator[tuple[Reason | None, str]]:
+    """What each record that was found is: a statement (None), or unproven for a reason.
+
+    ``derived_state`` is the state of the history as the repeated run left it.
+    """
+    for key, data in found.items():
+        match key:
+            case _ if key == INTENT_KEY:
+                intent = Intent(status.run_id, status.observed_ledger, status.generated_at)
+                if data != msgspec.json.encode(intent):
+                    yield Reason.EARLIER, f"{key} (it names another run than the published one)"
+            case _ if key == SUPERSEDED_KEY:
+                yield (None, "when runs were superseded") if is_record(data) else (Reason.UNLISTED, key)
+            case _ if key == STATE_KEY:
+                if derived_state is None or not same_states(data, derived_state):
+                    yield Reason.HISTORY, f"{key} (the files of the history give another state)"
+            case _ if key == MEMORY_KEY:
+                yield (None, "which contracts earlier runs found") if is_memory(data) else (Reason.UNLISTED, key)
+            case _ if key == lost_prices.KEY:
+                is_list = lost_prices.is_list(data)
+                yield (None, "which prices the run missed") if is_list else (Reason.UNLISTED, key)
+            case _ if key == JOURNAL_KEY:
+                yield Reason.HISTORY, f"{key} (of a backfill that is under way)"

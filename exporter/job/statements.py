@@ -1,0 +1,71 @@
+"""What only the publisher can say of a tree: checked for form and order, printed once, and not counted as unproven.
+
+When a run was made, how long files are kept, which run was the one before, which markets the operator names: nothing on
+the network says so. docs/proofs.md has the whole list. What somebody could be misled by (notices, transitions) is none
+of these; it is counted under a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from exporter.errors import CheckError
+from exporter.job.evidence import Evidence
+from exporter.job.rerender import FetchedTree
+from exporter.tree.families import POINTER_KEY, PROOFS, TRUST, VERIFIER
+
+LONGEST_RETENTION_HOURS: Final = 8_760
+"""The most that a configuration can say."""
+
+CLOCK_TOLERANCE: Final = timedelta(hours=1)
+"""How far the publisher's clock may be behind that of the network."""
+
+
+def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
+    """Every statement of a tree and of its run's evidence. Raises `CheckError` for one that cannot be."""
+    status, manifest = tree.status, tree.manifest
+    made = datetime.fromisoformat(status.generated_at)
+    if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
+        raise CheckError(f"{POINTER_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
+    yield f"the run was made at {status.generated_at}"
+    if status.next_expected_at is not None:
+        if datetime.fromisoformat(status.next_expected_at) <= made:
+            raise CheckError(f"{POINTER_KEY}: $.next_expected_at {status.next_expected_at} is not after the run")
+        yield f"a newer run is expected at {status.next_expected_at}"
+    if not 1 <= status.retention_hours <= LONGEST_RETENTION_HOURS:
+        raise CheckError(
+            f"{POINTER_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
+        )
+    yield f"files of earlier runs are kept for {status.retention_hours} hours"
+    if status.previous_run_id == status.run_id:
+        raise CheckError(f"{POINTER_KEY}: $.previous_run_id is the run itself")
+    if status.previous_run_id is not None:
+        yield f"the run before was {status.previous_run_id}"
+    if manifest.site_published_at is not None:
+        if datetime.fromisoformat(manifest.site_published_at) > datetime.fromisoformat(manifest.published_at):
+            raise CheckError(f"{status.manifest_key}: $.site_published_at is after the run")
+        yield f"web pages are those of the run published at {manifest.site_published_at}"
+    for candidate in evidence.candidates:
+        if candidate.configured:
+            pool = "" if candidate.pool is None else f", its pool {candidate.pool}"
+            yield f"the operator names the market {candidate.address} of {candidate.protocol}{pool}"
+    yield from _of_proofs(tree)
+
+
+def _of_proofs(tree: FetchedTree) -> Iterator[str]:
+    listed = tree.listed_proofs
+    if listed is None:
+        return
+    if listed.network != tree.status.network:
+        raise CheckError(f"{PROOFS.template}: it is of the network {listed.network!r}, not of {tree.status.network!r}")
+    for name, found, expected in (
+        ("verifier", listed.verifier, VERIFIER.template),
+        ("trust", listed.trust, TRUST.template),
+    ):
+        if found != expected:
+            raise CheckError(f"{PROOFS.template}: $.{name} is {found}, not {expected}")
+    times = ", ".join(sorted({proof.proven_at for proof in listed.proofs}))
+    if times:
+        yield f"runs were proven at {times}"

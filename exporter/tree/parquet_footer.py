@@ -1,0 +1,143 @@
+"""The footer of a Parquet file as plain values, whole, so that two files can be compared in all that readers rely on.
+
+Readers skip rows by what a footer says of them: least and greatest values, page indexes, Bloom filters. pyarrow shows
+some of it. Here every field is read, known or not: the compact protocol of Apache Thrift describes itself. The numbers
+of fields are those of parquet.thrift (apache/parquet-format).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from exporter.errors import DecodeError
+
+Value: TypeAlias = "bool | int | bytes | list[Value] | dict[int, Value]"
+"""A value of the compact protocol: a structure is a dict by the numbers of its fields, a map a list of pairs."""
+
+MAGIC: Final = b"PAR1"
+MAX_DEPTH: Final = 32
+"""Deeper nesting is refused. A footer has nine levels."""
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+
+# Fields that say where something is, how large it is packed, and who wrote it: how values are written, not which.
+_OF_THE_FILE: Final = {6}  # created_by
+_OF_A_ROW_GROUP: Final = {2, 5, 6}  # total_byte_size, file_offset, total_compressed_size
+_OF_A_CHUNK: Final = {2}  # file_offset
+_OF_A_COLUMN: Final = {2, 6, 7, 9, 11, 13}  # encodings, two sizes, two offsets, encoding_stats
+
+_KEY_VALUES: Final = 5
+_ARROW_SCHEMA: Final = b"ARROW:schema"
+"""A key of the metadata whose value is a schema in Arrow's own packing. pyarrow compares what it says."""
+
+
+def statements_of(data: bytes) -> dict[int, Value]:
+    """What the footer of a file says of its rows: everything but how and by whom they are written.
+
+    Raises `DecodeError`.
+    """
+    if len(data) < 12 or data[-4:] != MAGIC:
+        raise DecodeError("it is no Parquet file")
+    length = int.from_bytes(data[-8:-4], "little")
+    if length > len(data) - 12:
+        raise DecodeError("its footer is longer than the file")
+    footer = _Reader(data[-8 - length : -8]).structure(0)
+    said = {number: value for number, value in footer.items() if number not in _OF_THE_FILE}
+    said[_KEY_VALUES] = [pair for pair in _list(footer, _KEY_VALUES) if _structure(pair).get(1) != _ARROW_SCHEMA]
+    said[4] = [_row_group(_structure(group)) for group in _list(footer, 4)]
+    return said
+
+
+def _row_group(group: dict[int, Value]) -> Value:
+    said = {number: value for number, value in group.items() if number not in _OF_A_ROW_GROUP}
+    return said | {1: [_chunk(_structure(chunk)) for chunk in _list(group, 1)]}
+
+
+def _chunk(chunk: dict[int, Value]) -> Value:
+    said = {number: value for number, value in chunk.items() if number not in _OF_A_CHUNK}
+    column = _structure(chunk.get(3, {}))
+    return said | {3: {number: value for number, value in column.items() if number not in _OF_A_COLUMN}}
+
+
+def _list(structure: dict[int, Value], number: int) -> list[Value]:
+    value = structure.get(number, [])
+    if not isinstance(value, list):
+        raise DecodeError(f"field {number} of its footer is no list")
+    return value
+
+
+def _structure(value: Value) -> dict[int, Value]:
+    if not isinstance(value, dict):
+        raise DecodeError("its footer has a value in the place of a structure")
+    return value
+
+
+class _Reader:
+    """Takes values from the front of some bytes. Every method raises `DecodeError` where they end too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def structure(self, depth: int) -> dict[int, Value]:
+        if depth > MAX_DEPTH:
+            raise DecodeError("its footer is nested too deep")
+        fields: dict[int, Value] = {}
+        number = 0
+        while header := self._take(1)[0]:
+            kind, step = header & 15, header >> 4
+            number = number + step if step else _signed(self._number())
+            if number in fields:
+                raise DecodeError(f"its footer has the field {number} twice")
+            fields[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Value:
+        match kind:
+            case 1 | 2:  # in a list a yes or no has a byte of its own
+                return self._take(1)[0] == _TRUE
+            case 3 | 7:
+                return self._take(1 if kind == _BYTE else 8)
+            case 4 | 5 | 6:
+                return _signed(self._number())
+            case 8:
+                return self._take(self._number())
+            case 9 | 10:
+                header = self._take(1)[0]
+                count = header >> 4 if header >> 4 < 15 else self._number()
+                return [self._value(header & 15, depth + 1) for _ in self._items(count)]
+            case 11:
+                count = self._number()
+                kinds = self._take(1)[0] if count else 0
+                return [
+                    [self._value(kinds >> 4, depth + 1), self._value(kinds & 15, depth + 1)] for _ in self._items(count)
+                ]
+            case 12:
+                return self.structure(depth + 1)
+        raise DecodeError(f"its footer has a value of the unknown kind {kind}")
+
+    def _items(self, count: int) -> range:
+        if count > len(self._data) - self._at:  # each takes a byte at the least
+            raise DecodeError("its footer says more items than it has bytes")
+        return range(count)
+
+    def _number(self) -> int:
+        value = shift = 0
+        while shift < 70:
+            byte = self._take(1)[0]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+        raise DecodeError("its footer has a number of more than 64 bits")
+
+    def _take(self, count: int) -> bytes:
+        taken = self._data[self._at : self._at + count]
+        if len(taken) < count:
+            raise DecodeError("its footer ends too early")
+        self._at += count
+        return taken
+
+
+def _signed(number: int) -> int:
+    """The integer that zigzag encoding wrote as this number."""
+    return (number >> 1) ^ -(number & 1)
