@@ -80,7 +80,7 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
         "exporter_version": EXPORTER_VERSION,
     }
     buffer = io.BytesIO()
-    table = _to_file_types(pools).to_arrow()
+    table = to_file_types(pools).to_arrow()
     with pq.ParquetWriter(
         buffer,
         table.schema,
@@ -97,7 +97,8 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, pools.height))
 
 
-def _to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
+def to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
+    """Columns of the pools frame with the types that they have in a history file."""
     microseconds = [pl.col(name) * 1_000_000 for name in column_names(ParquetType.TIMESTAMP)]
     return pools.select(*FILE_SCHEMA).with_columns(microseconds).cast(FILE_SCHEMA)
 

@@ -38,8 +38,8 @@ HIGH_UTILIZATION_BPS = 9_500
 MOST_ENTRIES = 200
 """Of a feed."""
 
-MOST_CHANGES = 1_000
-MOST_OF_A_MARKET = 50
+MOST_CHANGES = 300
+MOST_OF_A_MARKET = 25
 """How many changes are kept, the newest, and how many of one market, so that none pushes out all others."""
 
 RATE_MOVE_BPS = 500

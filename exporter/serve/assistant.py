@@ -152,7 +152,7 @@ class Answers:
     ) -> _Json:
         """Changes from run to run, newest first: statuses, prices, yields, rewards, caps, admins, new markets.
 
-        `count` is how many of the changes that are kept (1,000, and 50 of a market) match; `kinds` counts them.
+        `count` is how many of the changes that are kept (300, and 25 of a market) match; `kinds` counts them.
 
         Args:
             market: only of this market, by contract address or name.

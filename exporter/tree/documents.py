@@ -578,7 +578,7 @@ class WatchedPending(PendingChange, frozen=True, forbid_unknown_fields=True):
 class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     """The newest changes, newest first, and what the next run compares with.
 
-    At most 1,000 are kept, and 50 of a market. Where a run has nothing to compare with, nothing changed.
+    At most 300 are kept, and 25 of a market. Where a run has nothing to compare with, nothing changed.
     """
 
     observed_ledger: ObservedLedger

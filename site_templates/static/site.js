@@ -313,7 +313,8 @@
     for (const plot of document.querySelectorAll("svg.plot")) {
       if (!plot.parentNode.querySelector("[data-column]")) continue;
       const near = plot.closest(".protocol") ?? document;
-      ranged.push(chart(plot, near.querySelector(".data tbody")));
+      const table = near.querySelector(".data tbody");
+      if (table) ranged.push(chart(plot, table));
     }
     const head = document.getElementById("over-time");
     const body = document.querySelector(".charts .data tbody");

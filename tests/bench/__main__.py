@@ -10,11 +10,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from tests.bench import edge, job, lake, publish, quiet, read
+from tests.bench import edge, job, lake, publish, quiet, read, year
 from tests.bench.table import Row, table
 
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
-    module.__name__.rpartition(".")[2]: module.run for module in (job, read, publish, quiet, lake, edge)
+    module.__name__.rpartition(".")[2]: module.run for module in (job, read, publish, quiet, lake, edge, year)
 }
 
 if __name__ == "__main__":

@@ -136,8 +136,8 @@ def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
 )
 def test_a_writer_that_errs_is_noticed(monkeypatch: pytest.MonkeyPatch, corruption: object) -> None:
     """What does not read back as the frame is not accepted, whatever the writer did."""
-    faithful = exporter.history.parquet._to_file_types
-    monkeypatch.setattr(exporter.history.parquet, "_to_file_types", lambda pools: corruption(faithful(pools)))  # type: ignore[operator]
+    faithful = exporter.history.parquet.to_file_types
+    monkeypatch.setattr(exporter.history.parquet, "to_file_types", lambda pools: corruption(faithful(pools)))  # type: ignore[operator]
     with pytest.raises(CheckError, match=r"55261759\.parquet: "):
         render(pools_frame([{}, {}]))
 

@@ -30,7 +30,7 @@ from exporter.render.site.rows import (
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
 from exporter.render.site.text import native, not_mainnet
-from exporter.render.site.trends import BUCKET_WORDS, Trend, Trends, group_charts, pool_charts, totals_charts
+from exporter.render.site.trends import Trend, Trends, group_charts, pool_charts, protocol_charts, totals_charts
 from exporter.tables import time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
@@ -106,7 +106,7 @@ class _Site:
         yield self._about_page()
         whole = self.trends.of_groups(NETWORK).get(NETWORK)
         charts = totals_charts(whole) if whole is not None and whole.is_priced else ()
-        bucket = None if whole is None else BUCKET_WORDS[whole.bucket]
+        bucket = None if whole is None else whole.every
         lists = {"tokens": tokens, "markets": markets, "unranked": pools}
         yield self._page("index.html", "overview", charts=charts, bucket=bucket, **lists)
 
@@ -137,7 +137,7 @@ class _Site:
                 pending=[item for item in queued.get(place[0], ()) if item.pool in (None, place[1])],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
-                bucket=BUCKET_WORDS[trend.bucket],
+                bucket=trend.every,
             )
 
     def _market_pages(self, markets: Sequence[Row], rows: Sequence[Row]) -> Iterator[RenderedFile]:
@@ -169,12 +169,12 @@ class _Site:
     ) -> Iterator[RenderedFile]:
         for page in pages_of(pools, name):
             drawn = group_charts(trend, labels) if trend is not None and page.number == 1 else ()
-            bucket = None if trend is None else BUCKET_WORDS[trend.bucket]
+            bucket = None if trend is None else trend.every
             yield self._page(page.key, template, page=page, charts=drawn, bucket=bucket, **context)
 
     def _about_page(self) -> RenderedFile:
         charts = {
-            name: totals_charts(trend, f"value-{name}", f"Totals of {self.protocols[name].title} over time")
+            name: protocol_charts(trend, name)
             for name, trend in self.trends.of_groups("protocol").items()
             if trend.is_priced
         }

@@ -1,7 +1,8 @@
 """The histories of pools, and of many together, as charts: their buckets, and the state now.
 
-A chart takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`. Histories hold
-closed buckets only, so the last point of every line is what the run itself observed.
+A chart of a pool takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`. A
+chart of many pools has days, and of a longer history some of them (`thinned`), so that no page grows beyond a size.
+Histories hold closed buckets only, so the last point of every line is what the run itself observed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ LINES = 4
 MOST_POINTS = 96
 """A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
 
-BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
-"""What follows ``every``."""
+RECENT_SECONDS = 31 * DAY.seconds
+"""Of a long history every day of this time is a point, and of the time before each Monday."""
+
+_BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
+_THINNED_WORDS = "day of the last month, and every Monday before it,"
 
 _OF_POOL = (
     ("Supply APY", RATE, "supply_apy_bps"),
@@ -54,6 +58,12 @@ class Trend:
     starts: Sequence[int]
     values: Mapping[str, Sequence[int | None]]
     greatest: tuple[tuple[Place, Trend], ...] = ()
+    is_thinned: bool = False
+
+    @property
+    def every(self) -> str:
+        """What there is a point for: the words that follow "every"."""
+        return _THINNED_WORDS if self.is_thinned else _BUCKET_WORDS[self.bucket]
 
     @property
     def is_priced(self) -> bool:
@@ -88,7 +98,7 @@ class Trends:
         totals = _trends(self._series.totals, DAY, self._totals_now, _OF_MANY, set(members))
         pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
         return {
-            group[1]: replace(trend, greatest=tuple((place, pools[place]) for place in shown[group]))
+            group[1]: replace(thinned(trend), greatest=tuple((place, pools[place]) for place in shown[group]))
             for group, trend in totals.items()
         }
 
@@ -107,6 +117,16 @@ def _lengths(histories: Histories, places: Sequence[Place]) -> dict[Place, Bucke
         lengths.update(dict.fromkeys(suited, bucket))
         left -= suited
     return lengths
+
+
+def thinned(trend: Trend) -> Trend:
+    """A trend of days with all points if they are at most `MOST_POINTS`, else with the recent ones and each Monday."""
+    if len(trend.starts) <= MOST_POINTS:
+        return trend
+    recent = trend.starts[-1] - RECENT_SECONDS
+    kept = [index for index, start in enumerate(trend.starts) if start >= recent or LONGEST.start(start) == start]
+    values = {name: [column[index] for index in kept] for name, column in trend.values.items()}
+    return replace(trend, starts=[trend.starts[index] for index in kept], values=values, is_thinned=True)
 
 
 def _trends(
@@ -147,10 +167,15 @@ def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
     )
 
 
-def totals_charts(trend: Trend, name: str = "value", caption: str = "Totals over time") -> tuple[Markup, ...]:
+def totals_charts(trend: Trend) -> tuple[Markup, ...]:
     """The value of many pools together, what is supplied and borrowed, mean rates, and their table."""
     columns = _totals_columns(trend)
-    return (*_drawn_totals(trend, columns, name), table(trend.starts, columns, caption))
+    return (*_drawn_totals(trend, columns, "value"), table(trend.starts, columns, "Totals over time"))
+
+
+def protocol_charts(trend: Trend, protocol: str) -> tuple[Markup, ...]:
+    """The charts of a protocol without their table: a page that has those of all protocols would be too large."""
+    return tuple(_drawn_totals(trend, _totals_columns(trend), f"value-{protocol}"))
 
 
 def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.history.buckets import observations_of
 from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, table
 from exporter.render.site.text import NOTHING
-from exporter.render.site.trends import MOST_POINTS, Trends
+from exporter.render.site.trends import MOST_POINTS, RECENT_SECONDS, Trend, Trends, thinned
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, tables_of, unpriced
 
@@ -133,6 +133,23 @@ def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, poin
     assert CLOSE_TIME == trend.starts[-1]
     assert len(trend.starts) <= MOST_POINTS
     assert trend.values["supply_apy_bps"][-1] == tables.pools["supply_apy_bps"][0]
+
+
+@pytest.mark.parametrize("days", [MOST_POINTS, MOST_POINTS + 1, 432])
+def test_long_histories_of_many_pools_are_thinned(days: int) -> None:
+    """Beyond a number of days the recent ones and each Monday before them stay, and the page says so."""
+    monday = 4 * 86_400
+    starts = [monday + day * 86_400 for day in range(days)]
+    trend = thinned(Trend("1d", starts, {"tvl_usd_cents": [*range(days)]}))
+
+    if days <= MOST_POINTS:
+        assert (starts, "day") == (trend.starts, trend.every)
+        return
+    recent = starts[-1] - RECENT_SECONDS
+    assert [start for start in starts if start >= recent or (start - monday) % 604_800 == 0] == trend.starts
+    assert [(start - monday) // 86_400 for start in trend.starts] == trend.values["tvl_usd_cents"]
+    assert "every Monday" in trend.every
+    assert len(trend.starts) <= MOST_POINTS
 
 
 def test_values_are_those_of_the_series() -> None:

@@ -1,0 +1,120 @@
+"""What a reader loads first stays small at any age of the history."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from exporter import FORMAT
+from exporter.history.buckets import BUCKETS, DAY, OBSERVATIONS, aggregate, observations_of, totals_of
+from exporter.history.closed_buckets import TOTALS
+from exporter.history.parquet import render_history
+from exporter.history.series import Series
+from exporter.job.rendering import render
+from exporter.localnet.player import RecordedNetwork
+from exporter.protocols.compute import Tables
+from exporter.render.changes import MOST_CHANGES, change_list
+from exporter.tree.documents import ChangeList, HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.files import FileKind
+from exporter.tree.read_back import file_of
+from tests.jobs import direct, read_tables, settings_for
+
+LARGEST_BYTES = 200_000
+EXCEPTIONS = ("api.html", "v1/openapi.json")
+"""What describes the API, and does not grow with the history."""
+
+DAYS = 3_652
+
+
+def aged(tables: Tables) -> Series:
+    """The histories of ten years of days, in which all numbers of each pool move."""
+    series = Series()
+    now = observations_of(tables.pools)
+    one = aggregate(now, DAY)
+    for bucket in BUCKETS:
+        # The newest document has at most `pages` whole spans and its own: one span more shows that the oldest leaves.
+        count = min(DAYS * DAY.seconds // bucket.seconds, (bucket.pages + 2) * bucket.page_buckets)
+        first = bucket.start(tables.close_time) - count * bucket.seconds
+        starts = pl.DataFrame({"start": [first + number * bucket.seconds for number in range(count)]})
+        factor = 8_000 + pl.col("start") // bucket.seconds * 7_919 % 4_000
+        rows = (
+            one.drop("start")
+            .join(starts, how="cross")
+            .with_columns(
+                *((pl.col(name) * factor // 10_000).cast(one.schema[name]) for name in MOVED),
+            )
+        )
+        rows = rows.select(one.columns).sort("market", "pool", "start")
+        for _ in series.pools.close(bucket, rows, tables.close_time):
+            pass
+        if bucket in TOTALS.buckets:
+            for _ in series.totals.close(bucket, totals_of(rows), tables.close_time):
+                pass
+    begun = now.select(name for name in OBSERVATIONS if name in ("market", "pool", "token_address", "protocol"))
+    series.pools.put("begun", begun.with_columns(pl.lit(1, pl.Int64).alias("observed_ledger")))
+    series.through_ledger, series.through_time = tables.ledger - 1, tables.close_time - 300
+    return series
+
+
+MOVED = (
+    "total_supplied",
+    "total_borrowed",
+    "tvl_usd_cents",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "utilization_bps",
+)
+
+
+def ten_years_of_files(entry: HistoryFile) -> HistoryManifest:
+    """The manifest after ten years: a file for each run of today, for each recent day, and each month before."""
+    folders = [f"month=20{number // 12 + 16}-{number % 12 + 1:02d}/" for number in range(117)]
+    folders += [f"date=2026-{9 + number // 30:02d}-{number % 30 + 1:02d}/" for number in range(91)]
+    files, ledger = list[HistoryFile](), 10_000_000
+    for folder in folders:
+        key = f"history/pools/{folder}{ledger}-{ledger + 287}-{'0' * 12}.parquet"
+        files.append(
+            msgspec.structs.replace(
+                entry, key=key, url=f"../{key}", bytes=9_999_999, first_ledger=ledger, last_ledger=ledger + 287
+            )
+        )
+        ledger += 288
+    for number in range(entry.first_ledger - 287, entry.first_ledger):
+        key = entry.key.replace(str(entry.first_ledger), str(number))
+        files.append(msgspec.structs.replace(entry, key=key, url=f"../{key}", first_ledger=number, last_ledger=number))
+    return HistoryManifest(format=FORMAT, observed_ledger=entry.last_ledger, files=[*files, entry])
+
+
+def as_many_changes(tables: Tables, network: str) -> ChangeList:
+    """A list of changes that is full: every pool's rates and price were others, again and again."""
+    previous = change_list(tables, None, network)
+    pools = [
+        msgspec.structs.replace(pool, **dict.fromkeys(("supply_apy_bps", "borrow_apy_bps"), 1))
+        for pool in previous.pools
+    ]
+    before = msgspec.structs.replace(previous, observed_ledger=tables.ledger - 1, pools=pools)
+    changes = change_list(tables, before, network).data
+    assert changes
+    return msgspec.structs.replace(previous, data=(changes * MOST_CHANGES)[:MOST_CHANGES])
+
+
+def test_nothing_grows_with_the_history() -> None:
+    """After ten years of five-minute runs no page, and no document that is loaded first, has more than 200 kB."""
+    tables = read_tables(direct(RecordedNetwork()))
+    settings = settings_for(schedule__interval_minutes=5)
+    network = settings.passphrase
+    part = render_history(
+        tables.pools, observed_ledger=tables.ledger, ledger_close_time=tables.close_time, network=network
+    )
+    files, changes = ten_years_of_files(part.entry), as_many_changes(tables, network)
+    sizes = {
+        file.key: len(file.data)
+        for file in render(settings, tables, part, aged(tables), files, changes)
+        if file.kind is FileKind.DOCUMENT
+    }
+    sizes[HISTORY_MANIFEST_KEY] = len(file_of(files).data)
+
+    assert {} == {key: size for key, size in sizes.items() if size > LARGEST_BYTES and key not in EXCEPTIONS}
