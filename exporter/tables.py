@@ -144,6 +144,7 @@ MARKETS: dict[str, pl.DataType] = {
     **columns_of(MarketEntry),
     **dict.fromkeys(("oracle", "config_hash", "wasm_hash"), pl.String()),
     "unread_count": pl.Int64(),  # of its pools, those that were not read
+    "listed_source": pl.String(),  # null where it is not listed
 }
 """The markets frame: one row for each market that was read."""
 

@@ -11,6 +11,11 @@ from exporter.best import best, in_order, why_none, with_ranks
 
 ROW: dict[str, Any] = {
     "pool": "first",
+    "market": "one",
+    "token_address": "token",
+    "listed": True,
+    "oracle_price": 10**7,
+    "oracle_decimals": 7,
     "can_supply": True,
     "can_borrow": True,
     "tvl_usd_cents": 100_000,

@@ -58,4 +58,4 @@ class MarketListings:
 
 
 NOTHING_LISTED = MarketListings(())
-"""For numbers that are compared and never published."""
+"""For numbers that are not published, such as those that are compared with a contract's own."""

@@ -6,13 +6,13 @@ begin on Monday. The meaning of the numbers is in `exporter.tree.documents.Histo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
 
-from exporter.best import LEAST_VALUE
+from exporter.best import LEAST_VALUE, is_listed
 from exporter.exact import annual_yield_bps, printed_price
 from exporter.tables import ACTIVE, MAX_DECIMAL, YEAR, bucket_columns
 from exporter.tree.documents import HistoryBucket, TotalsBucket
@@ -41,6 +41,7 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "supplied_usd_cents": pl.Int128(),
     "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # whether its market was open for lending and borrowing
+    "listed": pl.Boolean(),  # whether its market was; rows of before that was said count as listed
     "supply_index": pl.Int128(),
     "index_decimals": pl.Int64(),
     "supply_reward_index": pl.Int128(),  # null where it is not known, as the next
@@ -134,6 +135,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("observed_ledger").max().alias("last_ledger"),
         pl.col("token_address", "protocol").first(),
         pl.col("active").all(),
+        pl.col("listed").sort_by("observed_ledger").last(),
         *(_at_ends(name) for name in _AT_ENDS),
     )
     grouped = grouped.sort(_KEYS)
@@ -220,6 +222,7 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
     return pools.with_columns(
         *(pl.Series(name, column, dtype=pl.Int128) for name, column in values.items()),
         pl.col("market_status").is_in(sorted(ACTIVE)).alias("active"),
+        is_listed().alias("listed"),
         (pl.col("reward_decimals") + pl.col("reward_token_decimals")).alias("reward_scale"),
     ).select(OBSERVATIONS.keys())
 
@@ -231,7 +234,9 @@ def _worth(amount: int, price: int, decimals: int) -> int | None:
 
 _MONEY = ("supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents")
 
-TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys(_MONEY, pl.String())
+_UNLISTED_MONEY = tuple(f"unlisted_{name}" for name in _MONEY)
+
+TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys((*_MONEY, *_UNLISTED_MONEY), pl.String())
 """One row a scope, id and bucket, sorted by these. Money is in digits: a sum may have more than 128 bits."""
 
 NETWORK = "network"
@@ -244,31 +249,54 @@ def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], 
 
 
 def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
-    """The totals of rows of `aggregate`, of each market, token and protocol and of the network: `TOTALS_FRAME`."""
+    """The totals of rows of `aggregate`, of each market, token and protocol and of the network: `TOTALS_FRAME`.
+
+    A market's are of all of its pools. All others are of listed markets, with those that are not listed apart.
+    """
     groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for pool in pools.iter_rows(named=True):
         for place in places_of(pool["market"], pool["token_address"], pool["protocol"]):
             groups.setdefault((*place, pool["start"]), []).append(pool)
-    rows = [(*place, *_total(groups[place])) for place in sorted(groups)]
+    rows = [(*place, *_total(place[0], groups[place])) for place in sorted(groups)]
     return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")
 
 
-def _total(pools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
-    priced = [pool for pool in pools if all(pool[name] is not None for name in _MONEY)]
-    supplied, borrowed, value = (sum(pool[name] for pool in priced) for name in _MONEY)
+_Pools: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def _total(scope: str, everything: _Pools) -> tuple[object, ...]:
+    of_market = scope == "market"
+    pools = [pool for pool in everything if of_market or pool["listed"]]
+    others = [pool for pool in everything if not of_market and not pool["listed"]]
+    priced = _priced(pools)
+    supplied, borrowed = (sum(pool[name] for pool in priced) for name in _MONEY[:2])
     earned = sum(pool["supply_apy_bps"] * pool["supplied_usd_cents"] for pool in priced)
     paid = sum(pool["borrow_apy_bps"] * pool["borrowed_usd_cents"] for pool in priced)
-    lending = [pool for pool in priced if pool["active"] and pool["tvl_usd_cents"] >= LEAST_VALUE]
+    lending = [pool for pool in priced if pool["active"] and pool["listed"] and pool["tvl_usd_cents"] >= LEAST_VALUE]
     lendable = [pool["borrow_apy_bps"] for pool in lending if pool["borrowed_usd_cents"] < pool["supplied_usd_cents"]]
     return (
-        *(str(amount) if priced else None for amount in (supplied, borrowed, value)),
+        *_money(priced),
         earned // supplied if supplied else None,
         paid // borrowed if borrowed else None,
         max((pool["supply_apy_bps"] for pool in lending), default=None),
         min(lendable, default=None),
-        len({pool["market"] for pool in pools}),
-        len(pools),
-        len(priced),
-        min(pool["first_ledger"] for pool in pools),
-        max(pool["last_ledger"] for pool in pools),
+        *_counts(pools),
+        everything[0]["listed"] if of_market else None,
+        *_money(_priced(others)),
+        *_counts(others),
+        min(pool["first_ledger"] for pool in everything),
+        max(pool["last_ledger"] for pool in everything),
     )
+
+
+def _priced(pools: _Pools) -> _Pools:
+    return [pool for pool in pools if all(pool[name] is not None for name in _MONEY)]
+
+
+def _money(priced: _Pools) -> Iterator[str | None]:
+    return (str(sum(pool[name] for pool in priced)) if priced else None for name in _MONEY)
+
+
+def _counts(pools: _Pools) -> tuple[int, int, int]:
+    """Markets, pools, and pools with a price."""
+    return len({pool["market"] for pool in pools}), len(pools), len(_priced(pools))

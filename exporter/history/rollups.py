@@ -50,6 +50,7 @@ HOURLY_COLUMNS = (
     "decimals",
     "protocol",
     "market_name",
+    "listed",
     "supply_apy_bps",
     "borrow_apy_bps",
     "utilization_bps",

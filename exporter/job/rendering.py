@@ -18,7 +18,7 @@ from exporter.protocols.compute import Tables
 from exporter.publishing.publish import RunSummary
 from exporter.render.changes import render_feeds
 from exporter.render.data_package import render_tables
-from exporter.render.lists import listed_pools, render_assets, render_pool_lists, render_token_list
+from exporter.render.lists import render_assets, render_pool_lists, render_token_list, with_list_columns
 from exporter.render.openapi import openapi_document, render_llms
 from exporter.render.run_documents import (
     protocol_list,
@@ -60,7 +60,7 @@ def render(
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads(kept)
     periods = list(periods_of(series.pools, tables.close_time, tables.pools))
-    tables = replace(tables, pools=listed_pools(tables.pools, periods, network.name))
+    tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name))
     yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
     yield file_of(protocol_summary(tables))
     yield from map(file_of, token_documents(tables, series.first_seen))
@@ -113,6 +113,7 @@ def status_document(
         generated_at=times["published_at"],
         next_expected_at=times.get("next_expected_at"),
         market_count=tables.markets.height,
+        listed_market_count=int(tables.markets["listed"].sum()),
         pool_count=int(tables.markets["pool_count"].sum()),
         token_count=tables.pools["token_address"].n_unique(),
         unread_count=len(tables.unread),

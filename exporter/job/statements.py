@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from exporter.deployments.networks import network_of
 from exporter.errors import CheckError
 from exporter.job.evidence import Evidence
 from exporter.job.rerender import FetchedTree
 from exporter.tree.families import POINTER_KEY, PROOFS, TRUST, VERIFIER
+from exporter.tree.values import ListedReason
 
 LONGEST_RETENTION_HOURS: Final = 8_760
 """The most that a configuration can say."""
@@ -47,10 +49,13 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
         if datetime.fromisoformat(manifest.site_published_at) > datetime.fromisoformat(manifest.published_at):
             raise CheckError(f"{status.manifest_key}: $.site_published_at is after the run")
         yield f"web pages are those of the run published at {manifest.site_published_at}"
+    listings = evidence.listings(network_of(status.network).deployments)
     for candidate in evidence.candidates:
         if candidate.configured:
             pool = "" if candidate.pool is None else f", its pool {candidate.pool}"
-            yield f"the operator names the market {candidate.address} of {candidate.protocol}{pool}"
+            listing = listings.of(candidate.protocol, candidate.address)
+            alone = ", and lists it by that alone" if listing.reason is ListedReason.CONFIGURED else ""
+            yield f"the operator names the market {candidate.address} of {candidate.protocol}{pool}{alone}"
     yield from _of_proofs(tree)
 
 

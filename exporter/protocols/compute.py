@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from exporter import exact
-from exporter.deployments.listing import MarketListings
+from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
@@ -60,6 +60,7 @@ class Tables:
     close_time: int
     pools: pl.DataFrame
     markets: pl.DataFrame
+    listings: MarketListings = NOTHING_LISTED
     backstops: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BACKSTOPS))
     unread: list[Unread] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
@@ -85,13 +86,13 @@ def compute(
 
     A pool without exact totals is unread; any other field that is too large is at its bound.
     """
-    tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS))
+    tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS), listings)
     frames = []
     for reading in readings:
         unread = list(reading.unread)
         try:
             reading.settle(close_time)
-            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread, listings))
+            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
         except Exception as error:
             detail = described(error)
             unread = [
@@ -137,7 +138,6 @@ def _pools_of(
     module: ProtocolModule,
     tables: Tables,
     unread_pools: list[Unread],
-    listings: MarketListings,
 ) -> pl.DataFrame:
     """One protocol's part of the pools frame; adds to ``unread_pools``."""
 
@@ -197,7 +197,7 @@ def _pools_of(
                 row[name] = max(0 if name in TERMS else -bound, min(row[name], bound))
                 if row[name] == bound:
                     tables.bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
-        listing = listings.of(reading.protocol, row["market"])
+        listing = tables.listings.of(reading.protocol, row["market"])
         row |= {
             "listed": listing.listed,
             "listed_reason": listing.reason.value,
@@ -229,7 +229,10 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
         row: dict[str, object] = {name: getattr(market, name, None) for name in MARKETS}
         row |= {"market": market.address, "pool_count": len(market.members), "observed_ledger": tables.ledger}
         row["unread_count"] = sum((market.address, pool) in unread for pool in market.members)
+        listing = tables.listings.of(market.protocol, market.address)
+        row |= {"listed": listing.listed, "listed_reason": listing.reason.value, "listed_source": listing.source}
         own = priced.get(market.address, [])
+        row["priced_count"] = len(own)
         for name in ("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents"):
             total = sum(pool[name] for pool in own)
             row[name] = total if own and total <= MAX_DECIMAL else None

@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 from msgspec.structs import asdict
 
-from exporter.best import LEAST_VALUE
+from exporter.best import LEAST_VALUE, NOT_LISTED
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import pending_change
@@ -90,7 +90,7 @@ def change_list(
     ``previous`` is the published document; one of the run's own ledger was left by a try that died, and is taken over.
     From ``replaced_ledger`` on changes go, and nothing is compared with them.
     """
-    about = ("market", "protocol", "name", "status", "config_hash")
+    about = ("market", "protocol", "name", "status", "config_hash", "listed")
     held = _held(tables)
     markets = [
         WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
@@ -187,12 +187,17 @@ class _Comparison:
             name, status = self._title(place), market.status
             if was is None:
                 if place not in self._was_unread:
-                    yield self._change("new_market", place, f"New market: {name} ({market.protocol})", (None, status))
+                    what = market.protocol if market.listed else f"{market.protocol}, {NOT_LISTED}"
+                    yield self._change("new_market", place, f"New market: {name} ({what})", (None, status))
                 continue
             if was.status != status:
                 was_open, is_open = was.status in ACTIVE, status in ACTIVE
                 kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
                 yield self._change(kind, place, f"{name}: {was.status} is now {status}", (was.status, status))
+            if was.listed is not market.listed:
+                now = "listed" if market.listed else "unlisted"
+                ends = (NOT_LISTED, "listed") if market.listed else ("listed", NOT_LISTED)
+                yield self._change(now, place, f"{name}: it is {'now' if market.listed else 'no longer'} listed", ends)
             # Another version may take other fields into the digest.
             if was.config_hash != market.config_hash and self._before.exporter_version == self._now.exporter_version:
                 hashes = was.config_hash, market.config_hash

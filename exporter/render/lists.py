@@ -138,7 +138,7 @@ _MEANS = {
 """The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 
 
-def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], network: str) -> pl.DataFrame:
+def with_list_columns(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], network: str) -> pl.DataFrame:
     """The pools frame with what lists show in addition: the address of each pool in its app, and its means."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
     means = (
@@ -148,7 +148,10 @@ def listed_pools(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], 
 
 
 def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
-    """The lists of all `listed_pools`, of each of ``protocols`` also without pools, and of each market and token."""
+    """The lists of all pools, of each of ``protocols`` also without pools, and of each market and token.
+
+    The frame is one `with_list_columns`.
+    """
     given: set[str] = set()  # lists can end alike
     rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
     for first, places in _flat_lists(pools, protocols):
@@ -178,23 +181,40 @@ def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> Rendered
     groups = groupby(ranked.iter_rows(named=True), key=itemgetter("token_address"))
     entries = []
     for token, (_, group) in zip(token_documents(tables, first_seen), groups, strict=True):
-        own = list(group)
+        everything = list(group)
+        own = [row for row in everything if row["listed"]]
+        others = [row for row in everything if not row["listed"]]
         entries.append(
             TokenEntry(
-                token.address,
-                token.symbol,
-                token.decimals,
-                len(own),
-                sum(row["can_supply"] is True for row in own),
-                total(row["supplied_usd_cents"] for row in own),
-                total(row["borrowed_usd_cents"] for row in own),
-                _best_rate(own, "supply"),
-                _best_rate(own, "borrow"),
-                token.issuer,
-                token.name,
+                address=token.address,
+                symbol=token.symbol,
+                decimals=token.decimals,
+                market_count=_market_count(own),
+                pool_count=len(own),
+                open_pool_count=sum(row["can_supply"] is True for row in own),
+                priced_count=_priced_count(own),
+                supplied_usd_cents=total(row["supplied_usd_cents"] for row in own),
+                borrowed_usd_cents=total(row["borrowed_usd_cents"] for row in own),
+                unlisted_market_count=_market_count(others),
+                unlisted_pool_count=len(others),
+                unlisted_priced_count=_priced_count(others),
+                unlisted_supplied_usd_cents=total(row["supplied_usd_cents"] for row in others),
+                unlisted_borrowed_usd_cents=total(row["borrowed_usd_cents"] for row in others),
+                best_supply=_best_rate(own, "supply"),
+                best_borrow=_best_rate(own, "borrow"),
+                issuer=token.issuer,
+                name=token.name,
             )
         )
     return file_of(TokenList(tables.ledger, entries))
+
+
+def _market_count(rows: Sequence[Mapping[str, Any]]) -> int:
+    return len({row["market"] for row in rows})
+
+
+def _priced_count(rows: Sequence[Mapping[str, Any]]) -> int:
+    return sum(row["supplied_usd_cents"] is not None for row in rows)
 
 
 def _best_rate(rows: list[dict[str, Any]], side: Side) -> BestRate | None:

@@ -46,7 +46,7 @@ from exporter.tree.read_back import file_of
 _Part = TypeVar("_Part", bound=msgspec.Struct)
 
 MOST_METRIC_POOLS = 2_000
-"""Those of the highest value, of about 2 kB each."""
+"""Those of listed markets, and then those of the highest value, of about 2 kB each."""
 
 
 def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
@@ -64,7 +64,8 @@ def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
     backstops = tables.backstops.select("market", *document_fields(documents.MarketBackstop)).iter_rows()
     insured = {market: documents.MarketBackstop(*values) for market, *values in backstops}
     queued = pending_by_market(tables.pending)
-    for entry, config_hash in zip(entries, tables.markets["config_hash"], strict=True):
+    more = tables.markets.select("config_hash", "listed_source").iter_rows()
+    for entry, (config_hash, listed_source) in zip(entries, more, strict=True):
         own = pools.get(entry.market, [])
         yield file_of(
             documents.MarketSummary(
@@ -75,6 +76,10 @@ def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
                 pools=own[:cap],
                 truncated=len(own) > cap,
                 tvl_usd_cents=entry.tvl_usd_cents,
+                priced_count=entry.priced_count,
+                listed=entry.listed,
+                listed_reason=entry.listed_reason,
+                listed_source=listed_source,
                 backstop=insured.get(entry.market),
                 pending=[pending_change(item) for item in queued.get(entry.market, ())],
             )
@@ -95,8 +100,8 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     strangers = sorted(set(members) - set(markets["market"]))
     if strangers:
         raise CheckError(f"pools: {strangers[0]} is not among the markets")
-    columns = ("market", "pool_count", "unread_count", "tvl_usd_cents")
-    for market, pool_count, unread_count, tvl in markets.select(columns).iter_rows():
+    columns = ("market", "pool_count", "unread_count", "priced_count", "tvl_usd_cents")
+    for market, pool_count, unread_count, priced_count, tvl in markets.select(columns).iter_rows():
         rows = members.get(market, [])
         if len(rows) + unread_count != pool_count:
             raise CheckError(
@@ -107,6 +112,8 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
         expected = sum(values) if values else None
         if tvl != expected:
             raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {expected}")
+        if priced_count != len(values):
+            raise CheckError(f"markets: {market}: priced_count is {priced_count}, but {len(values)} pools have a value")
 
 
 def render_details(
@@ -115,7 +122,7 @@ def render_details(
     periods: Iterable[list[AssetPeriod]],
     first_seen: Mapping[tuple[str, str], int],
 ) -> Iterator[RenderedFile]:
-    """Render the detail of each pool that was read; the frame is one of `lists.listed_pools`."""
+    """Render the detail of each pool that was read; the frame is one of `lists.with_list_columns`."""
     drawn, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
     columns = ["app_url", *(written(column.name, column.kind) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
@@ -173,20 +180,25 @@ def basis_points(value: int, decimals: int) -> int:
 
 
 def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
-    """The counts and values of all markets, and of each protocol's. Sums are of any size."""
-    rows = tables.markets.select("protocol", "pool_count", "tvl_usd_cents").rows()
-    protocols = []
-    for protocol, group in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
-        own = list(group)
-        counts = len(own), sum(count for _, count, _ in own)
-        protocols.append(documents.ProtocolTotals(protocol, *counts, total(value for *_, value in own)))
-    return documents.ProtocolSummary(
-        observed_ledger=tables.ledger,
-        market_count=len(rows),
-        pool_count=sum(count for _, count, _ in rows),
-        tvl_usd_cents=total(value for *_, value in rows),
-        protocols=protocols,
-    )
+    """The counts and values of listed markets, of each protocol's, and of those that are not listed."""
+    rows = tables.markets.rows(named=True)
+    protocols = [
+        documents.ProtocolTotals(protocol, **_totals_by_listing(list(group)))
+        for protocol, group in groupby(sorted(rows, key=itemgetter("protocol")), key=itemgetter("protocol"))
+    ]
+    return documents.ProtocolSummary(tables.ledger, **_totals_by_listing(rows), protocols=protocols)
+
+
+def _totals_by_listing(markets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The totals of rows of the markets frame, of listed ones and of others apart. Sums are of any size."""
+    totals: dict[str, Any] = {}
+    for prefix, listed in (("", True), ("unlisted_", False)):
+        own = [market for market in markets if market["listed"] is listed]
+        totals[f"{prefix}market_count"] = len(own)
+        for name in ("pool_count", "priced_count"):
+            totals[f"{prefix}{name}"] = sum(market[name] for market in own)
+        totals[f"{prefix}tvl_usd_cents"] = total(market["tvl_usd_cents"] for market in own)
+    return totals
 
 
 def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[documents.TokenDocument]:
@@ -195,11 +207,11 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[d
     Symbol and decimals are the token's contract's; a market may compute with others. ``first_seen`` has the lowest
     ledger of each token in the history, this run's own included.
     """
-    columns = ("token_address", "market", "pool", "symbol", "decimals")
+    columns = ("token_address", "market", "pool", "listed", "symbol", "decimals")
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
     for address, group in groupby(rows, key=itemgetter(0)):
         own = list(group)
-        symbol, decimals = own[0][3:]
+        symbol, decimals = own[0][4:]
         token = tables.tokens.get(address, Token(address, None, None))
         yield documents.TokenDocument(
             address=address,
@@ -207,7 +219,7 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[d
             decimals=decimals if token.decimals is None else token.decimals,
             first_seen_ledger=min(first_seen.get(address, tables.ledger), tables.ledger),
             observed_ledger=tables.ledger,
-            pools=[documents.PoolReference(market, pool) for _, market, pool, _, _ in own],
+            pools=[documents.PoolReference(*place) for _, *place, _, _ in own],
             issuer=token.issuer,
             name=token.name,
         )
@@ -245,14 +257,17 @@ def render_metrics(tables: Tables) -> RenderedFile:
 
     What is not known has no line. Monitors refuse bodies of many megabytes, so at most `MOST_METRIC_POOLS` have lines.
     """
-    value = pl.col("tvl_usd_cents").fill_null(-1).rank("ordinal", descending=True)  # equal ones in their order
+    by_value = tables.pools.with_row_index("place").sort(
+        "listed", "tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True
+    )
+    shown = by_value.head(MOST_METRIC_POOLS).sort("place")
     priced = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)
     text = (
         environment()
         .get_template("metrics.txt.j2")
         .render(
             tables=tables,
-            pools=tables.pools.filter(value <= MOST_METRIC_POOLS).rows(named=True),
+            pools=shown.rows(named=True),
             oldest_price=priced["price_timestamp"].min(),
             unpriced_bps=unpriced_bps(tables),
             unpriced_markets=unpriced_markets(tables),
@@ -278,6 +293,7 @@ def protocol_list(
                 protocol=name,
                 **asdict(modules[name].coverage),
                 market_count=markets.height,
+                listed_market_count=int(markets["listed"].sum()),
                 pool_count=sum(markets["pool_count"]),
                 unread_count=unread[name],
                 unpriced_count=unpriced[name],

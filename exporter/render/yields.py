@@ -1,7 +1,7 @@
 """``/v1/yields/pools`` and ``/v1/yields/borrow``: the pools in DefiLlama's shape (docs/integrators.md).
 
-Numbers are printed from exact integers. A pool that its contract has closed to suppliers is left out of the pools, and
-so are all but the largest.
+Numbers are printed from exact integers. Both have pools of listed markets alone: readers of this shape rank by what it
+says. A pool that its contract has closed to suppliers is left out of the pools, and so are all but the largest.
 """
 
 from __future__ import annotations
@@ -81,25 +81,25 @@ class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
 
 
 class YieldsPools(Struct, frozen=True):
-    """Pools that are open to suppliers and have a price, in DefiLlama's shape."""
+    """Pools of listed markets that are open to suppliers and have a price, in DefiLlama's shape."""
 
     status: Annotated[Literal["success"], doc("Always success.")]
     data: Annotated[list[YieldsPool], doc("The pools.")]
 
 
 class YieldsBorrows(Struct, frozen=True):
-    """Pools that have a price, for borrowers, in DefiLlama's shape."""
+    """Pools of listed markets that have a price, for borrowers, in DefiLlama's shape."""
 
     status: Annotated[Literal["success"], doc("Always success.")]
     data: Annotated[list[YieldsBorrow], doc("The pools.")]
 
 
 def render_yields(pools: pl.DataFrame, native: str | None) -> Iterator[RenderedFile]:
-    """Both files, of `exporter.render.lists.listed_pools`; ``native`` is the native asset's contract, if known."""
+    """Both files, of `exporter.render.lists.with_list_columns`; ``native`` is the native asset's contract, if known."""
     is_native = pl.col("symbol") == "native"
     if native is not None:
         is_native &= pl.col("token_address") == native
-    priced = pools.filter(pl.col("supplied_usd_cents").is_not_null()).with_columns(
+    priced = pools.filter("listed", pl.col("supplied_usd_cents").is_not_null()).with_columns(
         pl.when(is_native).then(pl.lit("XLM")).otherwise("symbol").alias("symbol")
     )
     offers: dict[str, tuple[pl.DataFrame, Callable[[_Row], Mapping[str, object]]]] = {

@@ -35,6 +35,7 @@ from exporter.tree.values import (
     FileReference,
     FixedPoint,
     Ledger,
+    ListedReasonName,
     ObjectKey,
     PoolId,
     Positive,
@@ -77,6 +78,18 @@ MarketAddress = Annotated[ContractAddress, doc("The market's contract, a strkey.
 ObservedLedger = Annotated[Ledger, doc("The ledger that this was observed at.")]
 PricedValue = Annotated[
     UsdCents | None, doc("Value of all pools that have a price, in US cents, rounded down; null when none has.")
+]
+PricedCount = Annotated[Count, doc("Pools that have a price: those that the values here are sums of.")]
+Listed = Annotated[
+    bool,
+    doc("Whether the exporter's lists or the publisher vouch for the market; false: anybody can create such a market."),
+]
+UnlistedMarkets = Annotated[Count, doc("Markets that are not listed, which are in no other number here.")]
+UnlistedPools = Annotated[Count, doc("Pools of these.")]
+UnlistedPriced = Annotated[Count, doc("Those of these pools that have a price, by their own oracles.")]
+UnlistedValue = Annotated[
+    UsdCents | None,
+    doc("Value that these pools claim, in US cents, by their markets' own oracles; null when none has a price."),
 ]
 NextCursor = Annotated[
     Cursor | None, doc("Cursor of the next page, for `?cursor=` of the same path; null on the last page.")
@@ -166,9 +179,9 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """One market with its pools, ascending by id.
 
     `pool_count` counts all member pools, also those that were cut from `pools` (`truncated`) or could not be
-    read (listed in `/v1/system/status`). `tvl_usd_cents` sums all pools that have a price, cut or not; it is null
-    when none has. `config_hash` changes if and only if the market's configuration in the ledger does. `backstop` is
-    null where the market has none.
+    read (named in `/v1/system/status`). `tvl_usd_cents` sums the `priced_count` pools that have a price, cut or not; it
+    is null when none has. `config_hash` changes if and only if the market's configuration in the ledger does.
+    `backstop` is null where the market has none.
     """
 
     market: MarketAddress
@@ -180,6 +193,12 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     truncated: Annotated[bool, doc("Whether pools were cut from the list.")]
     tvl_usd_cents: PricedValue
+    priced_count: PricedCount
+    listed: Listed
+    listed_reason: ListedReasonName
+    listed_source: Annotated[
+        Words | None, doc("What shows the market to people, or who vouches for it; null where it is not listed.")
+    ]
     backstop: Annotated[MarketBackstop | None, doc("What insures its suppliers; null where it has none.")]
     pending: Annotated[list[PendingChange], doc("What is queued for the market or its pools.")]
 
@@ -187,8 +206,8 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price.
 
-    Means are over the pools that have a price, weighted by what is supplied or borrowed in USD, rounded down, and null
-    where that is nothing.
+    The three values are sums over the `priced_count` pools that have a price. Means are over the pools that have a
+    price, weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing.
     """
 
     market: MarketAddress
@@ -196,9 +215,12 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
     version: Annotated[Words, doc("Generation of the protocol's contracts, for example v2.")]
     name: Annotated[Words, doc("The market's name as its contract gives it.")]
     status: Annotated[Words, doc("The market's status in the protocol's own words.")]
+    listed: Listed
+    listed_reason: ListedReasonName
     observed_ledger: ObservedLedger
     pool_count: Annotated[Count, doc("The market's pools, read or not.")]
     tvl_usd_cents: PricedValue
+    priced_count: PricedCount
     supplied_usd_cents: Annotated[
         UsdCents | None, doc("Supplied in all pools that have a price, in US cents; null when none has.")
     ]
@@ -228,6 +250,7 @@ class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: MarketAddress
     pool: PoolId
+    listed: Listed
 
 
 class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,21 +277,32 @@ class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
     """One protocol's part of the summary."""
 
     protocol: ProtocolName
-    market_count: Annotated[Count, doc("Markets of the protocol that were read.")]
+    market_count: Annotated[Count, doc("Listed markets of the protocol that were read.")]
     pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
+    priced_count: PricedCount
     tvl_usd_cents: PricedValue
+    unlisted_market_count: UnlistedMarkets
+    unlisted_pool_count: UnlistedPools
+    unlisted_priced_count: UnlistedPriced
+    unlisted_tvl_usd_cents: UnlistedValue
 
 
 class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
-    """All markets together, and by protocol, ascending by name.
+    """All listed markets together, and by protocol, ascending by name.
 
-    Pools are counted read or not; the value is the sum over the pools that have a price, null when none has.
+    Pools are counted read or not; the value is the sum over the `priced_count` pools that have a price, null when none
+    has. What markets claim that are not listed is apart, in the fields that begin with `unlisted_`.
     """
 
     observed_ledger: ObservedLedger
-    market_count: Annotated[Count, doc("Markets that were read.")]
+    market_count: Annotated[Count, doc("Listed markets that were read.")]
     pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
+    priced_count: PricedCount
     tvl_usd_cents: PricedValue
+    unlisted_market_count: UnlistedMarkets
+    unlisted_pool_count: UnlistedPools
+    unlisted_priced_count: UnlistedPriced
+    unlisted_tvl_usd_cents: UnlistedValue
     protocols: Annotated[list[ProtocolTotals], doc("The same of each protocol, ascending by name.")]
 
 
@@ -522,6 +556,7 @@ class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[Words, doc("The market's name as its contract gives it.")]
     status: Annotated[Words, doc("The market's status in the protocol's own words.")]
     config_hash: ConfigHash
+    listed: Listed
     values: Annotated[list[WatchedValue], doc("Who decides, which code runs, and who gives the prices.")]
 
 
@@ -615,22 +650,35 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token, its pools counted and added up, and its best rates.
+    """A token, its pools in listed markets counted and added up, and its best rates.
 
-    These are among pools that are open for it now, have a price of at most a day, hold at least 1,000 US dollars and
-    have room for as much.
+    The two sums are of the `priced_count` pools that have a price. The best rates are among pools of listed markets
+    that are open for it now, have a price of at most a day that is not far off those of other listed markets, hold at
+    least 1,000 US dollars and have room for as much. Pools of other markets are apart, in the fields that begin with
+    `unlisted_`.
     """
 
     address: Annotated[ContractAddress, doc("The token's contract, a strkey.")]
     symbol: TokenSymbol
     decimals: TokenDecimals
-    pool_count: Annotated[Count, doc("Pools of the token.")]
-    open_pool_count: Annotated[Count, doc("Pools that let somebody supply.")]
+    market_count: Annotated[Count, doc("Listed markets that have a pool of the token.")]
+    pool_count: Annotated[Count, doc("Pools of the token in these markets.")]
+    open_pool_count: Annotated[Count, doc("Those of these pools that let somebody supply.")]
+    priced_count: PricedCount
     supplied_usd_cents: Annotated[
-        UsdCents | None, doc("Supplied in all its pools that have a price, in US cents; null when none has.")
+        UsdCents | None, doc("Supplied in all these pools that have a price, in US cents; null when none has.")
     ]
     borrowed_usd_cents: Annotated[
-        UsdCents | None, doc("Borrowed in all its pools that have a price, in US cents; null when none has.")
+        UsdCents | None, doc("Borrowed in all these pools that have a price, in US cents; null when none has.")
+    ]
+    unlisted_market_count: UnlistedMarkets
+    unlisted_pool_count: UnlistedPools
+    unlisted_priced_count: UnlistedPriced
+    unlisted_supplied_usd_cents: Annotated[
+        UsdCents | None, doc("Supplied there by their markets' own prices, in US cents; null when none has a price.")
+    ]
+    unlisted_borrowed_usd_cents: Annotated[
+        UsdCents | None, doc("Borrowed there by their markets' own prices, in US cents; null when none has a price.")
     ]
     best_supply: Annotated[BestRate | None, doc("The highest rate to supply; null when no pool qualifies.")]
     best_borrow: Annotated[BestRate | None, doc("The lowest rate to borrow; null when no pool qualifies.")]
@@ -685,6 +733,7 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     observation_count: Annotated[Positive, doc("Observations in the bucket.")]
     priced_count: Annotated[Count, doc("Observations that have a price.")]
+    listed: Annotated[bool, doc("Whether the market was listed at the last observation.")]
     first_ledger: Annotated[Ledger, doc("The first ledger observed in the bucket.")]
     last_ledger: Annotated[Ledger, doc("The last ledger observed in the bucket.")]
 
@@ -706,14 +755,16 @@ class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
-    """The totals of all pools of a market, token or protocol, or of the network, in a bucket.
+    """The totals of a market, or of the listed markets of a token, a protocol or the network, in a bucket.
 
-    A pool counts with the mean of its own observations in the bucket, as its own history has it. `pool_count` pools of
-    `market_count` markets were observed; the three values are sums over the `priced_count` of them that had a price,
-    and null when none had. A pool that was not observed, or had no price, in the whole bucket is in no sum. Means of
-    rates are weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing. The best
-    rates are those of pools worth 1,000 USD and more in markets open for lending and borrowing at every observation;
-    the best rate to borrow is the lowest, among those that are not lent out wholly. They are null when no pool counts.
+    A market is listed in a bucket if it was at its last observation there; other markets are in the fields that begin
+    with `unlisted_` alone. A market's own totals are of all of its pools. A pool counts with the mean of its own
+    observations in the bucket, as its own history has it. `pool_count` pools of `market_count` markets were observed;
+    the three values are sums over the `priced_count` of them that had a price, and null when none had. A pool that was
+    not observed, or had no price, in the whole bucket is in no sum. Means of rates are weighted by what is supplied or
+    borrowed in USD, rounded down, and null where that is nothing. The best rates are those of pools worth 1,000 USD and
+    more in listed markets open for lending and borrowing at every observation; the best rate to borrow is the lowest,
+    among those that are not lent out wholly. They are null when no pool counts.
     """
 
     start_time: Annotated[Timestamp, doc("When the bucket begins.")]
@@ -741,9 +792,20 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     best_borrow_apy_bps: Annotated[
         BasisPoints | None, doc("The lowest annual cost to borrow, in basis points; null when no pool counts.")
     ]
-    market_count: Annotated[Positive, doc("Markets that were observed.")]
-    pool_count: Annotated[Positive, doc("Pools that were observed.")]
+    market_count: Annotated[Count, doc("Markets that were observed.")]
+    pool_count: Annotated[Count, doc("Pools that were observed.")]
     priced_count: Annotated[Count, doc("Pools that had a price.")]
+    listed: Annotated[bool | None, doc("Whether the market was listed; null for other totals.")]
+    unlisted_supplied_usd_cents: Annotated[
+        UsdCents | None, doc("Supplied there by their markets' own prices, in US cents; null when none had a price.")
+    ]
+    unlisted_borrowed_usd_cents: Annotated[
+        UsdCents | None, doc("Borrowed there by their markets' own prices, in US cents; null when none had a price.")
+    ]
+    unlisted_tvl_usd_cents: UnlistedValue
+    unlisted_market_count: UnlistedMarkets
+    unlisted_pool_count: UnlistedPools
+    unlisted_priced_count: UnlistedPriced
     first_ledger: Annotated[Ledger, doc("The first ledger observed in the bucket.")]
     last_ledger: Annotated[Ledger, doc("The last ledger observed in the bucket.")]
 
@@ -819,6 +881,7 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     prices: Annotated[Words, doc("Where the price comes from.")]
     limits: Annotated[Words, doc("What is not in the numbers.")]
     market_count: Annotated[Count, doc("Markets of the protocol that were read.")]
+    listed_market_count: Annotated[Count, doc("Those of them that are listed.")]
     pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
     unread_count: Annotated[Count, doc("Markets and pools that could not be read.")]
     unpriced_count: Annotated[Count, doc("Pools that have no price.")]
@@ -912,6 +975,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
         Timestamp | None, doc("When a newer run should have replaced this one; null when not known.")
     ]
     market_count: Annotated[Count, doc("Markets that were read.")]
+    listed_market_count: Annotated[Count, doc("Those of them that are listed.")]
     pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
     token_count: Annotated[Count, doc("Different tokens of the pools that were read.")]
     unread_count: Annotated[Count, doc("Entries of `unread`.")]

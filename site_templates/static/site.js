@@ -153,17 +153,17 @@
     said.setAttribute("role", "status");
     const box = make("div", { className: "found", hidden: true }, said, found);
     let entries = null;
-    const add = (kind, name, label, of, key, ...more) => entries.push({
-      kind, label, of, name: name.slice(0, 36), href: `${root}${key}.html`, exact: name.toLowerCase(),
+    const add = (kind, name, label, of, key, listed, ...more) => entries.push({
+      kind, label, of, listed, name: name.slice(0, 36), href: `${root}${key}.html`, exact: name.toLowerCase(),
       text: [kind, name, label, of, ...more].join(" ").toLowerCase() });
     const load = async () => {
       const [markets, tokens] = await Promise.all([get("markets"), get("tokens")]);
       const symbols = new Map();
-      for (const item of markets.data) add("market", item.name, "", item.protocol, `markets/${item.market}`, item.market);
-      for (const { symbol, address } of tokens.data) {
+      for (const item of markets.data) add("market", item.name, "", item.protocol, `markets/${item.market}`, item.listed, item.market);
+      for (const { symbol, address, pool_count } of tokens.data) {
         const name = named(symbol, address);
         symbols.set(name, (symbols.get(name) ?? 0) + 1);
-        add("token", name, "", short(address), `tokens/${address}`, address);
+        add("token", name, "", short(address), `tokens/${address}`, pool_count > 0, address);
       }
       for (let key = "pools/index"; key; ) {
         const page = await get(key);
@@ -171,7 +171,7 @@
           const name = named(item.symbol, item.token_address);
           const label = [item.pool_label ?? "", symbols.get(name) > 1 ? short(item.token_address) : ""].join(" ");
           add("pool", name, label, item.market_name,
-            `pools/${item.market}/${item.pool}`, item.protocol, item.pool);
+            `pools/${item.market}/${item.pool}`, item.listed, item.protocol, item.pool);
         }
         key = page.next_cursor && `pages/${page.next_cursor}`;
         show();
@@ -187,12 +187,12 @@
       }
       const exact = (item) => words.includes(item.exact);  // a symbol or name that was typed in full
       const hits = entries.filter((item) => words.every((word) => item.text.includes(word)));
-      hits.sort((one, other) => exact(other) - exact(one));
+      hits.sort((one, other) => other.listed - one.listed || exact(other) - exact(one));
       said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
       found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
         make("a", { href: item.href }, make("bdi", { textContent: item.name })),
         make("span", { className: "quiet" }, ` ${item.label} ${item.kind} ${{ pool: "in ", market: "of ", token: "" }[item.kind]}`,
-          make("bdi", { textContent: item.of.slice(0, 36) })))));
+          make("bdi", { textContent: item.of.slice(0, 36) }), item.listed ? "" : " (not listed)"))));
     };
     field.addEventListener("input", show);
     const find = make("div", { className: "find" }, field, box);

@@ -26,6 +26,7 @@ _DEFAULTS: Mapping[ParquetType, object] = {
 }
 
 _NAMED: Mapping[str, object] = {
+    "listed_reason": "package_list",
     "risk_scope": "reserve",
     "liquidation_kind": "auction",
     "reward_token": "C" + 55 * "A",

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from exporter import FORMAT
 from exporter.errors import CheckError, FormatError, StoreError
 from exporter.history.manifest import extend_history, read_history_manifest
 from exporter.stores.memory import MemoryStore
@@ -27,7 +28,7 @@ def test_entries_ascend_by_ledger() -> None:
     for ledger in (*ledgers, 1000):  # one is published again, after it died
         manifest = extend_history(manifest, entry(ledger))
 
-    assert HistoryManifest(1, 1009, [entry(ledger) for ledger in range(990, 1010)]) == manifest
+    assert HistoryManifest(FORMAT, 1009, [entry(ledger) for ledger in range(990, 1010)]) == manifest
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,6 @@ def test_a_manifest_that_lies() -> None:
     )
     for files, message in wrong:
         store = MemoryStore()
-        store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(HistoryManifest(1, 101, files)))
+        store.put(HISTORY_MANIFEST_KEY, msgspec.json.encode(HistoryManifest(FORMAT, 101, files)))
         with pytest.raises(StoreError, match=message):
             read_history_manifest(store)

@@ -68,6 +68,10 @@ def market_row(address: str, **changes: object) -> dict[str, object]:
         "pool_count": 1,
         "unread_count": 0,
         "tvl_usd_cents": 5,
+        "priced_count": 0 if changes.get("tvl_usd_cents", 5) is None else 1,
+        "listed": True,
+        "listed_reason": "package_list",
+        "listed_source": "the app",
         "observed_ledger": LEDGER,
     }
     return row | changes
@@ -89,7 +93,8 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
         worth = sum(values) if values else None
         missing = unread.get(market, 0)
         count = members.height + missing
-        rows.append(market_row(market, pool_count=count, unread_count=missing, tvl_usd_cents=worth))
+        counts = {"pool_count": count, "unread_count": missing, "priced_count": len(values)}
+        rows.append(market_row(market, tvl_usd_cents=worth, **counts))
     return pl.DataFrame(rows, schema=MARKETS)
 
 

@@ -123,7 +123,7 @@ def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(lists, "PAGE_ROWS", 2)
     names = [contract(number) for number in range(10, 15)]
     pools = pools_frame([pool(contract(1), name) for name in names])
-    listed = lists.listed_pools(pools, list(periods_of(Series().pools, 0, pools)), "mainnet")
+    listed = lists.with_list_columns(pools, list(periods_of(Series().pools, 0, pools)), "mainnet")
     rendered = list(lists.render_pool_lists(listed, ["blend"]))
     files = {file.key: json.loads(file.data) for file in rendered}
 
@@ -226,13 +226,19 @@ def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyP
     assert [item for item in items if item in largest] == json.loads(debts.data)["data"]
 
 
+USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
+
+
 def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Path) -> None:
-    """Five lines of Python, TypeScript and SQL give the same pool, which is open, and the one of the list of tokens."""
+    """Five lines of Python, TypeScript and SQL give the same pool, which is open, and the one of the list of tokens.
+
+    They go by the token's address: its symbol is what anybody may call a token.
+    """
     text = (project_root / "docs" / "integrators.md").read_text()
     tokens = read(tree, "v1/tokens.json")["data"]
     token = next(token for token in tokens if token["open_pool_count"] > 1 and token["best_supply"])
     script = {
-        language: re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1].replace("USDC", token["symbol"])  # type: ignore[index]
+        language: re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1].replace(USDC, token["address"])  # type: ignore[index]
         for language in ("python", "typescript", "sql")
     }
     with running(serve(tree)) as url:

@@ -21,7 +21,7 @@ from exporter.ledger.tokens import Token
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables
-from exporter.render.lists import listed_pools
+from exporter.render.lists import with_list_columns
 from exporter.render.run_documents import (
     excluded_on,
     protocol_list,
@@ -55,20 +55,31 @@ def overview(
 
 
 def test_the_summary_adds_up() -> None:
-    """Values are summed by protocol and over all, also beyond 38 digits; null where nothing is priced."""
+    """Values of listed markets are summed by protocol and over all, with the counts of what is in them.
+
+    A sum may have more than 38 digits, and is null where nothing is priced. What other markets claim is apart.
+    """
     huge = 10**38 - 1
     markets = [
         market_row(A, tvl_usd_cents=huge, pool_count=2),
         market_row(B, protocol="alula", tvl_usd_cents=None, pool_count=3),
         market_row(C, tvl_usd_cents=huge),
+        market_row(D, tvl_usd_cents=7, listed=False, listed_reason="not_listed", listed_source=None),
     ]
     document = overview(markets)["v1/protocol/summary.json"]
 
-    assert (3, 6, str(2 * huge)) == tuple(document[name] for name in ("market_count", "pool_count", "tvl_usd_cents"))
-    assert [
-        {"protocol": "alula", "market_count": 1, "pool_count": 3, "tvl_usd_cents": None},
-        {"protocol": "blend", "market_count": 2, "pool_count": 3, "tvl_usd_cents": str(2 * huge)},
-    ] == document["protocols"]
+    def totals(markets: int, pools: int, priced: int, value: int | None) -> list[object]:
+        return [markets, pools, priced, None if value is None else str(value)]
+
+    def given(part: dict[str, Any], prefix: str = "") -> list[object]:
+        names = ("market_count", "pool_count", "priced_count", "tvl_usd_cents")
+        return [part[f"{prefix}{name}"] for name in names]
+
+    alula, blend = document["protocols"]
+    assert ["alula", "blend"] == [alula["protocol"], blend["protocol"]]
+    assert [totals(3, 6, 2, 2 * huge), totals(1, 1, 1, 7)] == [given(document), given(document, "unlisted_")]
+    assert [totals(1, 3, 0, None), totals(0, 0, 0, None)] == [given(alula), given(alula, "unlisted_")]
+    assert [totals(2, 3, 2, 2 * huge), totals(1, 1, 1, 7)] == [given(blend), given(blend, "unlisted_")]
 
 
 ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
@@ -85,7 +96,7 @@ def test_tokens() -> None:
 
     token, other = documents[f"v1/tokens/{X}.json"], documents[f"v1/tokens/{Y}.json"]
     assert {"symbol": "native", "decimals": 7, "first_seen_ledger": 7, "issuer": None}.items() <= token.items()
-    assert [{"market": A, "pool": X}, {"market": B, "pool": X}] == token["pools"]
+    assert [{"market": name, "pool": X, "listed": True} for name in (A, B)] == token["pools"]
     # The pool's own decimals replace those that the contract does not give.
     assert {"symbol": "EURC", "decimals": 7, "issuer": ISSUER, "name": f"EURC:{ISSUER}"}.items() <= other.items()
     assert f"v1/tokens/{contract(99)}.json" not in documents
@@ -113,7 +124,8 @@ def test_golden_market_document() -> None:
         f'{{"pool":"{Y}","token_address":"{Y}","symbol":"USDC","decimals":18,"supply_apy_bps":610,'
         '"borrow_apy_bps":1199,"utilization_bps":6540,"total_supplied":"170141183460469231731687303715884105727",'
         '"total_borrowed":"21562828886421","oracle_price_usd":"1.000000000000000001","tvl_usd_cents":"329670245"}'
-        '],"truncated":false,"tvl_usd_cents":"329670245","backstop":null,"pending":[]}'
+        '],"truncated":false,"tvl_usd_cents":"329670245","priced_count":1,"listed":true,'
+        '"listed_reason":"package_list","listed_source":"the app","backstop":null,"pending":[]}'
     )
 
     assert {A: expected.encode()} == market_documents(pools, markets_frame(pools, {A: 1}))
@@ -180,7 +192,7 @@ def rendered(**changes: object) -> dict[str, Any]:
     """The detail of one made pool, as it is in its file."""
     pools = pools_frame([ROW | changes])
     periods = list(periods_of(Series().pools, CLOSE_TIME, pools))
-    listed = listed_pools(pools, periods, "mainnet")
+    listed = with_list_columns(pools, periods, "mainnet")
     tables = Tables(LEDGER, CLOSE_TIME, listed, pl.DataFrame(schema=MARKETS), parameters={(MARKET, POOL): PARAMETERS})
     (file,) = map(read_back, render_details(tables, PROTOCOLS, periods, {}))
     assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key

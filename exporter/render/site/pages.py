@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -45,9 +46,14 @@ _EXPLORERS = {
 def render_site(
     tables: Tables, passphrase: str, coverage: ProtocolList, series: Series, history: HistoryManifest
 ) -> Iterator[RenderedFile]:
-    """Render the site; ``tables`` have the columns of `listed_pools`, the rest the run's own observations and file."""
+    """Render the site; the pools are `with_list_columns`, the rest is the run's own observations and file."""
     yield from static_files()
     yield from _Site(tables, passphrase, coverage, series, history).files()
+
+
+def _by_value(token: Row) -> tuple[bool, bool, int, str]:
+    value = token["tvl_usd_cents"]
+    return not token["listed_count"], value is None, -(value or 0), token["address"]
 
 
 class _Site:
@@ -70,6 +76,7 @@ class _Site:
             "network_name": network,
             "elsewhere": not_mainnet(passphrase),
             "native": xlm or "",
+            "has_lists": any(item.listed_markets for item in network_of(passphrase).deployments),
             "explorer": _EXPLORERS.get(network),
             "protocols": self.protocols,
             "example_base": EXAMPLE_BASE,
@@ -92,9 +99,7 @@ class _Site:
                 (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in own
             }
             yield from self._group_pages(f"tokens/{address}", "token", own, trends[address], labels, token=tokens[-1])
-        tokens.sort(
-            key=lambda token: (token["tvl_usd_cents"] is None, -(token["tvl_usd_cents"] or 0), token["address"])
-        )
+        tokens.sort(key=_by_value)
         for name, rows in (("markets", markets), ("pools", pools), ("tokens", tokens)):
             for page in pages_of(rows, name):
                 yield self._page(page.key, name, page=page)
@@ -107,8 +112,30 @@ class _Site:
         whole = self.trends.of_groups(NETWORK).get(NETWORK)
         charts = totals_charts(whole) if whole is not None and whole.is_priced else ()
         bucket = None if whole is None else whole.every
-        lists = {"tokens": tokens, "markets": markets, "unranked": pools}
-        yield self._page("index.html", "overview", charts=charts, bucket=bucket, **lists)
+        listed, problems = [market for market in markets if market["listed"]], self._problems_of_listed()
+        yield self._page(
+            "index.html",
+            "overview",
+            charts=charts,
+            bucket=bucket,
+            tokens=[token for token in tokens if token["listed_count"]],
+            markets=listed,
+            unlisted=[market for market in markets if not market["listed"]],
+            unranked=[pool for pool in pools if pool["listed"]],
+            problems=problems,
+        )
+
+    def _problems_of_listed(self) -> Tables:
+        """The run's problems without those of unlisted markets, which would push out others."""
+        tables = self.tables
+        listed = set(tables.markets.filter("listed")["market"])
+        listed |= {item.market for item in tables.unread if tables.listings.is_listed(item.protocol, item.market)}
+        return replace(
+            tables,
+            unread=[item for item in tables.unread if item.market in listed],
+            unpriced=[item for item in tables.unpriced if item.market in listed],
+            bounded=[item for item in tables.bounded if item.market in listed],
+        )
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
         root = "../" * key.count("/")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from exporter.best import SIDES, Side, best, why_none, with_ranks
+from exporter.best import ODD_PRICE, SIDES, Side, best, why_none, with_ranks
 from exporter.protocols.compute import Tables
 from exporter.render.site.text import harmless, no_price
 
@@ -21,12 +21,17 @@ _Item = TypeVar("_Item")
 
 
 def market_rows(tables: Tables) -> list[Row]:
-    """All markets by value, those without one last, then by address; each has whether all of its pools are closed."""
+    """All markets in the order `by_value`; each has whether all of its pools are closed."""
     closed = tables.pools.group_by("market").agg(
         (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
     )
     markets = tables.markets.join(closed, on="market", how="left", maintain_order="left")
-    return markets.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True).rows(named=True)
+    return by_value(markets).rows(named=True)
+
+
+def by_value(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of markets or pools by value, those of listed markets first: anybody can create one with any value."""
+    return rows.sort("listed", "tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
 
 
 def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
@@ -57,9 +62,8 @@ def full_name(pool: Row) -> str:
 
 
 def pool_rows(pools: pl.DataFrame) -> list[Row]:
-    """The rows of all pools that were read, of a frame `with_names`, by value; those without one last."""
-    ranked = with_ranks(pools).sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
-    return ranked.rows(named=True)
+    """The rows of all pools that were read, of a frame `with_names`, in the order `by_value`."""
+    return by_value(with_ranks(pools)).rows(named=True)
 
 
 def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
@@ -69,18 +73,28 @@ def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
 
 
 def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
-    """A token, of its pools by value, and its best pools; ``no_supply`` and ``no_borrow`` say why there are none."""
-    values = [pool["tvl_usd_cents"] for pool in pools if pool["tvl_usd_cents"] is not None]
+    """A token, of its pools by value, and its best pools; ``no_supply`` and ``no_borrow`` say why there are none.
+
+    The value is that of its ``priced_count`` pools in listed markets that have a price; ``listed_count`` counts these
+    with the others.
+    """
+    listed = [pool for pool in pools if pool["listed"]]
+    values = [pool["tvl_usd_cents"] for pool in listed if pool["tvl_usd_cents"] is not None]
     return {
         "address": address,
         "symbol": pools[0]["symbol"],
         "shared": bool(pools[0]["token_label"]),
         "issuer": issuer,
         "pool_count": len(pools),
+        "listed_count": len(listed),
+        "priced_count": len(values),
         "tvl_usd_cents": sum(values) if values else None,
         **{side: best(pools, side) for side in SIDES},
         **{f"no_{side}": _why_no_best(pools, side) for side in SIDES},
     }
+
+
+_ODD = f"{ODD_PRICE}: more than twice, or less than half, of what other listed markets say"
 
 
 def _why_no_best(pools: Sequence[Row], side: Side) -> str:
@@ -89,7 +103,8 @@ def _why_no_best(pools: Sequence[Row], side: Side) -> str:
     said = why_none(pools, side)
     if said == "no price":
         return next(f"no price: {no_price(pool['price_reason'])}" for pool in pools if pool[f"no_{side}"] == said)
-    return {"no room": "cap reached" if side == "supply" else "all lent out"}.get(said, said)
+    shown = {"no room": "cap reached" if side == "supply" else "all lent out", ODD_PRICE: _ODD}
+    return shown.get(said, said)
 
 
 @dataclass(frozen=True, slots=True)

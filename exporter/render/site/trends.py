@@ -17,10 +17,11 @@ from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, o
 from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
 from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
+from exporter.render.site.rows import by_value
 from exporter.render.site.text import cut
 
 LINES = 4
-"""Pools that a chart of many shows: those of the greatest value."""
+"""Pools that a chart of many shows: those of the greatest value, of listed markets first."""
 
 MOST_POINTS = 96
 """A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
@@ -78,10 +79,11 @@ class Trends:
         now = aggregate(observations_of(pools), LONGEST)
         closed = pl.lit(series.through_time, pl.Int64).alias("start")
         self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
-        self._pools = pools.select("market", "pool", "token_address", "protocol", "tvl_usd_cents")
+        self._pools = by_value(pools).select("market", "pool", "token_address", "protocol")
+        self._places: list[Place] = pools.select("market", "pool").rows()
 
     def of_pools(self) -> Iterator[Trend]:
-        places = self._pools.select("market", "pool").rows()
+        places = self._places
         lengths = _lengths(self._series.pools, places)
         found: dict[Place, Trend] = {}
         for bucket in BUCKETS:
@@ -90,8 +92,7 @@ class Trends:
 
     def of_groups(self, scope: str) -> dict[str, Trend]:
         members: dict[Place, list[Place]] = {}
-        by_value = self._pools.sort("tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
-        for market, pool, token, protocol, _ in by_value.iter_rows():
+        for market, pool, token, protocol in self._pools.iter_rows():
             group = next(place for place in places_of(market, token, protocol) if place[0] == scope)
             members.setdefault(group, []).append((market, pool))
         shown = {group: places[:LINES] for group, places in members.items()}

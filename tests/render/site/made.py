@@ -15,7 +15,7 @@ from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.render.lists import listed_pools
+from exporter.render.lists import with_list_columns
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY
@@ -38,6 +38,8 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
         "pool": contract(10_000 + pool),
         "token_address": contract(10_000 + pool),
         "market_name": f"Market {market}",
+        "listed": True,
+        "listed_reason": "package_list",
         "symbol": f"TOK{pool}",
         "protocol": "blend",
         "version": "v2",
@@ -86,6 +88,9 @@ def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **
             "pool_count": own.height + missing,
             "unread_count": missing,
             "tvl_usd_cents": sum(values) if values else None,
+            "priced_count": len(values),
+            "listed": own["listed"][0],
+            "listed_reason": own["listed_reason"][0],
             "observed_ledger": LEDGER,
         }
         markets.append(market_row(str(address), **usual | market))
@@ -139,7 +144,7 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
 
 def site_files(tables: Tables, series: Series | None = None, network: str = LOCAL) -> Iterator[RenderedFile]:
     """All files of the site of these tables."""
-    pools = listed_pools(
+    pools = with_list_columns(
         tables.pools, list(periods_of(Series().pools, CLOSE_TIME, tables.pools)), network_of(network).name
     )
     tables, coverage = replace(tables, pools=pools), protocol_list(tables, PROTOCOLS, (), "local")
