@@ -229,7 +229,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the configuration file {path} is larger than {MAX_CONFIG_BYTES} bytes")
     try:
         return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of an integer with too many digits
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from None
     except RecursionError:
         raise ConfigError(

@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, StoreError
 from exporter.history.manifest import data_of, file_reference
+from exporter.parquet_bounds import open_parquet
 from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.past.lake.extract import LedgerChanges
 from exporter.protocols import PROTOCOLS
@@ -70,6 +71,10 @@ def with_liquidations(
     before, known = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())), list[LedgerSpan]()
     if manifest.liquidations is not None:
         data = data_of(store.get(KEY), manifest.liquidations)
+        try:
+            open_parquet(data)
+        except DecodeError as error:
+            raise StoreError(f"{KEY}: {error}") from error
         before, known = pl.read_parquet(io.BytesIO(data)).cast(before.schema), manifest.liquidations.spans
     covered = pl.any_horizontal(
         pl.lit(False), *(pl.col("observed_ledger").is_between(span.first_ledger, span.last_ledger) for span in spans)

@@ -14,6 +14,7 @@ import polars as pl
 from exporter.backfill.liquidations import Row, with_liquidations
 from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
+from exporter.history.parquet import scan_rows
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
@@ -124,7 +125,7 @@ def _with_rebuilt(
 ) -> tuple[HistoryManifest, list[HistoryPart]]:
     """The manifest with a file that has the rows of those parts, too, whose ledgers it lacks; and these parts."""
     holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
-    known = set(pl.read_parquet(io.BytesIO(data_of(store.get(key), holder)), columns=[column])[column].unique())
+    known = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
     fresh = [part for part in parts if part.entry.first_ledger not in known]
     if not fresh:
         return manifest, fresh

@@ -18,11 +18,11 @@ import jsonschema_rs
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from exporter.errors import CheckError, pluralize
+from exporter.errors import CheckError, DecodeError, pluralize
 from exporter.exact import JSON_INTEGER_MAX, utilization_bps
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
+from exporter.parquet_bounds import open_parquet
 from exporter.render.openapi import VERSION_FIELD
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -175,8 +175,11 @@ class ParquetFacts(NamedTuple):
 def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
     """Read a file of the history. Raises `CheckError`."""
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read(["observed_ledger", "ledger_close_time"])
+        columns = ["observed_ledger", "ledger_close_time"]
+        table = open_parquet(data, columns).read(columns)
         ledgers, closed = (tuple(pc.min_max(column).as_py().values()) for column in table.columns)
+    except DecodeError as error:
+        raise CheckError(str(error)) from error
     except _ARROW_ERRORS as error:
         raise CheckError(f"pyarrow cannot read it: {error}") from error
     if not table.num_rows:

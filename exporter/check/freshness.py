@@ -8,12 +8,13 @@ from typing import Annotated
 
 import msgspec
 
-from exporter.errors import SourceError, lasting, pluralize, printable
+from exporter.bounds import DOCUMENT_BYTES
+from exporter.errors import CheckError, SourceError, lasting, pluralize, printable
 from exporter.stores.tree_sources import open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import POINTER_KEY
 
-MAX_POINTER_BYTES = 64 * 2**20
+MAX_POINTER_BYTES = DOCUMENT_BYTES
 """Every pool that could not be read or priced is named in the pointer, so that it grows with the markets."""
 
 READING_SECONDS = 120.0
@@ -100,7 +101,7 @@ async def read_status(uri: str) -> PublishedStatus:
         if data is None:
             raise SourceError(f"{source.uri} has no {POINTER_KEY}: nothing is published there, or it may not be read")
         if len(data) > MAX_POINTER_BYTES:
-            raise SourceError(f"{POINTER_KEY} of {source.uri} is larger than {MAX_POINTER_BYTES} bytes")
+            raise CheckError(f"{POINTER_KEY} of {source.uri} is larger than {MAX_POINTER_BYTES} bytes")
         try:
             refuse_other_format(f"{source.uri}: {POINTER_KEY}", data)
             return decode_json(data, PublishedStatus)

@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from random import Random
 from typing import Any, TypeVar
 
 import msgspec
 import polars as pl
 
+from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES, TOGETHER_BYTES, TooLargeError
 from exporter.check.checker import CheckSummary, Fault, TreeChecker, TreeFaultsError
 from exporter.check.public_urls import check_public_urls
 from exporter.errors import CheckError, SourceError
@@ -48,9 +48,6 @@ from exporter.tree.families import (
 )
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing, listing_of
-
-MAX_DOCUMENT_BYTES = 512 * 2**20
-"""Of a document that no manifest gives the size of."""
 
 MAX_INTENT_BYTES = 64 * 1024
 
@@ -90,7 +87,7 @@ async def check_source(
             outcome: CheckSummary | CheckError = await _check(source, before, sample, progress)
         except CheckError as error:
             outcome = error
-        if await source.get(POINTER_KEY, MAX_DOCUMENT_BYTES) == before:
+        if await source.get(POINTER_KEY, FILE_BYTES) == before:
             if isinstance(outcome, CheckError):
                 raise outcome
             return outcome
@@ -99,10 +96,12 @@ async def check_source(
 
 async def required(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
     """A file that must be there, with this digest. Raises `CheckError`."""
-    data = await source.get(key, MAX_DOCUMENT_BYTES)
+    data = await source.get(key, FILE_BYTES)
     if data is None:
         unpublished = ", so no run is published there" if key == POINTER_KEY else ""
         raise CheckError(f"{source.uri}: {key} is missing{unpublished}")
+    if len(data) > FILE_BYTES:
+        raise CheckError(f"{key}: {TooLargeError(FILE_BYTES)}")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise CheckError(f"{key} does not have the digest that is stated for it")
     return data
@@ -126,7 +125,7 @@ async def _check(
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
     checker = TreeChecker(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed)
-    if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, MAX_DOCUMENT_BYTES)) is not None:
+    if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, FILE_BYTES)) is not None:
         checker.use_schemas(openapi)
     checker.add(POINTER_KEY, pointer)
     for record, content in records.items():
@@ -149,7 +148,7 @@ async def _check(
         while checker.wanted:  # older pages of histories, which no manifest lists, as far back as they go
             wanted = sorted({key for key in checker.wanted if key not in checker.seen and key not in listed})
             checker.wanted.clear()
-            async for (key, _), data in _read(source, [(key, MAX_DOCUMENT_BYTES) for key in wanted], progress):
+            async for (key, _), data in _read(source, [(key, DOCUMENT_BYTES) for key in wanted], progress):
                 if data is None:
                     checker.fault(key, "is missing")
                 else:
@@ -199,7 +198,7 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
 
 
 async def _single(source: TreeSource, checker: TreeChecker, key: str, model: type[_Decoded]) -> _Decoded | None:
-    data = await source.get(key, MAX_DOCUMENT_BYTES)
+    data = await source.get(key, FILE_BYTES)
     if data is None:
         return None
     checker.add(key, data)
@@ -234,10 +233,10 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
     loop = asyncio.get_running_loop()
 
     def read(key: str) -> bytes | None:
-        return asyncio.run_coroutine_threadsafe(source.get(key, MAX_DOCUMENT_BYTES), loop).result()
+        return asyncio.run_coroutine_threadsafe(source.get(key, FILE_BYTES), loop).result()
 
     for _ in range(ROUNDS):
-        data = await source.get(HISTORY_MANIFEST_KEY, MAX_DOCUMENT_BYTES)
+        data = await source.get(HISTORY_MANIFEST_KEY, FILE_BYTES)
         try:
             manifest = None if data is None else decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
         except CheckError:
@@ -259,7 +258,7 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
     checker.fault(PROOFS.template, *_list_faults(status, listed))
     files = dict[str, bytes]()
     for key in dict.fromkeys((listed.verifier, listed.trust, *(proof.proof_key for proof in listed.proofs))):
-        content = await source.get(key, MAX_DOCUMENT_BYTES)
+        content = await source.get(key, FILE_BYTES)
         if content is None:
             checker.fault(key, f"is missing, though {PROOFS.template} names it")
             continue
@@ -278,12 +277,25 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
             checker.fault(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
 
 
+def _batches(files: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Files whose sizes, which come second, are together within bounds. A size is what a stranger states."""
+    batch, total = list[tuple[Any, ...]](), 0
+    for file in files:
+        size = min(file[1], FILE_BYTES)
+        if batch and (len(batch) == TOGETHER or total + size > TOGETHER_BYTES):
+            yield batch
+            batch, total = [], 0
+        batch.append((file[0], size, *file[2:]))
+        total += size
+    if batch:
+        yield batch
+
+
 async def _read(
     source: TreeSource, files: Iterable[tuple[Any, ...]], progress: Callable[[int], None]
 ) -> AsyncIterator[tuple[tuple[Any, ...], bytes | None]]:
     """Files, whose keys and sizes come first, as many together as fit in memory. Longer ones are cut off."""
-    rest = iter(files)
-    while batch := list(islice(rest, TOGETHER)):
+    for batch in _batches(files):
         read = await asyncio.gather(*(source.get(key, size) for key, size, *_ in batch))
         progress(len(batch))
         for item in zip(batch, read, strict=True):

@@ -21,7 +21,8 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from exporter.errors import ConfigError, SourceError
+from exporter.bounds import FILE_BYTES
+from exporter.errors import CheckError, ConfigError, DecodeError, SourceError
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, column_names, scan_rows
 from exporter.stores.tree_sources import TreeSource, open_tree
@@ -32,7 +33,7 @@ from exporter.tree.values import CONTRACT, ParquetType
 _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
 """How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
 
-MAX_MANIFEST_BYTES = 256 * 2**20
+MAX_MANIFEST_BYTES = FILE_BYTES
 
 _LAST_LEDGER = 2**32 - 1
 
@@ -119,7 +120,7 @@ async def read_manifest(source: TreeSource) -> HistoryManifest:
     if data is None:
         raise SourceError(f"{source.uri} has no {HISTORY_MANIFEST_KEY}, so no history is published there")
     if len(data) > MAX_MANIFEST_BYTES:
-        raise SourceError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is larger than {MAX_MANIFEST_BYTES} bytes")
+        raise CheckError(f"{source.uri}: {HISTORY_MANIFEST_KEY} is larger than {MAX_MANIFEST_BYTES} bytes")
     try:
         return decode_history_manifest(data)
     except msgspec.DecodeError as error:
@@ -222,9 +223,11 @@ async def _read(source: TreeSource, file: HistoryFile) -> bytes:
 
 
 def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
-    """All rows of a file in the columns of this version. Raises `SourceError`."""
+    """All rows of a file in the columns of this version. Raises `SourceError`, and `CheckError` beyond the bounds."""
     try:
         return scan_rows(data).collect()
+    except DecodeError as error:
+        raise CheckError(f"{file.key}: {error}") from error
     except pl.exceptions.PolarsError as error:
         raise SourceError(f"{file.key} does not have the columns of a history file: {error}") from error
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import CheckError
 from exporter.history.manifest import HistoryPart, history_entry
+from exporter.parquet_bounds import open_parquet
 from exporter.tables import COLUMNS
 from exporter.tree.documents import EXPORTER_VERSION
 from exporter.tree.families import RUN_PARQUET
@@ -106,8 +107,10 @@ def to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
 def scan_rows(data: bytes) -> pl.LazyFrame:
     """A history file in the columns of this version, null where it has none. Collecting may raise `PolarsError`.
 
+    Raises `DecodeError` for a file that cannot be read within `exporter.bounds`.
     No row is passed over because the file's own statistics say that it does not matter: they may hide it.
     """
+    open_parquet(data)
     return pl.scan_parquet(
         data, schema=FILE_SCHEMA, missing_columns="insert", extra_columns="ignore", use_statistics=False
     )

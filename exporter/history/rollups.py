@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from exporter.errors import DecodeError, StoreError
 from exporter.history.manifest import file_reference, folder_of, span_of
 from exporter.history.parquet import ARROW_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
+from exporter.parquet_bounds import open_parquet
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
 from exporter.tree.same_values import same_tables
@@ -166,7 +167,7 @@ def _base(
     data = read(kind.key)
     if data is None or hashlib.sha256(data).hexdigest() != entry.sha256:
         return None  # damaged, or of a step that died before it replaced the manifest
-    file = pq.ParquetFile(pa.BufferReader(data))
+    file = open_parquet(data)
     if _seconds(file.metadata.metadata[b"begins"].decode()) > begins:
         return None
     return file if file.schema_arrow.names == list(kind.columns) else None  # others are of another version
@@ -329,5 +330,5 @@ class _Runs:
             self._held = file.key, data
         try:
             return scan_rows(self._held[1]).filter(where).select(columns).collect()
-        except pl.exceptions.PolarsError as error:
+        except (DecodeError, pl.exceptions.PolarsError) as error:
             raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error

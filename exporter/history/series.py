@@ -18,7 +18,7 @@ import polars as pl
 from msgspec import structs
 
 from exporter import FORMAT
-from exporter.errors import CheckError, StoreError
+from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of, places_of, totals_of
 from exporter.history.closed_buckets import POOLS, TOTALS, Histories, Place
 from exporter.history.manifest import data_of
@@ -218,6 +218,8 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
     data = data_of(stored, file)
     try:
         observations = observations_of(to_frame_types(scan_rows(data).select(SOURCES).collect()))
+    except DecodeError as error:
+        raise StoreError(f"{file.key}: {error}") from error
     except pl.exceptions.PolarsError as error:
         raise StoreError(f"{file.key} does not have the columns of a history file: {error}") from error
     if observations.height != file.rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from exporter.bounds import EVIDENCE_BYTES, EVIDENCE_LINE_BYTES, gzip_lines
 from exporter.deployments import Deployment
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
@@ -25,6 +25,7 @@ from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, with_contract
+from exporter.tree.decoding import decode_json
 from exporter.tree.families import EVIDENCE
 from exporter.tree.files import FileKind, RenderedFile
 
@@ -33,12 +34,6 @@ MAGIC = b"\x1f\x8b"
 
 COMPRESSION = 6
 """Of gzip. 9 takes five times as long for 6 % less."""
-
-MAX_BYTES = 1 << 30
-"""More is refused when it is unpacked."""
-
-MAX_LINE_BYTES = 1 << 25
-"""A longer line is refused."""
 
 _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
@@ -150,7 +145,7 @@ class Evidence:
     def decode(cls, content: bytes, name: str) -> Evidence:
         """Take a file's content apart. Raises `SnapshotFileError`."""
         try:
-            return cls._decode(_lines_of(content))
+            return cls._decode(gzip_lines(content, EVIDENCE_BYTES, EVIDENCE_LINE_BYTES))
         except (DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SnapshotFileError(f"evidence {name}: {error}") from None
 
@@ -197,26 +192,10 @@ class Evidence:
 
 def _fields_of(line: bytes) -> tuple[str, Any]:
     """The word of a line, and its fields. Raises `DecodeError`, `msgspec.DecodeError`."""
-    kind, *fields = msgspec.json.decode(line, type=list[Any]) or [None]
+    kind, *fields = decode_json(line, list[Any]) or [None]
     if not isinstance(kind, str) or kind not in _FIELDS:
         raise DecodeError(f"a line is of an unknown kind, {str(kind)[:40]!r}")
     return kind, msgspec.convert(fields, _FIELDS[kind])
-
-
-def _lines_of(content: bytes) -> Iterator[bytes]:
-    """The lines that gzip holds, one at a time. Raises `DecodeError` where it is damaged, or more than `MAX_BYTES`."""
-    left = MAX_BYTES
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            while line := file.readline(min(MAX_LINE_BYTES, left) + 1):
-                left -= len(line)
-                if left < 0 or len(line) > MAX_LINE_BYTES:
-                    raise DecodeError(
-                        f"it has more than {MAX_BYTES:,} bytes, or {MAX_LINE_BYTES:,} in a line, when it is unpacked"
-                    )
-                yield line
-    except (OSError, EOFError, zlib.error) as error:
-        raise DecodeError(f"it is damaged: {error}") from None
 
 
 def _once(known: dict[Any, Any], key: object, value: object) -> None:

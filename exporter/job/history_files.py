@@ -5,11 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, DecodeError, SourceError
 from exporter.history.export import rows_of
 from exporter.history.parquet import render_history, to_frame_types
+from exporter.parquet_bounds import open_parquet
 from exporter.publishing.compaction import joined_rows
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET, family_of
@@ -21,8 +21,8 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError)
 def refuse_other_version(data: bytes) -> None:
     """Raise `SourceError` where another version wrote the file: how it writes rows is not known here."""
     try:
-        metadata = pq.ParquetFile(pa.BufferReader(data)).metadata.metadata or {}
-    except _UNREADABLE as error:
+        metadata = open_parquet(data, ()).metadata.metadata or {}
+    except DecodeError as error:
         raise SourceError(f"it cannot be read: {error}") from None
     version = metadata.get(b"exporter_version", b"").decode(errors="replace")
     if version != EXPORTER_VERSION:
@@ -63,5 +63,5 @@ def written_alike(data: bytes, file: HistoryFile, network: str) -> bool:
 
 def rows_by_ledger(data: bytes) -> dict[int, int]:
     """How many rows a file has of each ledger: counted, whatever its statistics say."""
-    ledgers = pq.ParquetFile(pa.BufferReader(data)).read(["observed_ledger"]).column("observed_ledger")
+    ledgers = open_parquet(data, ["observed_ledger"]).read(["observed_ledger"]).column("observed_ledger")
     return {item["values"]: item["counts"] for item in pc.value_counts(ledgers).to_pylist()}

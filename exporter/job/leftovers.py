@@ -13,7 +13,8 @@ from hashlib import sha256
 
 import polars as pl
 
-from exporter.check.published_tree import MAX_DOCUMENT_BYTES, decoded
+from exporter.bounds import DOCUMENT_BYTES
+from exporter.check.published_tree import decoded
 from exporter.errors import CheckError, SourceError
 from exporter.history.export import rows_of
 from exporter.history.manifest import file_ledgers, history_entry
@@ -90,8 +91,8 @@ class _Judge:
     async def _is_run(self, run_id: str) -> bool:
         """Take in the listing of an earlier run; False where it is not what its manifest says."""
         key = RUN.key(run_id=run_id)
-        data = await self._source.get(key, MAX_DOCUMENT_BYTES)
-        listing = await self._source.get(RUN_FILES.key(run_id=run_id), MAX_DOCUMENT_BYTES)
+        data = await self._source.get(key, DOCUMENT_BYTES)
+        listing = await self._source.get(RUN_FILES.key(run_id=run_id), DOCUMENT_BYTES)
         if data is None or listing is None:
             return False
         try:
@@ -113,7 +114,7 @@ class _Judge:
         rest = list(keys)
         for at in range(0, len(rest), TOGETHER):
             batch = rest[at : at + TOGETHER]
-            read = await asyncio.gather(*(self._source.get(key, MAX_DOCUMENT_BYTES) for key in batch))
+            read = await asyncio.gather(*(self._source.get(key, DOCUMENT_BYTES) for key in batch))
             for item in zip(batch, read, strict=True):
                 yield item
 

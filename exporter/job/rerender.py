@@ -10,15 +10,14 @@ from pathlib import Path
 
 import msgspec
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import structs
 
+from exporter.bounds import FILE_BYTES
 from exporter.check.checker import CheckSummary, Fault, TreeFaultsError
-from exporter.check.published_tree import MAX_DOCUMENT_BYTES, check_files, decoded, document, required
+from exporter.check.published_tree import check_files, decoded, document, required
 from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize
+from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize
 from exporter.history.export import read_manifest, rows_of
 from exporter.history.manifest import file_ledgers, history_entry
 from exporter.history.parquet import ORDER
@@ -26,6 +25,7 @@ from exporter.job.publisher_records import RECORDS
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
+from exporter.parquet_bounds import open_parquet
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
@@ -195,7 +195,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         if evidence_sha256 is None:
             raise CheckError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
         optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template, *RECORDS)
-        found = [(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in optional]
+        found = [(key, await source.get(key, FILE_BYTES)) for key in optional]
         records = {key: content for key, content in found if content is not None}
         listed = records.pop(PROOFS.template, None)
         listed_proofs = None if listed is None else decoded(PROOFS.template, listed, ProofList)
@@ -280,10 +280,10 @@ async def _fetch_history(
         if file.first_ledger < status.observed_ledger:
             if file.last_ledger >= status.observed_ledger:
                 raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
-            store.put_new(file.key, await required(source, file.key, file.sha256))
+            store.put_new(file.key, _readable(file.key, await required(source, file.key, file.sha256)))
             files[file.key] = file
     gone = sorted(paths - {file.key for file in history.files})
-    parts = [_part(key, await source.get(key, MAX_DOCUMENT_BYTES)) for key in gone]
+    parts = [_part(key, await source.get(key, FILE_BYTES)) for key in gone]
     found = [part for part in parts if part is not None]
     as_published = len(found) == len(parts)
     joined = [file for key, file in files.items() if key not in paths]
@@ -313,13 +313,22 @@ async def _fetch_history(
     return before, aside, as_published
 
 
+def _readable(key: str, data: bytes) -> bytes:
+    """A file of the history that can be read within bounds. Raises `CheckError`."""
+    try:
+        open_parquet(data)
+    except DecodeError as error:
+        raise CheckError(f"{key}: {error}") from error
+    return data
+
+
 def _part(key: str, data: bytes | None) -> tuple[HistoryFile, bytes, pl.DataFrame] | None:
     """A file that no manifest names any more: its entry as it was, its bytes and rows; None where it is gone."""
     if data is None or file_ledgers(key) is None:
         return None
     try:
-        count: int = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
-    except (pa.ArrowException, OSError):
+        count: int = open_parquet(data).metadata.num_rows
+    except DecodeError:
         return None
     entry = history_entry(key, data, count)
     return entry, data, rows_of(data, entry)

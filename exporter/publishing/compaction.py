@@ -24,9 +24,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import CheckError, StoreError
+from exporter.bounds import PARQUET_ROWS, PARQUET_VALUES
+from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry, read_history_manifest
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
+from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Clock, Store, read_many, utc_now
@@ -79,9 +81,9 @@ def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> 
 def _network_of(file: HistoryFile, data: bytes) -> str:
     """The network that a file says. Raises `StoreError` for a file that would not be kept whole."""
     try:
-        parquet = pq.ParquetFile(pa.BufferReader(data))
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{file.key} is not a Parquet file: {error}") from error
+        parquet = open_parquet(data)
+    except DecodeError as error:
+        raise StoreError(f"{file.key} cannot be read: {error}") from error
     unknown = sorted(set(parquet.schema_arrow.names) - FILE_SCHEMA.keys())
     if unknown:
         raise StoreError(
@@ -170,7 +172,11 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
     pieces: list[Piece] = []
     for month, of_month in groupby(ascending, key=lambda file: folder_of(file.key)[:_MONTH]):
         files = tuple(of_month)
-        if month < before and sum(file.bytes for file in files) <= MAX_MONTH_BYTES:
+        if (
+            month < before
+            and sum(file.bytes for file in files) <= MAX_MONTH_BYTES
+            and sum(file.rows for file in files) <= min(PARQUET_ROWS, PARQUET_VALUES // len(FILE_SCHEMA))
+        ):
             if len(files) > 1 or folder_of(files[0].key) != month:
                 pieces.append(Piece(f"{HISTORY_PREFIX}month={month}/", files))
             continue

@@ -21,6 +21,8 @@ from msgspec import DecodeError
 
 from exporter.best import in_order, is_listed, with_ranks
 from exporter.errors import ConfigError, ExporterError, SourceError
+from exporter.errors import DecodeError as UnreadableError
+from exporter.parquet_bounds import open_parquet
 from exporter.render.site.text import cut
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tables import POOLS
@@ -342,8 +344,9 @@ class Answers:
         await self._document(POINTER_KEY)  # refuses another format
         data = await self._file(LATEST_PARQUET.template)
         try:
+            open_parquet(data)
             table = pl.read_parquet(io.BytesIO(data))
-        except pl.exceptions.PolarsError as error:
+        except (UnreadableError, pl.exceptions.PolarsError) as error:
             raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.template} cannot be read: {error}") from error
         lacking = {name: dtype for name, dtype in POOLS.items() if name not in table.columns}
         return table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())

@@ -29,6 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.bounds import TooLargeError, read_regular_file
 from exporter.errors import ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.store import (
     ObjectInfo,
@@ -99,14 +100,6 @@ def _sync_file_system() -> Callable[[int], None] | None:
     return sync
 
 
-def read_file(path: Path) -> bytes | None:
-    """Read a regular file; None for anything else. Never follows a link, never waits for a pipe."""
-    mode = path.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    return path.read_bytes() if stat.S_ISREG(mode) else None
-
-
 def write_file(path: str | Path, data: bytes) -> None:
     """Make a file that was not there, with the permissions that the umask leaves."""
     # Not tempfile: its files are readable by their owner alone, and a web server has to read these.
@@ -120,6 +113,8 @@ def reported(action: str, what: str) -> Iterator[None]:
     """Raise an error of the operating system as a StoreError that names the key."""
     try:
         yield
+    except TooLargeError as error:
+        raise StoreError(f"cannot {action} {what}: {error}") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}") from error
@@ -147,7 +142,7 @@ class FolderStore(Store):
     def get(self, key: str) -> StoredObject | None:
         data = None
         with reported("read", check_key(key)), suppress(FileNotFoundError, NotADirectoryError):
-            data = read_file(self._path(key))
+            data = read_regular_file(self._path(key))
         return None if data is None else StoredObject(data, etag_of(data))
 
     def has(self, key: str) -> bool:

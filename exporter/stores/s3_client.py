@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import exporter
+from exporter.bounds import FILE_BYTES, TooLargeError
 from exporter.errors import ConfigError, ExporterError, ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.s3_errors import CREDENTIALS_ADVICE, RefusedError, explained, refusal_of
 from exporter.stores.store import ObjectInfo, etag_of, immutable_key_message, moved_message, utc_now
@@ -256,7 +257,10 @@ class S3Client:
         def request() -> Found:
             answer = self.boto.get_object(Bucket=self.bucket, Key=self.full(key))
             with answer["Body"] as body:
-                data = body.read()
+                data = body.read(FILE_BYTES + 1)
+            if len(data) > FILE_BYTES:
+                excess = TooLargeError(FILE_BYTES)
+                raise StoreError(f"cannot read {self.uri}/{key}: {excess}") from excess
             return Found(data, _bare(answer["ETag"]), answer["LastModified"], _answered(answer))
 
         return self._read(request, "read", key)

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from exporter.errors import ConfigError, SourceError, StoreError
+from exporter.bounds import Body, TooLargeError
+from exporter.errors import CheckError, ConfigError, DecodeError, SourceError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
 from exporter.stores.store import Store
@@ -36,7 +37,10 @@ class TreeSource(Protocol):
     uri: str
 
     async def get(self, key: str, most: int) -> bytes | None:
-        """The file of a key, cut after ``most`` + 1 bytes; None when there is none. Raises `SourceError`."""
+        """The file of a key, cut after ``most`` + 1 bytes; None when there is none.
+
+        Raises `SourceError`, and `CheckError` for a file that is beyond `exporter.bounds` however much is asked for.
+        """
         ...
 
     def keys(self, prefix: str) -> set[str] | None:
@@ -62,6 +66,8 @@ class StoreSource:
         try:
             stored = await asyncio.to_thread(self._store.get, key)  # files that are asked for together come together
         except StoreError as error:
+            if isinstance(error.__cause__, TooLargeError):
+                raise CheckError(str(error)) from error
             raise SourceError(str(error)) from error
         return None if stored is None else stored.data[: most + 1]
 
@@ -123,7 +129,7 @@ class HttpSource:
                             f"{self.uri}{path} is answered with a redirect ({answer.status}); check the URL it leads to"
                         )
                     return answer
-            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, DecodeError) as error:
                 problem = str(error) or type(error).__name__
             if attempt < TRIES:
                 await asyncio.sleep(wait)
@@ -132,12 +138,15 @@ class HttpSource:
 
     async def _send(self, path: str, most: int, headers: Mapping[str, str] | None) -> Answer:
         async with self._client.stream("GET", self.uri + path, headers=dict(headers or {})) as response:
-            body = bytearray()
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > most:
-                    break
-            return Answer(response.status_code, response.headers, bytes(body[: most + 1]))
+            body = Body(response.headers.get("content-encoding", ""), most)
+            try:
+                async for chunk in response.aiter_raw():
+                    body.feed(chunk)
+            except TooLargeError as error:
+                if body.size <= most:  # it was compressed more than once
+                    raise CheckError(f"{self.uri}{path}: {error}") from None
+                return Answer(response.status_code, response.headers, body.content[: most + 1])
+            return Answer(response.status_code, response.headers, body.finish())
 
 
 @asynccontextmanager
@@ -160,6 +169,7 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
         raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")
     limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
-    headers = {"cache-control": "no-cache"}  # what a cache may still have of an earlier run is not what is checked
+    # What a cache may still have of an earlier run is not what is checked.
+    headers = {"accept-encoding": "gzip", "cache-control": "no-cache"}
     async with httpx.AsyncClient(limits=limits, timeout=timeout, headers=headers, follow_redirects=False) as client:
         yield HttpSource(uri.rstrip("/") + "/", client)

@@ -41,7 +41,7 @@ def statements_of(data: bytes) -> dict[int, Value]:
     length = int.from_bytes(data[-8:-4], "little")
     if length > len(data) - 12:
         raise DecodeError("its footer is longer than the file")
-    footer = _Reader(data[-8 - length : -8]).structure(0)
+    footer = CompactReader(data[-8 - length : -8]).structure(0)
     said = {number: value for number, value in footer.items() if number not in _OF_THE_FILE}
     said[_KEY_VALUES] = [pair for pair in _list(footer, _KEY_VALUES) if _structure(pair).get(1) != _ARROW_SCHEMA]
     said[4] = [_row_group(_structure(group)) for group in _list(footer, 4)]
@@ -72,13 +72,19 @@ def _structure(value: Value) -> dict[int, Value]:
     return value
 
 
-class _Reader:
+class CompactReader:
     """Takes values from the front of some bytes. Every method raises `DecodeError` where they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
-    def structure(self, depth: int) -> dict[int, Value]:
+    @property
+    def position(self) -> int:
+        """How many bytes were taken."""
+        return self._at
+
+    def structure(self, depth: int = 0) -> dict[int, Value]:
+        """The next structure: its values by the numbers of their fields."""
         if depth > MAX_DEPTH:
             raise DecodeError("its footer is nested too deep")
         fields: dict[int, Value] = {}

@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import CheckError
+from exporter.errors import CheckError, DecodeError
+from exporter.parquet_bounds import open_parquet
 from exporter.tree.documents import ManifestFile, RunManifest
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
@@ -36,7 +37,7 @@ class RunListing:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        table = pq.ParquetFile(pa.BufferReader(self.parquet)).read([*_SCHEMA], use_threads=False)
+        table = open_parquet(self.parquet, _SCHEMA).read([*_SCHEMA], use_threads=False)
         return pl.DataFrame(pl.from_arrow(table)).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
 
     def __len__(self) -> int:
@@ -100,6 +101,7 @@ class RunListing:
         try:
             _check(listing.frame)
         except (
+            DecodeError,
             pa.ArrowException,
             pl.exceptions.PolarsError,
             pl.exceptions.PanicException,

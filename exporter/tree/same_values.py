@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import zlib
 from itertools import zip_longest
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from exporter.bounds import EVIDENCE_BYTES, Gunzip
 from exporter.errors import DecodeError
+from exporter.parquet_bounds import open_parquet
 from exporter.tree.decoding import decode_json
 from exporter.tree.parquet_footer import statements_of
 
-MAX_UNPACKED_BYTES = 1 << 30
-"""Two gzip files that unpack to more are not compared, and count as different."""
-
-_CHUNK_BYTES = 1 << 20
-
-_UNREADABLE = (DecodeError, msgspec.DecodeError, pa.ArrowException, OSError, EOFError, zlib.error, ValueError)
+_UNREADABLE = (DecodeError, msgspec.DecodeError, pa.ArrowException, OSError, ValueError)
 
 
 def same_values(key: str, one: bytes, other: bytes) -> bool:
@@ -47,7 +40,7 @@ def same_tables(one: bytes, other: bytes) -> bool:
     """
     if statements_of(one) != statements_of(other):
         return False
-    left, right = (pq.ParquetFile(pa.BufferReader(data)) for data in (one, other))
+    left, right = map(open_parquet, (one, other))
     if not left.schema_arrow.equals(right.schema_arrow, check_metadata=True):
         return False
     return all(
@@ -62,13 +55,10 @@ def _one_form(value: object) -> bytes:
 
 
 def _same_unpacked(one: bytes, other: bytes) -> bool:
-    left = MAX_UNPACKED_BYTES
-    with gzip.GzipFile(fileobj=io.BytesIO(one)) as first, gzip.GzipFile(fileobj=io.BytesIO(other)) as second:
-        chunks = (iter(lambda file=file: file.read(_CHUNK_BYTES), b"") for file in (first, second))  # type: ignore[misc]
-        for mine, theirs in zip_longest(*chunks):
-            if mine != theirs:
-                return False
-            left -= len(mine)
-            if left < 0:
-                return False
+    first, second = Gunzip(EVIDENCE_BYTES), Gunzip(EVIDENCE_BYTES)
+    for mine, theirs in zip_longest(first.feed(one), second.feed(other)):
+        if mine != theirs:
+            return False
+    first.finish()
+    second.finish()
     return True

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from exporter.backfill.lake_job import SKIP, LakeResult
 from exporter.backfill.start_state import StartState
+from exporter.bounds import decompress
 from exporter.check.published_tree import rollup_faults
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS, derived_address
@@ -28,7 +29,7 @@ from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.lake.extract import RangeOfLedgers, extract
-from exporter.past.lake.objects import Lake, decompress
+from exporter.past.lake.objects import Lake
 from exporter.past.lake.watch import Watch
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore

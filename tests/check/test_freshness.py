@@ -21,7 +21,7 @@ from exporter import FORMAT
 from exporter.check import freshness
 from exporter.check.freshness import PublishedStatus, judge, read_status
 from exporter.cli import main
-from exporter.errors import SourceError
+from exporter.errors import CheckError, SourceError
 from exporter.localnet.server import running
 from exporter.stores import tree_sources
 from exporter.tree.families import POINTER_KEY
@@ -125,7 +125,7 @@ def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body without an end is read up to a bound; one that does not come is waited for up to another."""
     monkeypatch.setattr(freshness, "MAX_POINTER_BYTES", 100_000)
     endless = StreamingResponse(repeat(b" " * 65_536))
-    with running(endless) as url, pytest.raises(SourceError, match="larger than 100000"):
+    with running(endless) as url, pytest.raises(CheckError, match="larger than 100000"):
         read(url)
 
     monkeypatch.setattr(freshness, "READING_SECONDS", 0.2)

@@ -117,6 +117,6 @@ BEGUN = b'["ledger","p",5,5]\n["looked",true,true,false]\n'
 )
 def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Garbage is refused by what is wrong with it, and what would fill the memory before it does."""
-    monkeypatch.setattr(evidence, "MAX_BYTES", 1000)
+    monkeypatch.setattr(evidence, "EVIDENCE_BYTES", 1000)
     with pytest.raises(SnapshotFileError, match=said):
         Evidence.decode(gzip.compress(lines), "garbage")

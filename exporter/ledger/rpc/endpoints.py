@@ -21,7 +21,8 @@ from typing import Final
 
 import httpx
 
-from exporter.errors import ConfigError
+from exporter.bounds import Body, TooLargeError
+from exporter.errors import ConfigError, DecodeError
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 
 CALL_SECONDS: Final = 120.0
@@ -241,7 +242,7 @@ async def post(
 ) -> bytes:
     """The body of the answer to ``body``. Raises `AttemptError` for anything but HTTP 200 within the bounds."""
     timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S))
-    content = bytearray()
+    content = b""
     # The AttemptError is raised outside of the except blocks: an exception of httpx holds the request with its
     # URL, and must not go along as the context of ours.
     try:
@@ -251,20 +252,22 @@ async def post(
         ):
             failure = _refusal(response, limits)
             if failure is None:
-                # Each piece comes from 64 KiB or less of the connection, so that a gzip bomb costs 66 MB at most.
-                async for piece in response.aiter_bytes():
-                    content += piece
-                    if len(content) > limits.max_response_bytes:
-                        most = f"{limits.max_response_bytes:,} bytes (max_response_bytes)"
-                        failure = Failure("answer too large", f"the answer is larger than {most}")
-                        break
+                body_read = Body(response.headers.get("content-encoding", ""), limits.max_response_bytes)
+                async for piece in response.aiter_raw():
+                    body_read.feed(piece)
+                content = body_read.finish()
+    except TooLargeError:
+        most = f"{limits.max_response_bytes:,} bytes (max_response_bytes)"
+        failure = Failure("answer too large", f"the answer is larger than {most}")
+    except DecodeError:
+        failure = Failure(UNUSABLE, "the answer's compression is broken (DecodingError)")
     except TimeoutError:
         failure = Failure("timeout", f"no complete answer within {timeout_s:.3g} s")
     except (*HTTPX_ERRORS, OSError) as error:
         failure = failure_of(error)
     if failure is not None:
         raise AttemptError(failure)
-    return bytes(content)
+    return content
 
 
 def _refusal(response: httpx.Response, limits: RpcLimits) -> Failure | None:

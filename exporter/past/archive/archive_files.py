@@ -5,17 +5,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, Protocol, cast
 
+from exporter.bounds import ARCHIVE_RECORD_BYTES
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 
 NEWEST_STATE: Final = ".well-known/stellar-history.json"
 CHECKPOINT_LEDGERS: Final = 64
-MAX_RECORD_BYTES: Final = 1 << 25
-"""A longer record is refused: no entry, transaction set or result set of a ledger comes near it."""
 
 
 class ArchiveFiles(Protocol):
@@ -40,7 +40,10 @@ class FolderFiles:
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
         path = self._folder / name
         try:
-            if path.stat().st_size > max_bytes:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise ArchiveError(f"{self.label}: {name} is not a regular file")
+            if status.st_size > max_bytes:
                 raise ArchiveError(f"{self.label}: {name} has more than the {max_bytes} bytes that are accepted")
             return path.open("rb")
         except FileNotFoundError:
@@ -88,7 +91,7 @@ def records(files: ArchiveFiles, name: str, max_bytes: int, digest: bytes | None
             file = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=packed)), 1 << 20)
             while mark := file.read(4):
                 length = int.from_bytes(mark, "big") - 0x80000000
-                if len(mark) == 4 and not 0 <= length <= MAX_RECORD_BYTES:
+                if len(mark) == 4 and not 0 <= length <= ARCHIVE_RECORD_BYTES:
                     raise ArchiveError(f"{what}: a record's mark is damaged: {mark.hex()}")
                 total += 4 + length
                 if total > max_bytes:

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from exporter.bounds import ARCHIVE_BUCKET_BYTES, ARCHIVE_RECORDS_FILE_BYTES, ARCHIVE_STATE_BYTES
 from exporter.errors import ArchiveError, DecodeError
 from exporter.ledger.codec import xdr_walk as xdr
 from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
@@ -32,12 +33,7 @@ from exporter.past.archive.archive_files import (
 )
 from exporter.past.archive.stellar_proof import RefusedError, check_state
 
-MAX_BUCKET_BYTES = 1 << 35
-"""The most that one bucket may unpack to; mainnet's whole list has 10 GB."""
-MAX_RECORDS_FILE_BYTES = 1 << 30
-
 LEVELS: Final = 11
-MAX_STATE_BYTES: Final = 1 << 20
 HOT_ARCHIVE_PROTOCOL: Final = 23
 """From this protocol on the bucket list's hash in a header covers the hot archive too."""
 
@@ -123,7 +119,7 @@ class HistoryArchive:
     def _records_of(self, category: str, checkpoint: int) -> Iterator[Iterator[bytes]]:
         name = records_name(category, checkpoint)
         with self._named(name):
-            yield records(self._files, name, MAX_RECORDS_FILE_BYTES)
+            yield records(self._files, name, ARCHIVE_RECORDS_FILE_BYTES)
 
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
@@ -154,11 +150,11 @@ class HistoryArchive:
 
     def bucket(self, digest: bytes) -> Iterator[bytes]:
         """The records of a bucket, META included, in their order; verified when the last one was taken."""
-        return records(self._files, bucket_name(digest), MAX_BUCKET_BYTES, digest)
+        return records(self._files, bucket_name(digest), ARCHIVE_BUCKET_BYTES, digest)
 
     def _state_file(self, name: str) -> StateFile:
-        with self._named(name), self._files.open(name, MAX_STATE_BYTES) as file:
-            return decode_state_file(file.read())
+        with self._named(name), self._files.open(name, ARCHIVE_STATE_BYTES) as file:
+            return decode_state_file(file.read(ARCHIVE_STATE_BYTES))
 
 
 def decode_state_file(content: bytes) -> StateFile:

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
+from exporter.bounds import CHANGES_BYTES, decompress
 from exporter.deployments.networks import network_id
 from exporter.errors import DecodeError, StoreError
 from exporter.ledger.codec.entries import ledger_key_end, ttl_key
@@ -69,9 +70,8 @@ def packed(content: LedgerRange | Sequence[LedgerChanges]) -> bytes:
 def unpacked(data: bytes, content: type[Content], name: str) -> Content:
     """The content of a file of this machine's or cluster's own. Raises `StoreError` with its name."""
     try:
-        with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
-            return msgspec.msgpack.decode(stream.read(), type=content)
-    except (OSError, pa.ArrowException, msgspec.DecodeError) as error:
+        return msgspec.msgpack.decode(decompress(data, CHANGES_BYTES), type=content)
+    except (DecodeError, msgspec.DecodeError, RecursionError) as error:
         raise StoreError(f"{name} is not a file of changes of this version: {error}; remove it") from error
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
-import pyarrow as pa
 from msgspec import Meta, Struct
 
+from exporter.bounds import LAKE_BATCH_BYTES, LAKE_LEDGER_BYTES, LAKE_OBJECT_BYTES, decompress
 from exporter.errors import ConfigError, DecodeError, LakeError
 from exporter.past.lake.close_meta import end_of, header_of
 
@@ -24,15 +24,9 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
 
 CONFIG = ".config.json"
-MAX_OBJECT_BYTES = 64 * 2**20
-"""As it is compressed."""
 AHEAD = 16
-MAX_LEDGER_BYTES = 64 * 2**20
-"""Of a ledger's meta. Those of mainnet have 1 to 2 MB."""
-MAX_BATCH_BYTES = 512 * 2**20
 LOOK_AHEAD_BYTES = 2**30
 """Of the objects that all workers of a machine have fetched and not yet read, as they are compressed."""
-CHUNK_BYTES = 2**20
 ENDINGS = (".xdr.zst", ".xdr.zstd")
 """Of today's exporters, and of those before their version 23."""
 PUBLIC_REGION = "us-east-2"
@@ -177,8 +171,8 @@ class Lake:
     def _get(self, key: str) -> bytes | None:
         for left in reversed(range(TRIES)):
             try:
-                got: Any = self._store.get(key)
-                if got.meta["size"] > MAX_OBJECT_BYTES:
+                got: Any = self._store.get(key)  # which never gives more than this size
+                if got.meta["size"] > LAKE_OBJECT_BYTES:
                     raise DecodeError(f"{key} has {got.meta['size']:,} bytes, too many for a ledger object")
                 return bytes(got.bytes())
             except FileNotFoundError:
@@ -206,9 +200,9 @@ def decode_config(data: bytes, label: str) -> LakeConfig:
 def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
     """Decompress an object, and see that it holds the ledgers that its key says. Raises `DecodeError`."""
     try:
-        raw = decompress(data, min(MAX_BATCH_BYTES, (last - first + 1) * MAX_LEDGER_BYTES))
+        raw = decompress(data, min(LAKE_BATCH_BYTES, (last - first + 1) * LAKE_LEDGER_BYTES))
         start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
-    except (DecodeError, OSError, pa.ArrowException) as error:
+    except DecodeError as error:
         raise DecodeError(f"{key} is damaged: {error}") from error
     # Ledger 1 is the genesis and has no meta; the newest batch of a lake may not be full yet.
     if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
@@ -226,18 +220,6 @@ def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
         ends.append(end_of(batch.metas, ends[-1]))
     for number, (begin, end) in enumerate(pairwise(ends), batch.first):
         yield batch.metas[begin:end], number
-
-
-def decompress(data: bytes, max_bytes: int = MAX_BATCH_BYTES) -> bytes:
-    """A zstd frame's content; frames need not state its size. Raises `DecodeError`, also for more than is accepted."""
-    parts, total = [], 0
-    with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
-        while part := stream.read(CHUNK_BYTES if total else 4 * CHUNK_BYTES):
-            total += len(part)
-            if total > max_bytes:
-                raise DecodeError(f"it has more than {max_bytes:,} bytes when decompressed")
-            parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def open_place(

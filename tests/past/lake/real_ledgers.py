@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from exporter.past.lake.objects import decompress
+from exporter.bounds import decompress
 
 
 def facts(folder: Path) -> list[dict[str, Any]]:
