@@ -20,13 +20,12 @@ from exporter.ledger.view import LedgerView
 class Balance:
     """``amount`` is in base units, None where it cannot be determined, and ``failure`` then says why.
 
-    ``stored`` is false where a Stellar asset has no entry, which means 0; ``archived`` where it has one that is.
+    ``stored`` is false where a Stellar asset has no entry, which means 0.
     """
 
     amount: int | None
     failure: str = ""
     stored: bool = True
-    archived: bool = False
 
 
 def balance_key(token: str, holder: str) -> bytes:
@@ -65,8 +64,6 @@ def _balance(token: str, entry: Entry | None, called: CallResult | None) -> Bala
             if called.value is None:
                 raise DecodeError(f"balance() of {token} failed: {called.reason}")
             return Balance(max(int(expect(called.value, scval.I128, f"balance() of {token}")), 0))
-        if entry is not None and entry.archived:
-            return Balance(None, f"its balance of {token} is archived; it can be restored", archived=True)
         return Balance(decode_balance(entry), stored=entry is not None)
     except DecodeError as error:
         return Balance(None, str(error))

@@ -199,8 +199,9 @@ NO_REWARDS: Mapping[str, Any] = {
 class ProtocolReading:
     """Everything one protocol gave.
 
-    Reasons of ``unread`` are absent, archived, undecodable, overflow, and inconsistent: entries that contradict each
-    other, or that the market's own math divides by zero with.
+    Reasons of ``unread`` are absent, undecodable, overflow, and inconsistent: entries that contradict each other, or
+    that the market's own math divides by zero with. ``archived`` has market and pool of those that were read and have
+    an archived entry, which the next call restores (docs/decisions.md, "Absent, archived, unread").
     ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
     `SHARED`.
     ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.
@@ -220,6 +221,7 @@ class ProtocolReading:
     notices: list[str] = field(default_factory=list)
     tokens: Mapping[str, Token] = field(default_factory=dict)
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
+    archived: set[tuple[str, str]] = field(default_factory=set)
     price_limits: dict[tuple[str, str], int] = field(default_factory=dict)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     verified: dict[str, str] = field(default_factory=dict)

@@ -50,12 +50,10 @@ class UnreadError(Exception):
         self.reason = reason
 
 
-def live(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
-    """An entry that is there and not archived. Raises `UnreadError`; ``missing`` is its detail for none."""
+def required(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
+    """An entry that is there, archived or not. Raises `UnreadError`; ``missing`` is its detail for none."""
     if entry is None:
         raise UnreadError("absent", missing or f"{what} is missing")
-    if entry.archived:
-        raise UnreadError("archived", f"{what} is archived; it can be restored")
     return entry
 
 
@@ -70,9 +68,9 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
             yield Parameter(name, int(value[1]), scale, no_limit=value[1] == _LARGEST[value[0]])
 
 
-def oracle_keys(oracles: Iterable[str | None]) -> list[bytes]:
-    """The ledger keys of the instances of oracles, each once, by which prices are watched."""
-    return [instance_key(oracle) for oracle in dict.fromkeys(oracles) if oracle is not None and oracle.startswith("C")]
+def instance_keys(contracts: Iterable[str | None]) -> list[bytes]:
+    """The ledger keys of the instances of what may be contracts, each once; others have none."""
+    return [instance_key(each) for each in dict.fromkeys(contracts) if each is not None and each.startswith("C")]
 
 
 def config_keys(oracle: str | None, tokens: Iterable[str]) -> list[bytes]:
@@ -140,6 +138,8 @@ class Collector:
         self.protocol = protocol
         self.reading = ProtocolReading(protocol)
         self._configured = {candidate.address for candidate in candidates if candidate.configured}
+        self._keys: dict[tuple[str, str], Sequence[bytes]] = {}
+        """By market and pool: the ledger keys of the entries that the pool's numbers and terms follow from."""
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
@@ -156,20 +156,16 @@ class Collector:
     def notice(self, text: str) -> None:
         self.reading.notices.append(text)
 
-    def market_is_usable(self, market: str, instance: Entry | None, pool_list: Entry | None, list_name: str) -> bool:
-        """Whether a market is there and live; if not, it is noted as absent, or unread. A list may be missing."""
-        if instance is None:
-            reason = "the ledger has no contract at this address"
-            if market in self._configured:
-                self.unread(market, None, "absent", f"{reason}; check [[markets]]")
-            else:
-                self.reading.absent.append(Absent(market, self.protocol, reason))
-            return False
-        for entry, what in ((instance, "instance"), (pool_list, list_name)):
-            if entry is not None and entry.archived:
-                self.unread(market, None, "archived", f"the market's {what} is archived; it can be restored")
-                return False
-        return True
+    def market_is_there(self, market: str, instance: Entry | None) -> bool:
+        """Whether a market has an instance, archived or not; if not, it is noted as absent, or unread."""
+        if instance is not None:
+            return True
+        reason = "the ledger has no contract at this address"
+        if market in self._configured:
+            self.unread(market, None, "absent", f"{reason}; check [[markets]]")
+        else:
+            self.reading.absent.append(Absent(market, self.protocol, reason))
+        return False
 
     def list_is_its_own(self, market: str, listed: Sequence[str], lacking: Sequence[str]) -> bool:
         """Whether a market's list of pools can be its own, of which ``lacking`` have no entry; if not, it is unread."""
@@ -248,7 +244,11 @@ class Collector:
             value = value[: _MAX_VALUE - 1] + "…"
         self.reading.pending.append(Pending(market, pool, kind, value, time))
 
-    def append_pool(self, market: Market, pool: str, token: str, row: Mapping[str, object]) -> None:
+    def append_pool(
+        self, market: Market, pool: str, token: str, row: Mapping[str, object], keys: Iterable[bytes]
+    ) -> None:
+        """Keep a pool that was read; ``keys`` are those of its own entries, which `take_archived` looks at."""
+        self._keys[market.address, pool] = tuple(keys)
         shared = {
             "market": market.address,
             "pool": pool,
@@ -261,6 +261,21 @@ class Collector:
             "wasm_hash": market.wasm_hash,
         }
         self.reading.pools.append(shared | dict(row))
+
+    async def take_archived(self, view: LedgerView) -> None:
+        """Note the pools of which an entry is archived: one of their own, or the instance of market, token or oracle.
+
+        The reader has asked for all of these before, so nothing is sent. Raises `SourceError`.
+        """
+        keys: dict[tuple[str, str], list[bytes]] = {}
+        for pool in self.reading.pools:
+            place = pool["market"], pool["pool"]
+            contracts = instance_keys(pool[name] for name in ("market", "token_address", "oracle"))
+            keys[place] = [*self._keys[place], *contracts]
+        entries = await view.read(dict.fromkeys(key for own in keys.values() for key in own))
+        self.reading.archived = {
+            place for place, own in keys.items() if any(entry.archived for key in own if (entry := entries[key]))
+        }
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
         """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""

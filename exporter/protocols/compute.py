@@ -159,7 +159,8 @@ def _pools_of(
         except Exception as error:
             unread(pool, "undecodable", described(error))
         else:
-            rows.append(row | {"symbol": token.symbol})
+            archived = (pool["market"], pool["pool"]) in reading.archived
+            rows.append(row | {"symbol": token.symbol, "archived": archived})
 
     def price_failure(quote: Quote) -> str | None:
         return module.price_failure(quote, tables.close_time)

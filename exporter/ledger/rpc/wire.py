@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey, xdr_walk
+from exporter.ledger.codec.entries import seen_at
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval, symbol
 from exporter.ledger.events import MAX_EVENTS_PER_PAGE, ContractEvent, EventFilter, EventsPage
@@ -221,7 +222,11 @@ def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, R
             unusable("an entry was changed after the ledger that the answer is of")
         if not info.xdr or len(info.xdr) % 4:
             unusable("an entry is not XDR")
-        entries[info.key] = RawEntry(info.xdr, info.last_modified_ledger_seq, info.live_until_ledger_seq)
+        entry = RawEntry(info.xdr, info.last_modified_ledger_seq, info.live_until_ledger_seq)
+        # A server that knows when an archived entry expired may say so in place of 0.
+        seen = seen_at(info.key, entry, result.latest_ledger)
+        if seen is not None:
+            entries[info.key] = seen
     return entries
 
 

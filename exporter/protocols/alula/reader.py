@@ -14,7 +14,7 @@ from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 
 
 class _Reader(Collector):
@@ -27,10 +27,10 @@ class _Reader(Collector):
 
     def take_market(self, market: str) -> None:
         instance_entry, list_entry = (self.entries[key] for key in layout.market_keys(market))
-        if not self.market_is_usable(market, instance_entry, list_entry, "list of pools"):
+        if not self.market_is_there(market, instance_entry):
             return
         with self.noting(market):
-            instance = layout.decode_instance(live(instance_entry, "the market's instance"))
+            instance = layout.decode_instance(required(instance_entry, "the market's instance"))
             found = instance.market
             members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
             if list_entry is None and found.status != layout.FROZEN:
@@ -70,7 +70,7 @@ class _Reader(Collector):
         for pool, entry in zip(members, pool_entries, strict=True):
             with self.noting(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
-                self.take_pool(found, pool, live(entry, "the pool's entry", missing))
+                self.take_pool(found, pool, required(entry, "the pool's entry", missing))
             queued = self.entries[layout.queued_pool_key(market, pool)]
             if queued is not None:
                 now = self.pools.get((market, pool))
@@ -82,7 +82,8 @@ class _Reader(Collector):
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
         self.pools[market.address, pool] = decoded
-        self.append_pool(market, pool, decoded.token_address, decoded.row)
+        keys = layout.market_keys(market.address)[1], layout.pool_key(market.address, pool)
+        self.append_pool(market, pool, decoded.token_address, decoded.row, keys)
         self.reading.parameters[market.address, pool] = decoded.shown
         lacking = ", ".join(sorted(name for name in layout.TERMS if decoded.row[name] is None))
         if lacking:
@@ -123,7 +124,7 @@ async def read_markets(
     for market, instance in reader.instances.items():
         if instance.manager is not None:
             keys += [key(instance.manager, market) for key in (layout.record_key, layout.queued_upgrade_key)]
-    keys += oracle_keys(instance.market.oracle for instance in reader.instances.values())
+    keys += instance_keys(instance.market.oracle for instance in reader.instances.values())
     # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
     keys += dict.fromkeys(instance_key(pool) for _, pool in members)
     reader.entries |= await view.read(keys)
@@ -133,5 +134,6 @@ async def read_markets(
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
     reader.report_empty()
+    await reader.take_archived(view)
     await reader.read_quotes(view)
     return reader.reading

@@ -237,7 +237,7 @@ class Insurance:
         self._entries: dict[str, Entry | None] = {}
 
     def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
-        """All that the entries say. An archived one says it, too: nobody changes it before it is restored."""
+        """All that the entries say. An archived one says it too: nobody changes it before it is restored."""
         self._entries = {name: entries[key] for name, key in (self.keys | self.kept).items()}
         source = known(self._source)
         promised = known(self._promised) if source == EmissionSource.BACKFILL else None
@@ -268,10 +268,10 @@ class Insurance:
         return None if entry is None else entry.value
 
     def _comet(self) -> Comet:
-        """Raises `DecodeError` where an entry is missing or archived, or anything in them is not above zero."""
+        """Raises `DecodeError` where an entry is missing, or anything in them is not above zero."""
         records, shares = self._entry("AllRecordData"), self._entry("TotalShares")
-        if self.tokens is None or records is None or shares is None or records.archived or shares.archived:
-            raise DecodeError("Comet: its records or shares are missing or archived")
+        if self.tokens is None or records is None or shares is None:
+            raise DecodeError("Comet: its records or shares are missing")
         found: dict[str, int] = {}
         for key, value in expect(records.value, scval.MAP, "Comet: AllRecordData"):
             for name in ("blnd", "usdc"):
@@ -313,11 +313,9 @@ def known(decode: Callable[..., _T], *arguments: Any) -> _T | None:
 
 
 def decode_balance(entry: Entry | None) -> Balance:
-    """Without an entry nobody ever deposited. Raises `DecodeError`, also for an archived one and for contradictions."""
+    """Without an entry nobody ever deposited. Raises `DecodeError`, also for contradictions."""
     if entry is None:
         return Balance(0, 0, 0)
-    if entry.archived:
-        raise DecodeError("PoolBalance: the entry is archived")
     fields = Fields.of(entry.value, "PoolBalance")
     balance = Balance(fields.i128("shares"), fields.i128("tokens"), fields.i128("q4w"))
     if min(balance) < 0 or balance.queued > balance.shares:
@@ -327,7 +325,7 @@ def decode_balance(entry: Entry | None) -> Balance:
 
 def decode_lp_value(entry: Entry | None) -> tuple[int, int]:
     """BLND and USDC behind one share of the token as a v1 backstop last noted them. Raises `DecodeError`."""
-    items = () if entry is None or entry.archived else expect(entry.value, scval.VEC, "LPTknVal") or ()
+    items = () if entry is None else expect(entry.value, scval.VEC, "LPTknVal") or ()
     value = tuple(expect(item, scval.I128, "LPTknVal") for item in items)
     if len(value) != 2 or min(value) < 0:
         raise DecodeError("LPTknVal: not two amounts")

@@ -74,8 +74,6 @@ def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
     """
     if entry is None:
         return Emission(reason=RewardReason.NO_EMISSIONS)
-    if entry.archived:
-        return Emission(reason=RewardReason.UNREAD)
     try:
         fields = Fields.of(entry.value, "emission")
         eps, expiration = fields.u64("eps"), fields.u64("expiration")

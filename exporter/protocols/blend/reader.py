@@ -18,7 +18,7 @@ from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Records
-from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys, proposed, shortened
+from exporter.protocols.collector import Collector, UnreadError, instance_keys, proposed, required, shortened
 
 NAME = "blend"
 
@@ -69,10 +69,10 @@ class _Reader(Collector):
         instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if instance_entry is not None and not self.accepts(candidate, entries, records):
             return
-        if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
+        if not self.market_is_there(market, instance_entry):
             return
         with self.noting(market):
-            instance = layout.decode_instance(live(instance_entry, "the market's instance"))
+            instance = layout.decode_instance(required(instance_entry, "the market's instance"))
             assets = layout.decode_reserve_list(list_entry)
             if list_entry is None and instance.status != layout.SETUP:
                 only = f"which only one in {layout.SETUP} lacks"
@@ -120,8 +120,8 @@ class _Reader(Collector):
             if queued is not None:
                 self.take_pending(market, asset, "terms", partial(layout.decode_queued_reserve, queued, entry))
             with self.noting(market, asset):
-                config = live(entry, "the reserve's ResConfig entry")
-                data = live(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
+                config = required(entry, "the reserve's ResConfig entry")
+                data = required(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
                 self.take_reserve(found, asset, config, data, entries)
 
     def new_assets(self, market: str) -> list[str]:
@@ -152,7 +152,13 @@ class _Reader(Collector):
         }
         self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
         own = {"bstop_rate": instance.backstop_rate, "reward_token": instance.reward_token}
-        self.append_pool(found, asset, asset, reserve | emissions | own)
+        keys = (
+            layout.market_keys(market)[1],
+            layout.reserve_config_key(market, asset),
+            layout.reserve_data_key(market, asset),
+            *self.emission_keys(market, asset).values(),
+        )
+        self.append_pool(found, asset, asset, reserve | emissions | own, keys)
         self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
 
 
@@ -201,7 +207,7 @@ async def read_pools(
         *(layout.reserve_data_key(*reserve) for reserve in reserves),
         *(layout.reserve_config_key(*reserve) for reserve in reserves),
         *(layout.queued_reserve_key(*reserve) for reserve in (*reserves, *new)),
-        *oracle_keys(found.oracle for found in instances.values()),
+        *instance_keys(found.oracle for found in instances.values()),
         *(layout.proposed_admin_key(market) for market, found in instances.items() if found.generation != "v1"),
     ]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
@@ -219,6 +225,7 @@ async def read_pools(
         if item.tokens is not None and (price := item.reward_price(reader.reading.tokens)) is not None
     }
     reader.reading.reward_prices = prices
+    await reader.take_archived(view)
     await reader.read_quotes(view, [(instances[market].oracle, each.priced_in) for (market, _), each in prices.items()])
     return reader.reading
 

@@ -19,7 +19,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
-from exporter.protocols.collector import Collector, UnreadError, config_keys, live, oracle_keys
+from exporter.protocols.collector import Collector, UnreadError, config_keys, instance_keys, required
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
 
@@ -50,15 +50,17 @@ class _Reader(Collector):
         self.reserves: dict[tuple[str, str], layout.ReserveEntry] = {}
         self.balances: Mapping[tuple[str, str], Balance] = {}
         self.emissions: dict[str, layout.Emissions] = {}
+        self.reward_keys: dict[str, list[bytes]] = {}
+        """By share token: the ledger keys of what its holders are paid."""
 
     def take_router(self, market: str, entries: Entries) -> None:
         instance_entry, list_entry, count = (entries[key] for key in layout.router_keys(market))
-        if not self.market_is_usable(market, instance_entry, list_entry, "list of reserves"):
+        if not self.market_is_there(market, instance_entry):
             return
         with self.noting(market):
             missing = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
-            listed = live(list_entry, "the router's list of reserves", missing)
-            router = layout.decode_router(live(instance_entry, "the router's instance"))
+            listed = required(list_entry, "the router's list of reserves", missing)
+            router = layout.decode_router(required(instance_entry, "the router's instance"))
             self.members[market] = layout.decode_reserve_list(listed, count)
             self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, instance_entry, ADMINS, PROPOSED)
@@ -73,7 +75,7 @@ class _Reader(Collector):
             return
         for asset, entry in stored.items():
             with self.noting(market, asset):
-                self.reserves[market, asset] = layout.decode_reserve(live(entry, "the reserve's RDATA entry"))
+                self.reserves[market, asset] = layout.decode_reserve(required(entry, "the reserve's RDATA entry"))
 
     def take_market(self, market: str, entries: Entries) -> None:
         router, members = self.routers[market], self.members[market]
@@ -96,7 +98,7 @@ class _Reader(Collector):
                 with self.noting(market, asset):
                     row = self.row_of(market, asset, entries)
                     self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
-                    self.append_pool(found, asset, asset, row)
+                    self.append_pool(found, asset, asset, row, self.keys_of(market, asset))
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
         """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
@@ -113,7 +115,7 @@ class _Reader(Collector):
         scaled: dict[str, int] = {}
         for side, token in reserve.share_tokens.items():
             what = f"{layout.SHARE_TOKENS[side][0]} {token}"
-            instance = live(entries[instance_key(token)], f"the reserve's {what}")
+            instance = required(entries[instance_key(token)], f"the reserve's {what}")
             of_router, of_asset, scaled[side] = layout.decode_share_token(instance, side)
             if (of_router, of_asset) != (market, asset):
                 detail = f"the {what} says that it is of asset {of_asset} of router {of_router}"
@@ -121,11 +123,9 @@ class _Reader(Collector):
             self.take_code(market, what, instance)
         own, shared = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
         if own is None:
-            live(shared, f"the reserve's rate contract {reserve.rate_contract}")
-        else:
-            live(own, "the reserve's APARAMS entry")
+            required(shared, f"the reserve's rate contract {reserve.rate_contract}")
         model = layout.decode_rate_model(own, shared)
-        stored = entries[layout.debt_ceiling_key(market, asset)]  # in whole tokens, also an archived one
+        stored = entries[layout.debt_ceiling_key(market, asset)]  # in whole tokens
         ceiling = 0 if stored is None else min(expect(stored.value, scval.U128, "RDEBTCEIL"), layout.MAX_AMOUNT)
         numbers = reserve.numbers
         self.reading.parameters[market, asset] = layout.shown_parameters(numbers, model, ceiling)
@@ -154,6 +154,21 @@ class _Reader(Collector):
             "borrow_emissions": self.emissions[debt_token],
         }
 
+    def keys_of(self, market: str, asset: str) -> list[bytes]:
+        """The ledger keys of a reserve's entries, at the router, its tokens, its rate contract and the oracle."""
+        reserve = self.reserves[market, asset]
+        tokens = reserve.share_tokens
+        return [
+            *layout.router_keys(market)[1:],
+            layout.reserve_key(market, asset),
+            layout.debt_ceiling_key(market, asset),
+            *map(instance_key, tokens.values()),
+            balance_key(asset, tokens["supply"]),
+            *layout.rate_model_keys(reserve.rate_contract, asset),
+            *config_keys(self.routers[market].oracle, [asset]),
+            *(key for token in tokens.values() for key in self.reward_keys.get(token, ())),
+        ]
+
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
         """Read what holders of the share tokens are paid, by the contracts that these name."""
         sides = {token: side for each in self.reserves.values() for side, token in each.share_tokens.items()}
@@ -171,6 +186,9 @@ class _Reader(Collector):
             except DecodeError:
                 self.emissions[token] = None
         stored |= await view.read(rates.values())
+        self.reward_keys = {token: [key] for token, key in lists.items()}
+        for (token, _), key in rates.items():
+            self.reward_keys[token].append(key)
         for (token, paid), key in rates.items():
             entry, known = stored[key], self.emissions[token]
             try:
@@ -258,7 +276,7 @@ async def read_markets(
     keys: list[bytes] = []
     for market, router in reader.routers.items():
         members = reader.members[market]
-        keys += [*oracle_keys([router.oracle]), *config_keys(router.oracle, members)]
+        keys += [*instance_keys([router.oracle]), *config_keys(router.oracle, members)]
         for asset in members:
             keys += [layout.reserve_key(market, asset), layout.debt_ceiling_key(market, asset), instance_key(asset)]
     entries |= await view.read(keys)
@@ -278,5 +296,6 @@ async def read_markets(
     for market in reader.routers:
         reader.take_market(market, entries)
 
+    await reader.take_archived(view)
     await reader.take_prices(view)
     return reader.reading

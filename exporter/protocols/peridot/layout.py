@@ -18,7 +18,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import Queued, config_hash_of, in_words, live, proposed
+from exporter.protocols.collector import Queued, config_hash_of, in_words, proposed
 
 VERSION = "v1"
 SCALE = 10**6
@@ -81,15 +81,6 @@ _SETTINGS: _Numbers = {
 _REQUIRED = ("last_update_time", "total_borrowed", "borrow_index")
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
-_SAY_THE_SAME_ARCHIVED = (
-    "CollateralFactorScaled",
-    "RatesReady",
-    "TotalBorrowPrincipal",
-    *_OF_CACHING_CODE,
-    _INCENTIVE,
-    _REWARD_TOKEN,
-)
-"""Entries that no totals or rates follow from."""
 _CONFIGURATION = (
     "UnderlyingToken",
     "Peridottroller",
@@ -201,14 +192,9 @@ def speed_keys(controller: str, vault: str) -> list[bytes]:
 
 
 def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) -> Fields:
-    """The entries of a contract as the fields of a struct. Raises `UnreadError` for one that is archived."""
-    pairs = []
-    for name in names:
-        entry = entries.get(variant_key(contract, name))
-        if entry is not None:
-            value = entry if name in _SAY_THE_SAME_ARCHIVED else live(entry, f"the {what}'s entry {name}")
-            pairs.append((symbol(name), value.value))
-    return Fields(pairs, what)
+    """The entries of a contract as the fields of a struct, archived or not. Raises `DecodeError`."""
+    found = ((name, entries.get(variant_key(contract, name))) for name in names)
+    return Fields([(symbol(name), entry.value) for name, entry in found if entry is not None], what)
 
 
 def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
@@ -216,8 +202,7 @@ def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
     entry = entries.get(instance_key(contract))
     if entry is None:
         raise DecodeError(f"{what} instance is missing")
-    data = live(entry, f"the {what}'s instance").contract_data()
-    instance, wasm_hash = coded_instance(data, f"{what} instance")
+    instance, wasm_hash = coded_instance(entry.contract_data(), f"{what} instance")
     pairs = ((symbol(name), value) for name, value in named(instance.storage).items())
     return Fields(pairs, f"{what} instance"), wasm_hash.hex()
 
@@ -293,7 +278,7 @@ def decode_curve(vault: Vault, entries: Entries) -> dict[str, int]:
 
 
 def decode_speed(entry: Entry | None) -> int | None:
-    """A speed: 0 without an entry, None for one of another form. An archived one says the same as before."""
+    """A speed: 0 without an entry, None for one of another form."""
     try:
         return 0 if entry is None else decode_amount(entry.value, "speed")
     except DecodeError:

@@ -23,7 +23,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Held, Market, Parameter, ProtocolReading
-from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
+from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
 
 NAME = "peridot"
@@ -71,7 +71,7 @@ class _Reader(Collector):
             self.listed[candidate.address].update([] if candidate.pool is None else [candidate.pool])
 
     def take_market(self, market: str) -> None:
-        if not self.market_is_usable(market, self.entries[instance_key(market)], None, ""):
+        if not self.market_is_there(market, self.entries[instance_key(market)]):
             return
         with self.noting(market):
             controller = layout.decode_controller(market, self.entries)
@@ -153,8 +153,6 @@ class _Reader(Collector):
             self.take_queued(market.address, vault, decoded.model, (upgrade,))
         row: dict[str, Any] = {**layout.decode_curve(decoded, self.entries), **decoded.numbers, "governed": governed}
         factor = self.entries[layout.collateral_factor_key(market.address, vault)]
-        if factor is not None:
-            live(factor, "the controller's entry MarketCF of it")
         if governed:
             row["collateral_factor"] = 0 if factor is None else layout.decode_amount(factor.value, "MarketCF")
         row |= self.cash_of(market.address, vault, decoded, balance)
@@ -172,8 +170,21 @@ class _Reader(Collector):
             "incentive": controller.incentive,
             "reward_token": controller.reward_token if any(paid.values()) else None,
         }
-        self.append_pool(market, vault, decoded.token, row)
+        self.append_pool(market, vault, decoded.token, row, self.keys_of(market.address, vault))
         self.reading.parameters[market.address, vault] = layout.shown_parameters(row, boosted=decoded.boosted)
+
+    def keys_of(self, market: str, vault: str) -> list[bytes]:
+        """The ledger keys of a vault's entries, at the vault, its controller, its rate model and its token."""
+        decoded = self.vaults[market, vault]
+        return [
+            *layout.controller_keys(market),
+            *layout.vault_keys(vault),
+            layout.collateral_factor_key(market, vault),
+            *layout.speed_keys(market, vault),
+            *(() if decoded.model is None else layout.entry_keys(decoded.model, layout.CURVE.values())),
+            balance_key(decoded.token, vault),
+            _symbol_key(market, decoded.token),
+        ]
 
     def paid(self, market: str, vault: str) -> dict[str, int | None]:
         """The rewards a second of the two sides of a vault."""
@@ -195,7 +206,7 @@ class _Reader(Collector):
         if managed and not balance.stored:
             held, failure = None, f"it has no balance of its token, although it counts {managed} as its own"
         if held is None and borrowed:
-            raise UnreadError("archived" if balance.archived else "undecodable", failure)
+            raise UnreadError("undecodable", failure)
         if held is None:
             self.notice(f"market {market}: what vault {vault} can pay out cannot be determined; {failure}")
         net_cash = managed - decoded.set_aside
@@ -226,13 +237,18 @@ class _Reader(Collector):
         for pool in self.reading.pools:
             market, oracle, token = (str(pool[name]) for name in ("market", "oracle", "token_address"))
             assets[oracle, token] = by_address(token)
-            kept = self.entries[variant_key(market, "OracleAssetSymbol", address(token))]
+            kept = self.entries[_symbol_key(market, token)]
             try:
                 if kept is not None:
                     assets[oracle, token] = by_symbol(expect(kept.value, scval.SYMBOL, "OracleAssetSymbol"))
             except DecodeError as error:
                 self.notice(f"market {market}, token {token}: {error}; its price is asked for by its address")
         self.reading.quotes = await read_asset_quotes(view, assets)
+
+
+def _symbol_key(market: str, token: str) -> bytes:
+    """The ledger key of the symbol under which a controller's oracle has a token."""
+    return variant_key(market, "OracleAssetSymbol", address(token))
 
 
 def _keys_of(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
@@ -273,11 +289,11 @@ async def read_markets(
     rewarded = [market for market, vault in reader.vaults if any(reader.paid(market, vault).values())]
     rewards = (controllers[market].reward_token for market in rewarded)
     tokens = dict.fromkeys([*(token for token, _ in held), *(token for token in rewards if token is not None)])
-    keys = oracle_keys(controller.oracle for controller in controllers.values())
+    keys = instance_keys(controller.oracle for controller in controllers.values())
     for model in dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None):
         keys += layout.entry_keys(model, layout.CURVE.values())
         keys += layout.queued_keys(model, (layout.UPGRADE,))
-    keys += [variant_key(market, "OracleAssetSymbol", address(decoded.token)) for (market, _), decoded in pools]
+    keys += [_symbol_key(market, decoded.token) for (market, _), decoded in pools]
     keys += [balance_key(*pair) for pair in held]
     reader.entries |= await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
@@ -292,5 +308,6 @@ async def read_markets(
     for (market, vault), decoded in pools:
         with reader.noting(market, vault):
             reader.append_vault(found[market], vault, balances[decoded.token, vault])
+    await reader.take_archived(view)
     await reader.read_prices(view)
     return reader.reading

@@ -31,10 +31,6 @@ class Slender(ProtocolModule):
             "the ledger, or older than the pool's own limit for the feed; the contract itself weighs several records "
             "by time and takes the median of its feeds, in its base asset"
         ),
-        limits=(
-            "dormant: an archived pool of the published list is named as absent, and fails no run; a reserve "
-            "whose cash is archived is unread"
-        ),
     )
     statuses: ClassVar = {"active": "the pool is open", "paused": "the pool is paused: nothing can be done with it"}
     pool_statuses: ClassVar = {

@@ -1,4 +1,4 @@
-"""Reading every Slender market: its instance, what lies in its reserves, and what becomes of that which is archived."""
+"""Reading every Slender market: its instance, what lies in its reserves, and what becomes of each that cannot be read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, ProtocolReading
-from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, live, oracle_keys
+from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys, required
 from exporter.protocols.slender import layout
-from exporter.tree.documents import Absent
 
 NAME = "slender"
 MARKET_NAME = "Slender"
@@ -31,15 +30,10 @@ class _Reader(Collector):
         """Those that can be decoded: the market, the token, and what the pool keeps."""
 
     def take_market(self, market: str, entry: Entry | None) -> None:
-        """A published pool that is archived is absent; one that the operator named is unread (docs/decisions.md)."""
-        if entry is not None and entry.archived and market not in self._configured:
-            reason = "archived: nobody has used the pool for long; its instance can be restored"
-            self.reading.absent.append(Absent(market, NAME, reason))
-            return
-        if not self.market_is_usable(market, entry, None, ""):
+        if not self.market_is_there(market, entry):
             return
         with self.noting(market):
-            pool = self.pools[market] = layout.decode_instance(live(entry, "the market's instance"))
+            pool = self.pools[market] = layout.decode_instance(required(entry, "the market's instance"))
             self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, entry, {"Admin": "admin"})
             self.take_reserves(market, pool)
@@ -82,8 +76,6 @@ class _Reader(Collector):
         what = f"the reserve's cash, TokenBalance of sToken {reserve['s_token']},"
         if entry is None and (reserve["s_supply"] or reserve["debt_supply"]):
             raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
-        if entry is not None and entry.archived:
-            raise UnreadError("archived", f"{what} is archived; it is not 0, and can be restored")
         cash = layout.amount_of(None if entry is None else entry.value, "TokenBalance")
         token, feed = self.reading.tokens[asset], reserve["feed"]
         decimals = token.decimals if reserve["decimals"] is None else reserve["decimals"]
@@ -93,7 +85,8 @@ class _Reader(Collector):
         if feed is not None:
             self.reading.price_limits[market.address, asset] = feed.max_age
         own = {"decimals": decimals, "cash": cash, "oracle": feed and feed.contract}
-        self.append_pool(market, asset, asset, reserve | own)
+        keys = [layout.cash_key(market.address, asset, reserve["s_token"]), instance_key(reserve["s_token"])]
+        self.append_pool(market, asset, asset, reserve | own, keys)
         self.reading.parameters[market.address, asset] = layout.shown_parameters(self.pools[market.address], asset)
 
 
@@ -108,13 +101,15 @@ async def read_markets(
         reader.take_market(market, entries[instance_key(market)])
     keys = [layout.cash_key(found.address, asset, reserve["s_token"]) for found, asset, reserve in reader.reserves]
     tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
-    feeds = oracle_keys(reserve["feed"] and reserve["feed"].contract for *_, reserve in reader.reserves)
-    entries = await view.read([*keys, *feeds, *map(instance_key, tokens)])
+    feeds = instance_keys(reserve["feed"] and reserve["feed"].contract for *_, reserve in reader.reserves)
+    shares = [instance_key(reserve["s_token"]) for *_, reserve in reader.reserves]
+    entries = await view.read([*keys, *feeds, *shares, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
     for key, (found, asset, reserve) in zip(keys, reader.reserves, strict=True):
         with reader.noting(found.address, asset):
             reader.take_cash(found, asset, reserve, entries[key])
     pools = reader.reading.pools
     assets = {(pool["oracle"], pool["pool"]): pool["feed"].asset for pool in pools if pool["feed"] is not None}
+    await reader.take_archived(view)
     reader.reading.quotes = await read_asset_quotes(view, assets)
     return reader.reading

@@ -52,9 +52,6 @@ def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None
     """The quote with the token's limit of age; without a readable limit there is no price."""
     if oracle is None:
         return Quote(aggregator, token, failure="the price aggregator has no oracle for this token")
-    if oracle.archived:
-        failure = "the price aggregator's oracle for this token is archived; it can be restored"
-        return Quote(aggregator, token, failure=failure, is_known=False)
     if result.value is None:
         return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     try:

@@ -16,7 +16,7 @@ from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
-from exporter.protocols.collector import Collector, UnreadError, live, oracle_keys
+from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
 
@@ -64,10 +64,10 @@ class _Reader(Collector):
 
     def take_controller(self, market: str, entries: Entries) -> None:
         entry = entries[instance_key(market)]
-        if not self.market_is_usable(market, entry, None, "list of pools"):
+        if not self.market_is_there(market, entry):
             return
         with self.noting(market):
-            controller = self.controllers[market] = layout.decode_controller(live(entry, "the market's instance"))
+            controller = self.controllers[market] = layout.decode_controller(required(entry, "the market's instance"))
             self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, entry, {"Owner": "owner"})
             if controller.aggregator is None:
@@ -98,10 +98,25 @@ class _Reader(Collector):
             yield layout.controller_key(market, "Spoke", spoke)
             yield from (layout.controller_key(market, "SpokeAsset", spoke, pool) for pool in pools)
         yield from (instance_key(controller.pool), layout.proposed_owner_key(market))
-        yield from oracle_keys([controller.aggregator])
+        yield from instance_keys([controller.aggregator])
+
+    def keys_of(self, market: Market, pool: layout.HubAsset, entries: Entries) -> Iterator[bytes]:
+        """The ledger keys of a hub market's entries: at the pool contract, its hub, its spokes and the oracle's."""
+        controller = self.controllers[market.address]
+        yield instance_key(controller.pool)
+        yield from (layout.pool_key(controller.pool, name, pool) for name in ("State", "Params"))
+        if controller.aggregator is not None:
+            yield layout.oracle_key(controller.aggregator, pool.token)
+        yield layout.controller_key(market.address, "Hub", pool.hub)
+        for spoke in self.spokes.get(market.address, ()):
+            listed = layout.controller_key(market.address, "SpokeAsset", spoke, pool)
+            if entries[listed] is not None:
+                yield listed
+                yield layout.controller_key(market.address, "Spoke", spoke)
+                yield layout.controller_key(market.address, "SpokeUsage", spoke, pool)
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
-        """None where terms cannot be determined. An archived entry says what it said: it cannot change."""
+        """None where terms cannot be determined."""
         if market not in self.spokes:
             return None
         try:
@@ -168,7 +183,7 @@ class _Reader(Collector):
         self, market: Market, pool: layout.HubAsset, stored: Sequence[Entry | None], entries: Entries
     ) -> None:
         state, parameters = (
-            live(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
+            required(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
             for what, entry in zip(("State", "Params"), stored, strict=True)
         )
         numbers = layout.decode_state(state)
@@ -184,7 +199,7 @@ class _Reader(Collector):
             "hub_active": self.hub_active(market.address, pool.hub, entries),
             "spokes": self.spokes_of(market.address, pool, entries),
         }
-        self.append_pool(market, pool.pool, pool.token, row)
+        self.append_pool(market, pool.pool, pool.token, row, self.keys_of(market, pool, entries))
         self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *shown)
 
 
@@ -217,6 +232,7 @@ async def read_markets(
         reader.compare_decimals(pool["market"], pool["decimals"], reader.reading.tokens[pool["token_address"]])
     pairs = [(pool["oracle"], pool["token_address"]) for pool in pools if pool["oracle"] is not None]
     asked = {pair: entries[layout.oracle_key(*pair)] for pair in pairs}
+    await reader.take_archived(view)
     reader.reading.quotes = await read_prices(view, asked)
     return reader.reading
 
