@@ -200,8 +200,10 @@ class ProtocolReading:
     """Everything one protocol gave.
 
     Reasons of ``unread`` are absent, undecodable, overflow, and inconsistent: entries that contradict each other, or
-    that the market's own math divides by zero with. ``archived`` has market and pool of those that were read and have
-    an archived entry, which the next call restores (docs/decisions.md, "Absent, archived, unread").
+    that the market's own math divides by zero with. ``entry_keys``
+    are the ledger keys, by market and pool, of the entries that a pool follows from, instances of its market, token and
+    oracle included; ``archived`` are the pools with an archived one among them (`read_contained` finds them), which the
+    next call restores (docs/decisions.md, "Absent, archived, unread").
     ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
     `SHARED`.
     ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.
@@ -221,6 +223,7 @@ class ProtocolReading:
     notices: list[str] = field(default_factory=list)
     tokens: Mapping[str, Token] = field(default_factory=dict)
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
+    entry_keys: dict[tuple[str, str], tuple[bytes, ...]] = field(default_factory=dict)
     archived: set[tuple[str, str]] = field(default_factory=set)
     price_limits: dict[tuple[str, str], int] = field(default_factory=dict)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)

@@ -138,8 +138,6 @@ class Collector:
         self.protocol = protocol
         self.reading = ProtocolReading(protocol)
         self._configured = {candidate.address for candidate in candidates if candidate.configured}
-        self._keys: dict[tuple[str, str], Sequence[bytes]] = {}
-        """By market and pool: the ledger keys of the entries that the pool's numbers and terms follow from."""
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
@@ -247,8 +245,7 @@ class Collector:
     def append_pool(
         self, market: Market, pool: str, token: str, row: Mapping[str, object], keys: Iterable[bytes]
     ) -> None:
-        """Keep a pool that was read; ``keys`` are those of its own entries, which `take_archived` looks at."""
-        self._keys[market.address, pool] = tuple(keys)
+        """Keep a pool that was read; ``keys`` are those of its own entries, all of which were read."""
         shared = {
             "market": market.address,
             "pool": pool,
@@ -260,22 +257,11 @@ class Collector:
             "oracle": market.oracle,
             "wasm_hash": market.wasm_hash,
         }
-        self.reading.pools.append(shared | dict(row))
-
-    async def take_archived(self, view: LedgerView) -> None:
-        """Note the pools of which an entry is archived: one of their own, or the instance of market, token or oracle.
-
-        The reader has asked for all of these before, so nothing is sent. Raises `SourceError`.
-        """
-        keys: dict[tuple[str, str], list[bytes]] = {}
-        for pool in self.reading.pools:
-            place = pool["market"], pool["pool"]
-            contracts = instance_keys(pool[name] for name in ("market", "token_address", "oracle"))
-            keys[place] = [*self._keys[place], *contracts]
-        entries = await view.read(dict.fromkeys(key for own in keys.values() for key in own))
-        self.reading.archived = {
-            place for place, own in keys.items() if any(entry.archived for key in own if (entry := entries[key]))
-        }
+        state = shared | dict(row)
+        oracle = None if state["oracle"] is None else str(state["oracle"])
+        contracts = instance_keys([market.address, token, oracle])
+        self.reading.pools.append(state)
+        self.reading.entry_keys[market.address, pool] = (*keys, *contracts)
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
         """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""

@@ -41,7 +41,9 @@ async def read_contained(
 
     async def attempt(view: LedgerView) -> ProtocolReading | Exception:
         try:
-            return await module.read(view, candidates, deployments)
+            reading = await module.read(view, candidates, deployments)
+            reading.archived = await _archived_pools(view, reading)
+            return reading
         except SourceError:
             raise
         except Exception as error:
@@ -85,6 +87,16 @@ async def read_contained(
     notice = f"nothing of {module.name} could be read: {detail}"
     unread = [Unread(market, None, module.name, "undecodable", detail) for market in sorted(markets)]
     return ProtocolReading(module.name, unread=unread, notices=[notice])
+
+
+async def _archived_pools(view: LedgerView, reading: ProtocolReading) -> set[tuple[str, str]]:
+    """Market and pool of those with an archived entry. The reader has asked for all of them: nothing is sent."""
+    entries = await view.read(dict.fromkeys(key for keys in reading.entry_keys.values() for key in keys))
+    return {
+        place
+        for place, keys in reading.entry_keys.items()
+        if any(entry.archived for key in keys if (entry := entries[key]) is not None)
+    }
 
 
 class _SealedView(LedgerView):

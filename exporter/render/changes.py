@@ -321,6 +321,7 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
         "pool_status",
         "utilization_bps",
         *GATES,
+        "archived",
         "oracle_price_usd",
         *(pl.when(worth).then(pl.col(f"{side}_apy_bps")) for side in ("supply", "borrow")),
         *(_reward(side, tables.close_time) for side in ("supply", "borrow")),
@@ -334,6 +335,9 @@ def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _Moved:
     """Changes of a pool's numbers; one that was or is not known is not a change."""
     if old.utilization_bps <= HIGH_UTILIZATION_BPS < new.utilization_bps:
         yield "utilization", "utilization over 95 %", (str(old.utilization_bps), str(new.utilization_bps))
+    if old.archived != new.archived:
+        said = "an entry of it is archived" if new.archived else "its archived entries are restored"
+        yield "archived", said, ("archived" if old.archived else "live", "archived" if new.archived else "live")
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
         said = "it has no price" if new.oracle_price_usd is None else "it has a price"
         yield "price", said, (old.oracle_price_usd, new.oracle_price_usd)

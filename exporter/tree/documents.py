@@ -573,6 +573,7 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
     can_borrow: Annotated[bool | None, doc("Whether anybody may borrow; null when unknown.")]
     can_repay: Annotated[bool | None, doc("Whether anybody may repay; null when unknown.")]
     can_liquidate: Annotated[bool | None, doc("Whether anybody may liquidate debt of this pool; null when unknown.")]
+    archived: Annotated[bool, doc("Whether an entry that the numbers follow from is archived.")]
     oracle_price_usd: Annotated[Price | None, doc("Price of one token, in USD; null without a valid price.")]
     supply_apy_bps: Annotated[
         BasisPoints | None, doc("Annual yield of suppliers, in basis points; null below 1,000 US dollars.")

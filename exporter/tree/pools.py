@@ -274,7 +274,8 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
     """The operations that the contract allows in the pool now, before caps, balances and health.
 
     `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
-    `can_reason` says why, and why the market's missing price of the token closes others.
+    `can_reason` says why, and why the market's missing price of the token closes others. `archived` closes nothing:
+    since protocol 23 the call itself restores what it needs, for a higher fee; before, a transaction of its own had to.
     `pool_status` is the pool's own status, null where it has only its market's; the two meanings say in words
     what the statuses mean, null where the status has no known meaning.
     """
@@ -301,6 +302,15 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     can_reason: Annotated[
         Words | None, term(46, "why one of the five is not known, or closed without a price", null="without such")
+    ]
+    archived: Annotated[
+        bool,
+        computed(
+            99,
+            "whether an entry that the row follows from is archived: nobody has used or prolonged it for long, and the "
+            "next call that needs it restores it; null in older rows",
+            "whether an entry that the numbers follow from is archived; the next call that needs it restores it",
+        ),
     ]
     market_status_meaning: Annotated[
         Words | None, doc("What the market's status means, in words; null when not known.")
@@ -451,7 +461,7 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
     reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
     null: `nothing_supplied`, `nothing_borrowed`, `no_token_price`, `no_reward_price`, `several_tokens`, `unread` (the
-    entry is archived, or of no known form) or `not_read` (nobody looked). Amounts a second are in base units of
+    entry is of no known form) or `not_read` (nobody looked). Amounts a second are in base units of
     `reward_token` times 10^`reward_decimals`, amounts a year in base units. `reward_price` / 10^`reward_price_decimals`
     is the price of one whole token in USD, and `reward_price_source` says what it follows from: `comet_spot` is the
     momentary price of a pool that a single trade can move.

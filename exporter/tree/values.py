@@ -53,7 +53,7 @@ class RewardReason(StrEnum):
     NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth compared with the pool's is not
     NO_REWARD_PRICE = "no_reward_price"
     SEVERAL_TOKENS = "several_tokens"  # null: more than one token is paid
-    UNREAD = "unread"  # null: the entry is archived or cannot be decoded
+    UNREAD = "unread"  # null: the entry cannot be decoded
     NOT_READ = "not_read"  # null: the exporter does not look for it
 
 
@@ -200,7 +200,7 @@ Cursor = Annotated[
     str, _text(CURSOR, "The opaque cursor of the next page, for the `?cursor=` of the same path.", lengths=(None, 128))
 ]
 ProtocolName = Annotated[str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 64))]
-Reason = Annotated[str, Meta(min_length=1, description="Why, as a fixed word for programs.", examples=["archived"])]
+Reason = Annotated[str, Meta(min_length=1, description="Why, as a fixed word for programs.", examples=["absent"])]
 FileKindName = Annotated[str, _text(f"({'|'.join(FileKind)})", "What may happen to the file later.")]
 FixedPoint = Annotated[
     str,

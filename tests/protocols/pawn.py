@@ -33,7 +33,7 @@ from exporter.protocols.base import (
     Row,
     ViewCall,
 )
-from exporter.protocols.collector import Collector, config_hash_of, live, parameters_of
+from exporter.protocols.collector import Collector, config_hash_of, parameters_of, required
 
 NAME = "pawn"
 WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
@@ -51,12 +51,12 @@ class _Reader(Collector):
 
     def take_market(self, market: str, entries: Mapping[bytes, Entry | None]) -> None:
         shop, tokens = entries[instance_key(market)], entries[data_key(market, symbol("Tokens"))]
-        if not self.market_is_usable(market, shop, tokens, "list of tokens"):
+        if not self.market_is_there(market, shop):
             return
         with self.noting(market):
-            code = instance_of(live(shop, "the shop").contract_data())
+            code = instance_of(required(shop, "the shop").contract_data())
             storage = Fields(code.storage, "market instance")
-            members = addresses(live(tokens, "the list of tokens").value, "Tokens", 100)
+            members = addresses(required(tokens, "the list of tokens").value, "Tokens", 100)
             name, oracle = self.shown_name(market, storage.string("Name")), storage.address("Oracle")
             wasm_hash = (code.wasm_hash or b"").hex()
             if code.wasm_hash != WASM_HASH:
@@ -66,10 +66,10 @@ class _Reader(Collector):
 
     def take_pool(self, market: Market, token: str, state: Entry | None) -> None:
         with self.noting(market.address, token):
-            pool = Fields.of(live(state, "the pool's entry").value, "Pool")
+            pool = Fields.of(required(state, "the pool's entry").value, "Pool")
             row = {"rate": pool.u32("rate"), "lent": pool.i128("lent"), "held": pool.i128("held")}
             row |= {"decimals": pool.u32("decimals"), "time": pool.u64("time")}
-            self.append_pool(market, token, token, row)
+            self.append_pool(market, token, token, row, [pool_key(market.address, token)])
             self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
 
 

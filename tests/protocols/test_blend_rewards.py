@@ -20,7 +20,7 @@ from exporter.protocols.compute import Tables
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.places import USDC, XLM
 from tests.protocols.world import Change as ChangeOfWorld
-from tests.protocols.world import World, archive, contract, put
+from tests.protocols.world import World, contract, put
 
 NOW = World("blend").time
 A, B = contract("A"), contract("B")
@@ -322,8 +322,6 @@ class TestReading:
             put(SHARES, i128(0)),
             put(instance_key(BACKSTOP_1), None),
             put(instance_key(BLND), u32(8), "METADATA", "decimal"),
-            archive(RECORDS),
-            archive(SHARES),
         ],
     )
     def test_without_a_price_of_blnd(self, change: ChangeOfWorld) -> None:

@@ -215,7 +215,7 @@ def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -
     market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
     collector = Collector("other", [])
     for pool in market.members:
-        collector.append_pool(market, pool, token, {"decimals": 7})
+        collector.append_pool(market, pool, token, {"decimals": 7}, [])
     quotes = {} if quote is None else {(str(oracle), token): quote}
     tokens = {token: Token(token, "USDC", 7)}
     reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)

@@ -226,12 +226,13 @@ class TestXoxno:
             assert reason == self.reason({"price_timestamp": u64(NOW - age)}, limit)
 
     def test_an_archived_limit(self) -> None:
-        """A token whose oracle is archived has no price that is known; its limit of age may be another."""
+        """A token whose oracle is archived keeps its price and limit of age: the next call restores it as it was."""
         world = self.world(struct_map({name: value for name, value in GOOD.items() if value is not None}))
+        live = world.row("USDC")
         world.archive(xoxno.oracle_key(self.AGGREGATOR, USDC))
 
-        assert "oracle for this token is archived" in reasons(world)["USDC"]
-        assert world.row("USDC")["can_borrow"] is None
+        assert live | {"archived": True} == world.row("USDC")
+        assert VALID_PRICE == live["price_reason"]
 
     def test_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One call has all tokens, in any order; one that fails is asked again for each token, a single one is not."""

@@ -37,14 +37,14 @@ from tests.protocols.places import (
     field,
     vault,
 )
-from tests.protocols.world import Change, World, account, answer, contract, demanded, each, put, token
+from tests.protocols.world import Change, World, account, answer, contract, each, put, token
 
 WAVES = {
     "alula": [2, 12],
     "blend": [16, 54],
     "k2": [3, 17, 18],
     "peridot": [160, 37],
-    "slender": [1, 7],
+    "slender": [1, 10],
     "xoxno": [5, 26, 8],
 }
 """How many keys each wave asks for, of everything that the protocol's recorded markets have."""
@@ -317,18 +317,7 @@ class TestPeridot:
 
 
 class TestSlender:
-    """A dormant pool: archived, or with cash that is away while the pool is there."""
-
-    def test_archived(self) -> None:
-        """An archived pool of the list is absent, so that no run fails; one that the operator named is unread."""
-        world = World("slender")
-        world.archive(SLENDER)
-        tables = world.compute()
-        assert ([world.market], [], 0) == ([item.market for item in tables.absent], tables.unread, tables.pools.height)
-        assert tables.absent[0].reason.startswith("archived")
-
-        tables = world.compute([demanded("slender", world.market)])
-        assert [("archived", [])] == [(item.reason, tables.absent) for item in tables.unread]
+    """A dormant pool, with cash that is away while the pool is there."""
 
     def test_feeds(self) -> None:
         """A market has an oracle where all its reserves have the same feed."""
@@ -356,8 +345,6 @@ class TestSlender:
         assert (0, 0) == (row["total_supplied"], row["total_borrowed"])
         world.put(cash, i128(-1))
         assert ["TokenBalance is negative"] == [item.detail for item in world.compute().unread]
-        world.archive(cash)
-        assert ["archived"] == [item.reason for item in world.compute().unread]
 
 
 class TestXoxno:

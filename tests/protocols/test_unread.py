@@ -35,7 +35,7 @@ from tests.protocols.places import (
     XLM,
     vault,
 )
-from tests.protocols.world import Change, World, account, answer, archive, contract, each, put, token
+from tests.protocols.world import Change, World, account, answer, contract, each, put, token
 
 
 def bits(value: int, first: int, width: int) -> ScVal:
@@ -140,8 +140,6 @@ POOLS: list[tuple[str, Change, str, str]] = [
     ),  # which fits into 128 bits and not into 38 digits
     ("peridot", put(vault("Peridottroller"), address(contract("D"))), f"is {contract('D')}", "inconsistent"),
     ("peridot", put(instance_key(VAULT), None), "no contract at this vault's address", "absent"),
-    ("peridot", archive(vault("TotalBorrowed")), "the vault's entry TotalBorrowed is archived", "archived"),
-    ("peridot", each(LENT, archive(balance_key(XLM, VAULT))), "its balance of", "archived"),
     (
         "peridot",
         each(*(put(vault(name), u128(0)) for name in ("ManagedCash", "TotalBorrowed"))),

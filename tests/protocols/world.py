@@ -35,6 +35,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
+from exporter.protocols.containment import read_contained
 from tests.entries import decode_data_key, name_of
 from tests.localnet.recorded import LISTED
 from tests.protocols.made_ledger import account as account
@@ -181,7 +182,9 @@ class World:
         candidates = self.candidates() if named is None else list(named)
         source = self.source = Source(self.chain, self.answers)
         module = PROTOCOLS[self.protocol]
-        return asyncio.run(read_at_one_ledger(source, lambda view: module.read(view, candidates, self.deployments)))
+        return asyncio.run(
+            read_at_one_ledger(source, lambda view: read_contained(module, view, candidates, self.deployments))
+        )
 
     def compute(self, named: Iterable[Candidate] | None = None) -> Tables:
         """What is published."""

@@ -134,6 +134,5 @@ async def read_markets(
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
     reader.report_empty()
-    await reader.take_archived(view)
     await reader.read_quotes(view)
     return reader.reading

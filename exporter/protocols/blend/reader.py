@@ -154,6 +154,7 @@ class _Reader(Collector):
         own = {"bstop_rate": instance.backstop_rate, "reward_token": instance.reward_token}
         keys = (
             layout.market_keys(market)[1],
+            plan_key(market),
             layout.reserve_config_key(market, asset),
             layout.reserve_data_key(market, asset),
             *self.emission_keys(market, asset).values(),
@@ -225,7 +226,6 @@ async def read_pools(
         if item.tokens is not None and (price := item.reward_price(reader.reading.tokens)) is not None
     }
     reader.reading.reward_prices = prices
-    await reader.take_archived(view)
     await reader.read_quotes(view, [(instances[market].oracle, each.priced_in) for (market, _), each in prices.items()])
     return reader.reading
 

@@ -296,6 +296,5 @@ async def read_markets(
     for market in reader.routers:
         reader.take_market(market, entries)
 
-    await reader.take_archived(view)
     await reader.take_prices(view)
     return reader.reading

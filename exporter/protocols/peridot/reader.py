@@ -308,6 +308,5 @@ async def read_markets(
     for (market, vault), decoded in pools:
         with reader.noting(market, vault):
             reader.append_vault(found[market], vault, balances[decoded.token, vault])
-    await reader.take_archived(view)
     await reader.read_prices(view)
     return reader.reading

@@ -1,4 +1,4 @@
-"""Reading every Slender market: its instance, what lies in its reserves, and what becomes of each that cannot be read."""
+"""Reading every Slender market: its instance, its reserves and feeds, and what becomes of each that cannot be read."""
 
 from __future__ import annotations
 
@@ -110,6 +110,5 @@ async def read_markets(
             reader.take_cash(found, asset, reserve, entries[key])
     pools = reader.reading.pools
     assets = {(pool["oracle"], pool["pool"]): pool["feed"].asset for pool in pools if pool["feed"] is not None}
-    await reader.take_archived(view)
     reader.reading.quotes = await read_asset_quotes(view, assets)
     return reader.reading

@@ -183,7 +183,9 @@ class _Reader(Collector):
         self, market: Market, pool: layout.HubAsset, stored: Sequence[Entry | None], entries: Entries
     ) -> None:
         state, parameters = (
-            required(entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing")
+            required(
+                entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing"
+            )
             for what, entry in zip(("State", "Params"), stored, strict=True)
         )
         numbers = layout.decode_state(state)
@@ -232,7 +234,6 @@ async def read_markets(
         reader.compare_decimals(pool["market"], pool["decimals"], reader.reading.tokens[pool["token_address"]])
     pairs = [(pool["oracle"], pool["token_address"]) for pool in pools if pool["oracle"] is not None]
     asked = {pair: entries[layout.oracle_key(*pair)] for pair in pairs}
-    await reader.take_archived(view)
     reader.reading.quotes = await read_prices(view, asked)
     return reader.reading
 
