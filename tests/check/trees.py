@@ -1,7 +1,8 @@
 """A small published tree with everything in it, and how tests break it.
 
-The tree is what ten runs, a day apart, leave of a recorded network: pools of two protocols, one archived and two
-without a price, histories whose older pages are complete, and files of earlier runs that the last one does not list.
+The tree is what ten runs, a day apart, leave of a recorded network: pools of two protocols, one archived, one missing
+and two without a price, histories whose older pages are complete, and files of earlier runs that the last one does not
+list.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ def tree_of(
 
 
 def _good_tree() -> Files:
-    (archived, *_) = pools_of(RecordedNetwork(), BLEND_V2)
+    archived, missing, *_ = (pool.key for pool in pools_of(RecordedNetwork(), BLEND_V2))
     step = 2 * 86_400
     first, time = DEFAULT_START_LEDGER - 1, DEFAULT_START_TIME - step
-    network = RecordedNetwork(start_ledger=first, start_time=time, close_seconds=step, archived=[archived.key])
+    network = RecordedNetwork(
+        start_ledger=first, start_time=time, close_seconds=step, archived=[archived], without=[missing]
+    )
     network.close(with_rewards(network, BLEND_V1) | without_oracle(network, BLEND_V1))
     return tree_of(network, "blend", "alula", runs=RUNS)
 

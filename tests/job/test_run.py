@@ -205,7 +205,7 @@ class TestEmbeddedNetwork:
         assert before == read(tmp_path / "out")
 
     def test_unread_pools(self, tmp_path: Path) -> None:
-        """Archived and missing reserves are named, the others published, and the exit code is 7 unless allowed."""
+        """A missing reserve is named, archived ones are published and say so; the exit code is 7 unless allowed."""
         first, second, third = [pool.key for pool in RecordedNetwork().pools if pool.protocol == "blend"][:3]
         network = RecordedNetwork(archived=[first, second], without=[third])
         code, facts = run(settings_for(tmp_path / "out", **only("blend")), network=network)
@@ -214,8 +214,10 @@ class TestEmbeddedNetwork:
 
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
         assert (7, 0) == (code, allowed)
-        assert ["absent", "archived", "archived"] == sorted(item["reason"] for item in status["unread"])
-        assert 3 == len(walk(tmp_path / "out", "v1/assets/index.json"))
+        rows = walk(tmp_path / "out", "v1/pools/index.json")
+        assert ["absent"] == [item["reason"] for item in status["unread"]]
+        assert 5 == len(rows)
+        assert 2 == sum(row["archived"] for row in rows)
         assert 6 == status["pool_count"]
 
     def test_slow_endpoint(self, tmp_path: Path) -> None:

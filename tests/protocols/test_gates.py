@@ -6,6 +6,7 @@ Blend's in tests/host.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -15,10 +16,11 @@ from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, MAP, WASM, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, symbol, u32, u64, u128, vec
 from exporter.protocols.balances import balance_call
+from exporter.protocols.k2.math import ONLY_LISTED, UNKNOWN_LISTS
 from exporter.protocols.xoxno import layout as xoxno
 from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
 from tests.protocols.judged import OPERATIONS, closed
-from tests.protocols.places import ALULA, K2, MARKET, VAULT, XLM, field, vault
+from tests.protocols.places import ALULA, K2, MARKET, USDC, VAULT, XLM, field, vault
 from tests.protocols.world import World, put
 
 AMOUNTS = ("available_to_withdraw", "available_to_borrow", "available_to_supply")
@@ -250,3 +252,55 @@ class TestXoxno:
         expected = (None, None, None, UNKNOWN_SPOKES) if spokes is None else (False, "unlisted", 0, None)
         assert expected == tuple(row[name] for name in ("can_borrow", "pool_status", "supply_cap", "can_reason"))
         assert 2 == len(world.source.waves)
+
+
+class TestK2:
+    """White lists of a router: of those who use a reserve, and of liquidators."""
+
+    LISTED, NOT_LISTED = ((BOOL, flag) for flag in (True, False))
+
+    def gates(self, changes: Mapping[str, ScVal]) -> tuple[list[bool | None], str | None]:
+        world = World("k2")
+        for name, value in changes.items():
+            world.put(instance_key(world.market), value, name)
+        row = world.row("native")
+        return [row[f"can_{operation}"] for operation in OPERATIONS], row["can_reason"]
+
+    def of_reserve(self, flag: ScVal, asset: str = XLM) -> Mapping[str, ScVal]:
+        return {"RWLMAP": (MAP, ((address(asset), flag),))}
+
+    @pytest.mark.parametrize(
+        ("lists", "expected", "reason"),
+        [
+            ("RWLMAP", [None, None, None, None, True], ONLY_LISTED),
+            ("LWLF", [True, True, True, True, None], ONLY_LISTED),
+            ("RWLMAP LWLF", [None] * 5, ONLY_LISTED),
+        ],
+    )
+    def test_only_listed_accounts(self, lists: str, expected: list[bool | None], reason: str) -> None:
+        """What only listed accounts may do is null, and the reason says so (kinetic-router/src/operations.rs)."""
+        flags = {**self.of_reserve(self.LISTED), "LWLF": self.LISTED}
+        chosen = {name: flags[name] for name in lists.split()}
+
+        assert (expected, reason) == self.gates(chosen)
+        assert ([False] * 5, None) == self.gates({**chosen, "PAUSED": (BOOL, True)})
+
+    def test_amounts_of_listed_accounts(self) -> None:
+        """How much anybody can move is not known where it is not known who may."""
+        world = World("k2")
+        world.put(instance_key(world.market), self.of_reserve(self.LISTED)["RWLMAP"], "RWLMAP")
+        row = world.row("native")
+
+        assert [None] * 3 == [row[name] for name in AMOUNTS]
+
+    def test_no_list(self) -> None:
+        """A list of another reserve, an empty one or none closes nothing."""
+        everybody = ([True] * 5, None)
+        for flags in ({}, self.of_reserve(self.NOT_LISTED), self.of_reserve(self.LISTED, USDC)):
+            assert everybody == self.gates({**flags, "LWLF": self.NOT_LISTED})
+
+    @pytest.mark.parametrize("odd", [u32(1), (MAP, ((symbol("a"), (BOOL, True)),)), (MAP, ((address(XLM), u32(1)),))])
+    def test_lists_of_another_form(self, odd: ScVal) -> None:
+        """A flag that cannot be read leaves open who may, and costs no number."""
+        assert ([None, None, None, None, True], UNKNOWN_LISTS) == self.gates({"RWLMAP": odd})
+        assert ([True, True, True, True, None], UNKNOWN_LISTS) == self.gates({"LWLF": odd})

@@ -44,6 +44,7 @@ def tables(
     usual = {"config_hash": "0" * 16, "observed_ledger": ledger}
     rows = [market_row(name, **{"name": f"M{name[-1]}"} | usual | dict(other)) for name, other in sorted(named.items())]
     usual_pool = {"symbol": "USDC", "utilization_bps": 100, "tvl_usd_cents": 100_000, "oracle_price_usd": "1.5"}
+    usual_pool["archived"] = False
     time = TIME + ledger
     frames = pools_frame([usual_pool | dict(row) for row in pools], ledger, time), pl.DataFrame(rows, schema=MARKETS)
     return Tables(ledger, time, *frames, unread=unread or [], pending=pending or [])

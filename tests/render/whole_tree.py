@@ -18,7 +18,7 @@ HOURS = 5
 def publish_tree(folder: Path, *protocols: str, runs: int = 3) -> None:
     """Publish some runs over the markets of protocols (all), one a ledger, into a folder.
 
-    Of Blend's v2 pools two are unread; the v1 market is frozen, and its pools have no price.
+    Of Blend's v2 pools one is archived and one unread; the v1 market is frozen, and its pools have no price.
     """
     write(once(f"tree of {runs} {' '.join(protocols)}", lambda: _published(protocols, runs)), folder)
 

@@ -6,8 +6,8 @@ taken by name. Fields that are not asked for are ignored: a contract upgrade may
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -27,6 +27,17 @@ AMOUNT: Final = Number(scval.I128)
 
 TIME: Final = Number(scval.U64, most=(1 << 62) - 1)
 """A u64 of unix time, in whatever part of a second; a later one no clock will ever show."""
+
+
+_T = TypeVar("_T")
+
+
+def decoded_or_none(decode: Callable[..., _T], *arguments: Any) -> _T | None:
+    """What a decoder gives for these arguments; None where it raises `DecodeError`."""
+    try:
+        return decode(*arguments)
+    except DecodeError:
+        return None
 
 
 def expect(value: ScVal, kind: int, what: str) -> Any:

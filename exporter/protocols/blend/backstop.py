@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX, ceil_divide
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, variant_key
-from exporter.ledger.codec.fields import Fields, expect
+from exporter.ledger.codec.fields import Fields, decoded_or_none, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entries, Entry
@@ -23,8 +23,6 @@ from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop
 from exporter.protocols.blend.layout import PoolInstance, named_contracts, storage_of
 from exporter.tables import YEAR
 from exporter.tree.values import RewardReason
-
-_T = TypeVar("_T")
 
 ONE = 10**7  # 7 decimals
 
@@ -214,9 +212,9 @@ class Insurance:
     def __init__(self, market: str, pool: PoolInstance, backstop: str, instance: Entry | None) -> None:
         self._market, self._pool, self._backstop = market, pool, backstop
         self._backfills = pool.generation == "v2"
-        names = known(named_contracts, instance, "BToken", "BLNDTkn", "USDCTkn")
+        names = decoded_or_none(named_contracts, instance, "BToken", "BLNDTkn", "USDCTkn")
         self.tokens = None if names is None else BackstopTokens(*names)
-        (emitter,) = known(named_contracts, instance, "Emitter") or (None,)
+        (emitter,) = decoded_or_none(named_contracts, instance, "Emitter") or (None,)
         self.keys: dict[str, bytes] = {}
         """Of what changes: Comet's pool with every trade, and whom the emitter pays."""
         self.kept = {
@@ -239,10 +237,10 @@ class Insurance:
     def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
         """All that the entries say. An archived one says it too: nobody changes it before it is restored."""
         self._entries = {name: entries[key] for name, key in (self.keys | self.kept).items()}
-        source = known(self._source)
-        promised = known(self._promised) if source == EmissionSource.BACKFILL else None
+        source = decoded_or_none(self._source)
+        promised = decoded_or_none(self._promised) if source == EmissionSource.BACKFILL else None
         remaining = None if promised is None else max(ALLOTMENT - promised, 0)
-        funding, comet = Funding(source, known(self._funded), remaining), known(self._comet)
+        funding, comet = Funding(source, decoded_or_none(self._funded), remaining), decoded_or_none(self._comet)
         value = None if comet is None else comet.per_share
         return PoolBackstop(
             market=self._market,
@@ -250,11 +248,11 @@ class Insurance:
             status=self._pool.status,
             backstop=self._backstop,
             tokens=self.tokens,
-            balance=known(decode_balance, self._entries["PoolBalance"]),
+            balance=decoded_or_none(decode_balance, self._entries["PoolBalance"]),
             emission=decode_emission(self._entries["emission"], funding.funded),
             funding=funding,
             comet=comet,
-            lp_value=value if self._backfills else known(decode_lp_value, self._entries["LPTknVal"]),
+            lp_value=value if self._backfills else decoded_or_none(decode_lp_value, self._entries["LPTknVal"]),
             in_reward_zone=self._market in zones[self._backstop] if self._backstop in zones else None,
         )
 
@@ -302,14 +300,6 @@ class Insurance:
     def _promised(self) -> int:
         value = self._value("BackfillEmis")
         return 0 if value is None else int(expect(value, scval.I128, "BackfillEmis"))
-
-
-def known(decode: Callable[..., _T], *arguments: Any) -> _T | None:
-    """What is decoded; None where it cannot be."""
-    try:
-        return decode(*arguments)
-    except DecodeError:
-        return None
 
 
 def decode_balance(entry: Entry | None) -> Balance:

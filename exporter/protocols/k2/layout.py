@@ -12,7 +12,7 @@ from typing import NamedTuple
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, data_key, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import TIME, Fields, Number, contracts, expect
+from exporter.ledger.codec.fields import TIME, Fields, Number, contracts, decoded_or_none, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -106,7 +106,11 @@ Emissions = tuple[Emission, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class RouterInstance:
-    """A router's instance. It takes prices up to these ages in seconds, and has noted their ``price_decimals``."""
+    """A router's instance. It takes prices up to these ages in seconds, and has noted their ``price_decimals``.
+
+    ``reserves_with_list`` are the reserves that only accounts on a list may use. ``liquidators_are_listed`` says
+    whether only those on another may liquidate. Both are None where the instance says it in an unknown form.
+    """
 
     wasm_hash: str
     paused: bool
@@ -114,6 +118,8 @@ class RouterInstance:
     price_decimals: int
     price_age: int
     asset_price_ages: dict[str, int]
+    reserves_with_list: frozenset[str] | None
+    liquidators_are_listed: bool | None
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
@@ -166,8 +172,20 @@ def decode_router(entry: Entry) -> RouterInstance:
             expect(asset, scval.ADDRESS, "ASTALMP: an asset"): expect(age, scval.U64, "ASTALMP: an age")
             for asset, age in expect(storage.get("ASTALMP") or (scval.MAP, ()), scval.MAP, "ASTALMP") or ()
         },
+        reserves_with_list=decoded_or_none(_reserves_with_list, storage),
+        liquidators_are_listed=decoded_or_none(lambda: "LWLF" in storage and storage.boolean("LWLF")),
         storage=instance.storage or (),
     )
+
+
+def _reserves_with_list(storage: Fields) -> frozenset[str]:
+    """The reserves that have a white list; where the router notes none, it asks for no list."""
+    noted = expect(storage.get("RWLMAP") or (scval.MAP, ()), scval.MAP, "RWLMAP") or ()
+    listed = [
+        (expect(asset, scval.ADDRESS, "RWLMAP: an asset"), expect(flag, scval.BOOL, "RWLMAP: whether it has a list"))
+        for asset, flag in noted
+    ]
+    return frozenset(asset for asset, has_list in listed if has_list)
 
 
 def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:

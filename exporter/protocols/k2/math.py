@@ -19,6 +19,10 @@ from exporter.protocols.k2.layout import BPS, MIN_FIRST_SUPPLY, MODEL_FIELDS, RA
 from exporter.tree.values import RewardReason
 
 RAY: int = 10**RAY_DECIMALS
+ONLY_LISTED = "only listed accounts"
+UNKNOWN_LISTS = "whether only listed accounts may is not known"
+"""Why gates are not known (docs/protocols/k2.md, "Statuses")."""
+
 SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
@@ -63,10 +67,17 @@ def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
     status = "active" if lends else "borrowing_disabled"
     for name, is_so in (("frozen", pool["frozen"]), ("paused", pool["paused"]), ("inactive", not pool["active"])):
         status = name if is_so else status
+    users, liquidators = pool["users_are_listed"], pool["liquidators_are_listed"]
+    gates = {
+        "can_supply": _for_anybody(users, is_open=enters),
+        "can_withdraw": _for_anybody(users, is_open=takes_part),
+        "can_borrow": _for_anybody(users, is_open=enters and lends),
+        "can_repay": _for_anybody(users, is_open=takes_part),
+        "can_liquidate": _for_anybody(liquidators, is_open=takes_part),
+    }
     return {
-        "can_supply": enters,
-        "can_borrow": enters and lends,
-        **dict.fromkeys(("can_withdraw", "can_repay", "can_liquidate"), takes_part),
+        **gates,
+        "can_reason": _reason(gates, users, liquidators),
         "pool_status": status,
         "min_first_supply": MIN_FIRST_SUPPLY,
         "risk_scope": "reserve",
@@ -79,6 +90,20 @@ def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
         "can_be_collateral": pool["ltv"] > 0,
         "can_be_borrowed": lends,
     }
+
+
+def _for_anybody(are_listed: bool | None, *, is_open: bool) -> bool | None:
+    """Whether anybody may do what is open; None where only listed accounts may, or where that is not known."""
+    return is_open if are_listed is False or not is_open else None
+
+
+def _reason(gates: Mapping[str, bool | None], users: bool | None, liquidators: bool | None) -> str | None:
+    """Why a gate is not known, for those who use a reserve and for those who liquidate."""
+    unknown = {name for name, is_open in gates.items() if is_open is None}
+    lists = {users} if unknown - {"can_liquidate"} else set()
+    lists |= {liquidators} if "can_liquidate" in unknown else set()
+    said = [ONLY_LISTED] if True in lists else []
+    return "; ".join(said + [UNKNOWN_LISTS] * (None in lists)) or None
 
 
 def _amounts(pool: Mapping[str, Any], supplied: int, borrowed: int) -> dict[str, int | None]:

@@ -148,6 +148,8 @@ class _Reader(Collector):
             "total_debt_scaled": scaled["borrow"],
             **model,
             "router_paused": int(router.paused),
+            "users_are_listed": None if router.reserves_with_list is None else asset in router.reserves_with_list,
+            "liquidators_are_listed": router.liquidators_are_listed,
             "debt_ceiling": ceiling,
             "cash": balance.amount,
             "supply_emissions": self.emissions[a_token],
