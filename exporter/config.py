@@ -52,6 +52,7 @@ ACCEPTED: dict[str, str] = {
     "markets.address": "the strkey of a market contract (C...)",
     "max_unpriced_share": "a number from 0 to 1: of the pools that had a price in the last 7 days, the share without "
     "one above which a run ends with exit code 7",
+    "exclude": 'a list of addresses of markets, pools or oracles, or of "MARKET/POOL", that a run leaves alone',
     "allow_unread": 'a list of "MARKET" or "MARKET/POOL" that are known to be dead',
 }
 """What each key accepts, in the words of error messages and docs/configuration.md."""
@@ -148,6 +149,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     markets: tuple[MarketSettings, ...] = ()
     max_unpriced_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
     allow_unread: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     def may_be_unread(self, place: str) -> bool:
         """Whether ``MARKET`` or ``MARKET/POOL`` is known to be dead, by itself or with its market."""
@@ -299,8 +301,9 @@ def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
             raise _error("markets.protocol", message, origins)
         if not strkey.is_contract(market.address):
             raise _error("markets.address", f"{market.address!r} (in table {index + 1}) is not one", origins)
-    for item in settings.allow_unread:
-        market_part, _, pool = item.partition("/")
-        if not strkey.is_contract(market_part) or (pool and len(pool) > 200):
-            raise _error("allow_unread", f"{item!r} is not a market or pool", origins)
+    for key, items in (("allow_unread", settings.allow_unread), ("exclude", settings.exclude)):
+        for item in items:
+            market_part, _, pool = item.partition("/")
+            if not strkey.is_contract(market_part) or (pool and len(pool) > 200):
+                raise _error(key, f"{item!r} is not a market or pool", origins)
     return settings

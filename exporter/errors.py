@@ -103,6 +103,10 @@ class NoCommonLedgerError(SourceError):
     """Within the bounds, no ledger was found at which every entry read is known."""
 
 
+class NoRoomError(SourceError):
+    """An unlisted market has more pools than the budget of unlisted markets has room for."""
+
+
 class SnapshotFileError(SourceError):
     """A ledger snapshot file is missing, malformed, or of an unknown convention."""
 

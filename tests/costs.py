@@ -15,7 +15,7 @@ from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import kind_of, may_be_kept
 from exporter.tree.files import FileKind
-from tests.jobs import run, settings_for
+from tests.jobs import naming, run, settings_for
 
 # List prices of AWS in us-east-1 for S3 Standard and CloudFront, in USD, as of 2026-11. Prices are inputs: check them.
 PER_1000_PUTS = 0.005  # PUT and LIST
@@ -130,7 +130,7 @@ def measure(pools: int) -> RunSize:
     after: dict[str, bytes] = {}
     with running(create_app(network)) as url:
         for _ in range(2):
-            _, facts = run(settings_for(None, url), store)
+            _, facts = run(settings_for(None, url, **naming(network)), store)
             # Manifests of runs are reckoned by their lines.
             keys = [info.key for info in store.list("") if not info.key.startswith("v1/runs/")]
             before, after = after, {key: stored.data for key in keys if (stored := store.get(key)) is not None}

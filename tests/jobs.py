@@ -48,6 +48,11 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
     return load(None, values, environment={}).settings
 
 
+def naming(network: RecordedNetwork) -> dict[str, Any]:
+    """The key of the settings by which a run takes the copies in a network for listed markets."""
+    return {"markets": [{"protocol": "blend", "address": market} for market in network.copies]}
+
+
 def direct(network: LocalNetwork, *, moving: bool = False) -> OpenSource:
     """The network without a server between, of which calls are simulated; ``moving`` closes a ledger at each answer."""
     return OpenSource(DirectSource(network, moving), NETWORKS[NETWORK], [], "direct", None)

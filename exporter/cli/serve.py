@@ -127,6 +127,7 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
         window=QUIET_LEDGERS,
         quiet_ledgers=QUIET_LEDGERS,
     )
+    flags["markets"] = [{"protocol": "blend", "address": market} for market in network.copies]  # no list has these
 
     def publish(behaviour: Behaviour) -> exporter.RunResult:
         with running(create_app(network, behaviour)) as url:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
 from exporter.discovery.candidates import candidates
-from exporter.discovery.event_streams import follow_events
+from exporter.discovery.event_streams import MAX_SECONDS, follow_events
 from exporter.discovery.known_markets import KnownMarket, MarketPlace, Memory
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
 from exporter.protocols import base
 
-__all__ = ["Discovered", "DiscoveryContext", "candidates", "discover_context", "learn", "remembered"]
+__all__ = ["Discovered", "DiscoveryContext", "candidates", "discover_context", "learn", "remember_named", "remembered"]
 
 
 @dataclass(slots=True)
@@ -54,8 +54,12 @@ async def discover_context(
     network: Network,
     modules: Mapping[str, base.ProtocolModule],
     memory: Memory,
+    deadline_seconds: float,
 ) -> DiscoveryContext:
-    """The markets that earlier runs and events name. It never raises; what is new is in the memory."""
+    """The markets that earlier runs and events name. It never raises; what is new is in the memory.
+
+    Events take a quarter of the time that a reading may take at most: anybody can make many.
+    """
     notices = list(memory.notices)
     deployments = _with_learned(network.deployments, memory)
     for name, module in modules.items():
@@ -66,7 +70,7 @@ async def discover_context(
             notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
             continue
         deployments = [*(item for item in deployments if item.protocol != name), *completed]
-    notices += await follow_events(source, modules, deployments, memory)
+    notices += await follow_events(source, modules, deployments, memory, min(MAX_SECONDS, deadline_seconds / 4))
     return DiscoveryContext(deployments, list(memory.candidates()), notices)
 
 
@@ -108,6 +112,21 @@ def learn(
         for (label, role), address in reading.contracts.items():
             memory.contracts[reading.protocol, label, role] = address
     return sorted(discovered, key=lambda item: (item.protocol, item.market, item.pool or ""))
+
+
+def remember_named(memory: Memory, readings: Iterable[base.ProtocolReading], ledger: int) -> None:
+    """Remember since when the protocols' contracts name a market, whether it was read or not."""
+    for reading in readings:
+        for item in reading.named:
+            memory.learn(
+                KnownMarket(
+                    protocol=item.protocol,
+                    address=item.address,
+                    origin=item.origin,
+                    first_seen_ledger=ledger,
+                    confirmed=False,
+                )
+            )
 
 
 def _with_learned(deployments: Sequence[Deployment], memory: Memory) -> list[Deployment]:

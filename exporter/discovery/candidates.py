@@ -28,7 +28,8 @@ def candidates(
     """The candidates of each protocol, each address and named pool once; who vouches for one is taken from any."""
     tried = [Candidate(market.protocol, market.address, Origin.CONFIGURATION) for market in settings.markets]
     if settings.discovery.enabled:
-        tried += [Candidate(item.protocol, market) for item in network.deployments for market in item.markets]
+        listed = ((item.protocol, market) for item in network.deployments for market in item.markets)
+        tried += [Candidate(*place, known_since=0) for place in listed]
         tried += found
         instances = list(instances)
         code = market_code(modules, network.deployments, instances)
@@ -40,8 +41,9 @@ def candidates(
     for candidate in tried:
         place = candidate.protocol, candidate.address, candidate.pool
         first = known.setdefault(place, candidate)
-        if first.voucher is None and candidate.voucher is not None:
-            known[place] = replace(first, voucher=candidate.voucher)
+        voucher, since = first.voucher or candidate.voucher, min(first.known_since, candidate.known_since)
+        if (voucher, since) != (first.voucher, first.known_since):
+            known[place] = replace(first, voucher=voucher, known_since=since)
     return {name: [item for item in known.values() if item.protocol == name] for name in modules}
 
 

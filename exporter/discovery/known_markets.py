@@ -42,7 +42,7 @@ class KnownMarket(Struct, frozen=True, omit_defaults=True, kw_only=True):
     def candidate(self) -> Candidate:
         """A market that a run tries. One that only an event named, and that was never read, is no more than that."""
         origin = Origin.REMEMBERED if self.confirmed else self.origin
-        return Candidate(self.protocol, self.address, origin, self.pool, self.voucher)
+        return Candidate(self.protocol, self.address, origin, self.pool, self.voucher, self.first_seen_ledger)
 
 
 class EventStream(Struct, frozen=True, kw_only=True):

@@ -6,14 +6,14 @@ import gzip
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from exporter.bounds import EVIDENCE_BYTES, EVIDENCE_LINE_BYTES, gzip_lines
-from exporter.deployments import Deployment
+from exporter.deployments import MARKET, Deployment
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
 from exporter.discovery.candidates import listings_of
@@ -26,8 +26,10 @@ from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, Si
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, Origin, with_contract
 from exporter.tree.decoding import decode_json
+from exporter.tree.documents import SkippedMarket
 from exporter.tree.families import EVIDENCE
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.values import SkipReason
 
 MAGIC = b"\x1f\x8b"
 """How gzip begins; a ledger snapshot file begins with a brace."""
@@ -41,8 +43,10 @@ _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 _FIELDS: dict[str, Any] = {
     "ledger": tuple[str, _U32, Annotated[int, Meta(ge=1, le=LATEST_CLOSE_TIME)]],
     "looked": tuple[bool, bool, bool],
-    "candidate": tuple[str, str, bool, str | None, str | None],
+    "candidate": tuple[str, str, Origin, str | None, str | None],
     "contract": tuple[str, str, str, str],
+    "skipped": tuple[str, str, SkipReason],
+    "excluded": tuple[str],
     "notice": tuple[str],
     "entry": tuple[bytes, _U32, Literal[0] | None, bytes, _U32 | None],
     "absent": tuple[bytes],
@@ -66,6 +70,52 @@ class Tried:
     deployments: Sequence[Deployment]
     compared_lists: Sequence[Deployment]
     listings: MarketListings
+    excluded: frozenset[str] = frozenset()
+    skipped: Sequence[SkippedMarket] = ()
+
+    def without(self, excluded: Iterable[str]) -> Tried:
+        """The same but for markets that are excluded, which are skipped."""
+        out = frozenset(excluded)
+        kept, skipped = dict[str, Sequence[Candidate]](), dict[tuple[str, str], SkippedMarket]()
+        for name, own in self.candidates.items():
+            kept[name] = [item for item in own if item.address not in out]
+            for item in own:
+                if item.address in out:
+                    skipped[name, item.address] = SkippedMarket(item.address, name, SkipReason.EXCLUDED)
+        return replace(self, candidates=kept, excluded=out, skipped=[*self.skipped, *skipped.values()])
+
+    def takes(self, candidate: Candidate) -> bool:
+        """Whether a market that something names is neither excluded, nor given as skipped."""
+        given = {(item.protocol, item.market) for item in self.skipped}
+        return candidate.address not in self.excluded and (candidate.protocol, candidate.address) not in given
+
+    def listed_alone(self) -> Tried:
+        """Where the run looked for listed markets; of the lists, unlisted markets are not compared with the chain."""
+        listed = {
+            name: [item for item in own if self.listings.is_listed(name, item.address)]
+            for name, own in self.candidates.items()
+        }
+        lists = [
+            replace(item, contracts=tuple(each for each in item.contracts if each.role != MARKET or each.listed))
+            for item in self.compared_lists
+        ]
+        return replace(self, candidates=listed, compared_lists=lists)
+
+    def others(self) -> list[Candidate]:
+        """The candidates that are not listed."""
+        return [
+            item
+            for name, own in self.candidates.items()
+            for item in own
+            if not self.listings.is_listed(name, item.address)
+        ]
+
+    def with_more(self, more: Iterable[Candidate]) -> Tried:
+        """The same with further candidates."""
+        found = {name: list(own) for name, own in self.candidates.items()}
+        for item in more:
+            found[item.protocol].append(item)
+        return replace(self, candidates=found)
 
 
 # No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
@@ -75,7 +125,8 @@ class Evidence:
 
     ``contracts`` are those of deployments that only the chain names. ``whole`` says whether the ledger that was read
     had every contract, ``lists_compared`` whether the package's lists were compared with it. With ``stored`` nothing
-    was run: what calls gave follows from the entries.
+    was run: what calls gave follows from the entries. ``skipped`` are markets that the run did not read, or not to the
+    end, and ``excluded`` what its configuration left alone; a repeated run takes both as given.
     """
 
     passphrase: str
@@ -89,6 +140,8 @@ class Evidence:
     whole: bool = True
     lists_compared: bool = True
     stored: bool = False
+    skipped: Sequence[SkippedMarket] = ()
+    excluded: Sequence[str] = ()
 
     def tried(self, known: Sequence[Deployment]) -> Tried:
         """Where the run looked: the package's own lists (``known``) and what the file adds to them."""
@@ -98,7 +151,8 @@ class Evidence:
                 if (item.protocol, item.label) == (learned.protocol, learned.label):
                     deployments[at] = with_contract(item, learned.role, learned.address)
         named = {name: [item for item in self.candidates if item.protocol == name] for name in PROTOCOLS}
-        return Tried(named, deployments, known if self.lists_compared else (), self.listings(known))
+        lists = known if self.lists_compared else ()
+        return Tried(named, deployments, lists, self.listings(known), frozenset(self.excluded), self.skipped)
 
     def listings(self, known: Iterable[Deployment]) -> MarketListings:
         """Which markets are listed, by the package's lists (``known``) and what this records as configured."""
@@ -124,9 +178,13 @@ class Evidence:
         yield "ledger", self.passphrase, self.ledger, self.close_time
         yield "looked", self.whole, self.lists_compared, self.stored
         for c in self.candidates:
-            yield "candidate", c.protocol, c.address, c.configured, c.pool, c.voucher
+            yield "candidate", c.protocol, c.address, c.origin, c.pool, c.voucher
         for item in self.contracts:
             yield "contract", item.protocol, item.label, item.role, item.address
+        for skipped in self.skipped:
+            yield "skipped", skipped.protocol, skipped.market, skipped.reason
+        for place in self.excluded:
+            yield "excluded", place
         for text in self.notices:
             yield "notice", text
         for key in sorted(self.entries):
@@ -159,6 +217,7 @@ class Evidence:
         entries: dict[bytes, RawEntry | None] = {}
         calls: dict[ContractCall, SimulationAnswer] = {}
         candidates, contracts, notices = list[Candidate](), list[LearnedContract](), list[str]()
+        skipped, excluded = list[SkippedMarket](), list[str]()
         for kind, fields in lines:
             match kind:
                 case "entry":
@@ -177,9 +236,13 @@ class Evidence:
                     call = ContractCall(contract, function, tuple(map(decode_scval, arguments)))
                     _once(calls, call, SimulationAnswer(ledger, result, error, (), "evidence"))
                 case "candidate":
-                    protocol, address, configured, pool, voucher = fields
-                    origin = Origin.CONFIGURATION if configured else Origin.DEPLOYMENT
+                    protocol, address, origin, pool, voucher = fields
                     candidates.append(Candidate(protocol, address, origin, pool, voucher))
+                case "skipped":
+                    protocol, market, reason = fields
+                    skipped.append(SkippedMarket(market, protocol, reason))
+                case "excluded":
+                    excluded += fields
                 case "contract":
                     protocol, label, role, address = fields
                     contracts.append(LearnedContract(protocol=protocol, label=label, role=role, address=address))
@@ -187,7 +250,8 @@ class Evidence:
                     notices += fields
                 case _:
                     raise DecodeError("it is of more than one ledger")
-        return cls(passphrase, ledger, close_time, entries, calls, candidates, contracts, notices, *looked[1])
+        found = candidates, contracts, notices, *looked[1], skipped, excluded
+        return cls(passphrase, ledger, close_time, entries, calls, *found)
 
 
 def _fields_of(line: bytes) -> tuple[str, Any]:

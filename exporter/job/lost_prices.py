@@ -56,9 +56,9 @@ class LostPrices:
 
 
 def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed: Set[Place]) -> LostPrices:
-    """Compare a run with the history up to the run before, which missed the prices of ``missed``."""
+    """Compare a run's listed markets with the history up to the run before, which missed the prices of ``missed``."""
     had = series.priced_since(tables.close_time - WINDOW_SECONDS) | missed
-    rows = tables.pools.select("market", "pool", pl.col("oracle_price_usd").is_null()).iter_rows()
+    rows = tables.pools.filter("listed").select("market", "pool", pl.col("oracle_price_usd").is_null()).iter_rows()
     now = {
         (market, pool): without
         for market, pool, without in rows

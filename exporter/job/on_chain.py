@@ -166,7 +166,14 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             except StoreError as error:
                 notices.append(f"markets that only earlier runs into {uri} know are not compared: {error}")
                 memory = Memory(network)
-            around = await discover_context(LedgerView(opened.source), opened.source, opened.network, PROTOCOLS, memory)
+            around = await discover_context(
+                LedgerView(opened.source),
+                opened.source,
+                opened.network,
+                PROTOCOLS,
+                memory,
+                settings.network.read_deadline_seconds,
+            )
             notices += around.notices
 
         async def program(view: LedgerView) -> _Read:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -14,19 +15,30 @@ from msgspec import structs
 from exporter.config import Settings, load_settings
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
-from exporter.discovery import Discovered, DiscoveryContext, candidates, discover_context, learn, remembered
+from exporter.discovery import (
+    Discovered,
+    DiscoveryContext,
+    candidates,
+    discover_context,
+    learn,
+    remember_named,
+    remembered,
+)
 from exporter.discovery.candidates import check_lists, listings_of
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.errors import SourceError
 from exporter.job.evidence import Evidence, Tried
+from exporter.job.exclude import leave_out
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
-from exporter.ledger.view import Certificate, LedgerView, ViewLimits, read_at_one_ledger
+from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
+from exporter.ledger.view import Certificate, LedgerView, ViewLimits
 from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import LEARNED, ProtocolReading
+from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.protocols.containment import described, read_contained
-from exporter.protocols.price_sources import watch_prices
+from exporter.protocols.containment import read_contained
+from exporter.protocols.price_sources import watch_prices_contained
+from exporter.tree.documents import SkippedMarket
 
 
 class LedgerTables(NamedTuple):
@@ -81,7 +93,8 @@ def read_again(evidence: Evidence, settings: Settings) -> MarketsRead:
 class MarketsRead:
     """The state of all markets at one ledger, and what the reading taught.
 
-    ``listings`` say which of them are listed. ``memory`` is None where discovery is off. ``proof`` is the content of
+    ``listings`` say which of them are listed; ``skipped`` are those that were not read, or not to the end.
+    ``memory`` is None where discovery is off. ``proof`` is the content of
     the proof file of an archive's ledger.
     """
 
@@ -94,45 +107,76 @@ class MarketsRead:
     memory: Memory | None
     proof: bytes | None
     entry_count: int
+    skipped: list[SkippedMarket]
 
     def tables(self) -> Tables:
         tables = compute(self.protocols, PROTOCOLS, self.certificate.ledger, self.close_time, self.listings)
-        tables.notices = sorted([*tables.notices, *self.notices])
+        tables.notices = sorted({*tables.notices, *self.notices})
+        tables.skipped = self.skipped
+        tables.unread = sorted(
+            [*tables.unread, *unread_of(self.skipped)], key=lambda item: (item.market, item.pool or "")
+        )
         return tables
 
 
 async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | None) -> tuple[MarketsRead, Evidence]:
-    """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`."""
+    """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`.
+
+    The listed markets fix the ledger. All others are read after them, within a budget (`exporter.job.unlisted`).
+    """
     known = set() if memory is None else memory.confirmed()
-    named = None if memory is None else remembered(opened.network, memory)
-    tried, around = where_to_look(settings, opened, named), None
+    remembers = None if memory is None else remembered(opened.network, memory)
+    tried, around = where_to_look(settings, opened, remembers), None
+    view = LedgerView(opened.source, view_limits(settings), tried.excluded)
+    deadline, began = settings.network.read_deadline_seconds, monotonic()
+    read: list[ProtocolReading] = []
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
-        nonlocal tried, around
-        reading = _read_tried(view, tried, whole=opened.whole)
+        nonlocal tried, around, read
+        reading = _read_tried(view, tried.listed_alone(), whole=opened.whole)
         if memory is None or around is not None:
-            return await reading
-        read, around = await _all(reading, discover_context(view, opened.source, opened.network, PROTOCOLS, memory))
-        further = where_to_look(settings, opened, around)
-        if further.candidates == tried.candidates:
-            return list(read)
-        tried = further
-        return await _read_tried(view, tried, whole=opened.whole)
+            read = await reading
+            return read
+        discovers = discover_context(view, opened.source, opened.network, PROTOCOLS, memory, deadline)
+        read, around = await _all(reading, discovers)
+        before, tried = tried, where_to_look(settings, opened, around)
+        if tried.listed_alone().candidates != before.listed_alone().candidates:
+            read = await _read_tried(view, tried.listed_alone(), whole=opened.whole)
+        return read
 
+    def others() -> Iterable[Candidate]:
+        """The candidates that are not listed, with those that the protocols' contracts name."""
+        named = {(item.protocol, item.address): item for reading in read for item in reading.named}
+        found = tried.others()
+        had = {(item.protocol, item.address) for item in found}
+        return [*found, *(item for place, item in named.items() if place not in had and tried.takes(item))]
+
+    def budget() -> Budget:
+        pools = sum(len(market.members) for reading in read for market in reading.markets)
+        return budget_of(deadline, monotonic() - began, pools)
+
+    given = opened.evidence is not None
+    unlisted = UnlistedMarkets(view, others, lambda: tried.deployments, None if given else budget)
     async with reading_deadline(settings):
-        reading = await read_at_one_ledger(opened.source, program, view_limits(settings))
+        reading = await view.settle(program, unlisted)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
+    gathered = unlisted.gather(ledger)
+    readings = [*reading.result, *gathered.readings]
+    for each in readings:
+        leave_out(each, tried.excluded)
+    skipped = sorted([*tried.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
+    every = [*(item for group in tried.listed_alone().candidates.values() for item in group), *gathered.read]
     notices = list(opened.notices if opened.evidence is None else opened.evidence.notices)
     discovered: list[Discovered] = []
     if memory is not None and around is not None:
         memory.notices.clear()  # those so far are among the other ones
-        every = [candidate for group in tried.candidates.values() for candidate in group]
-        discovered = learn(memory, reading.result, every, known, ledger)
+        discovered = learn(memory, readings, every, known, ledger)
+        remember_named(memory, read, ledger)
         notices += [*around.notices, *memory.notices]
-    entries, calls = reading.entries, reading.calls
+    entries, calls = {**reading.entries, **gathered.entries}, {**reading.calls, **gathered.calls}
+    key_count, call_count = len(entries), len(calls)
     if opened.stored:  # what calls gave follows from the entries that they looked at
-        entries = dict(entries)
         looked_at = {key for answer in calls.values() for key in answer.footprint}
         for answer in await opened.source.read_entries(sorted(looked_at - entries.keys())):
             entries |= {key: answer.entries.get(key) for key in answer.asked}
@@ -149,22 +193,32 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         close_time,
         entries,
         calls,
-        [candidate for group in tried.candidates.values() for candidate in group],
+        every,
         learned,
         notices,
         whole=opened.whole,
         lists_compared=bool(tried.compared_lists),
         stored=opened.stored,
+        skipped=skipped,
+        excluded=sorted(tried.excluded),
     )
-    found = reading.result, tried.listings, reading.certificate, close_time, notices, discovered
-    return MarketsRead(*found, memory, opened.proof, len(entries)), evidence
+    certificate = replace(reading.certificate, keys=key_count, calls=call_count)
+    found = readings, tried.listings, certificate, close_time, notices, discovered
+    return MarketsRead(*found, memory, opened.proof, len(entries), skipped), evidence
 
 
 async def read_protocols(
     view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None
 ) -> list[ProtocolReading]:
-    """Read all protocols; ``around`` has what earlier runs and events name. Raises `SourceError`."""
-    return await _read_tried(view, where_to_look(settings, opened, around), whole=opened.whole)
+    """Read all markets, listed or not, in one transaction. Raises `SourceError`.
+
+    ``around`` has what earlier runs and events name. For a source that strangers cannot slow down; a run uses
+    `read_markets`.
+    """
+    tried = where_to_look(settings, opened, around)
+    read = await _read_tried(view, tried, whole=opened.whole)
+    named = [item for reading in read for item in reading.named if tried.takes(item)]
+    return await _read_tried(view, tried.with_more(named), whole=opened.whole) if named else read
 
 
 def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None) -> Tried:
@@ -175,7 +229,8 @@ def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryConte
     deployments = lists if around is None else around.deployments
     found = candidates(settings, opened.network, PROTOCOLS, opened.instances, () if around is None else around.found)
     every = [candidate for group in found.values() for candidate in group]
-    return Tried(found, deployments, lists, listings_of(opened.network.deployments, every))
+    listings = listings_of(opened.network.deployments, every)
+    return Tried(found, deployments, lists, listings).without(settings.exclude)
 
 
 async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[ProtocolReading]:
@@ -186,12 +241,7 @@ async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[Pr
         for name, module in PROTOCOLS.items()
     ]
     drifts, *read = await _all(check_lists(view, tried.compared_lists, whole=whole), *readings)
-    try:
-        await watch_prices(view, read)
-    except SourceError:
-        raise
-    except Exception as error:  # nothing that is published as a number needs it
-        read[0].notices.append(f"who is behind prices could not be compared: {described(error)}")
+    await watch_prices_contained(view, read)
     for reading in read:
         reading.notices += [
             drift.notice

@@ -26,6 +26,8 @@ from exporter.render.run_documents import (
     render_details,
     render_markets,
     render_metrics,
+    render_skipped,
+    skipped_counts,
     token_documents,
     unpriced_bps,
     unpriced_markets,
@@ -38,6 +40,9 @@ from exporter.tree.documents import ChangeList, HistoryManifest
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
+
+SHOWN_SKIPPED = 20
+"""How many skipped markets the status document names."""
 
 
 def render(
@@ -72,6 +77,7 @@ def render(
     first = min(history.files, key=lambda file: file.first_ledger)
     began = int(span_of(folder_of(first.key))[0].timestamp())
     yield from render_feeds(changes, network.passphrase, documents.timestamp(began))
+    yield from render_skipped(tables)
     yield render_metrics(tables)
     yield render_llms()
     covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
@@ -122,6 +128,8 @@ def status_document(
         unpriced=tables.unpriced,
         unpriced_bps=unpriced_bps(tables),
         unpriced_markets=unpriced_markets(tables),
+        skipped_counts=skipped_counts(tables.skipped),
+        skipped=tables.skipped[:SHOWN_SKIPPED],
         bounded=tables.bounded,
         absent=tables.absent,
         notices=tables.notices,

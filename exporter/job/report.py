@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic, process_time, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -24,6 +25,10 @@ from exporter.protocols.compute import Tables
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.render.site.templates import environment
 from exporter.tree.documents import EXPORTER_VERSION
+from exporter.tree.values import SkipReason
+
+if TYPE_CHECKING:
+    from exporter.job.reading import MarketsRead
 
 REPORT_VERSION = 1
 
@@ -144,21 +149,39 @@ def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
         log.event("discovered", text, count=len(names))
 
 
-def report_missing(settings: Settings, tables: Tables, said: Sequence[str], log: RunLog) -> list[str]:
-    """Name what is not in the tables; gives what is not known to be dead, as ``MARKET[/POOL]``. Raises `CheckError`."""
+def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: RunLog) -> list[str]:
+    """Name what is not in the tables. Raises `CheckError`.
+
+    Gives what should have been read, as ``MARKET[/POOL]``: of listed markets what is not known to be dead.
+    """
     log.add(
         **{
             name: list(map(structs.asdict, getattr(tables, name)))
-            for name in ("unread", "unpriced", "bounded", "absent")
+            for name in ("unread", "unpriced", "bounded", "absent", "skipped")
         }
     )
-    report_notices(tables.notices, log, said)
+    report_notices(tables.notices, log, read.notices)
     for item in tables.bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
     places = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
-    surprises = {place: unread for place, unread in places.items() if not settings.may_be_unread(place)}
+    surprises = {
+        place: unread
+        for place, unread in places.items()
+        if read.listings.is_listed(unread.protocol, unread.market)
+        and unread.reason != SkipReason.EXCLUDED
+        and not settings.may_be_unread(place)
+    }
+    unlisted = sum(not read.listings.is_listed(item.protocol, item.market) for item in places.values())
     for place, unread in surprises.items():
         log.warning(f"{place} could not be read: {unread.detail}", reason=unread.reason)
+    if unlisted:
+        others = pluralize(unlisted, "market or pool", "markets and pools")
+        log.event("unread_unlisted", f"{others} that are not listed could not be read", count=unlisted)
+    if tables.skipped:
+        counts = Counter(item.reason for item in tables.skipped)
+        shown = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()))
+        skipped = pluralize(len(tables.skipped), "market")
+        log.event("skipped", f"{skipped} skipped or not read to the end: {shown}", count=len(tables.skipped))
     if not tables.markets.height:
         raise CheckError(
             "no market was read, and what was published before stays; check network.name, the endpoints, "

@@ -291,7 +291,7 @@ class Job:
             tables = read.tables()
             facts.update(evidence=len(evidence.data), markets=tables.markets.height, pools=tables.pools.height)
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
-            return tables, report_missing(self.settings, tables, read.notices, self.log)
+            return tables, report_missing(self.settings, tables, read, self.log)
 
     def record(self, tables: Tables) -> Recorded:
         store, ledger = self.store, tables.ledger

@@ -138,6 +138,8 @@ class KeyObservation:
 
 
 NO_CONTRACT = "its address is that of no contract"
+EXCLUDED = "the configuration excludes it"
+"""Why there is no answer of a contract that the operator told the run to leave alone."""
 UNCERTIFIED = "not known to hold"
 """How the reason begins of a call that has a result, but none that is known to be of the run's ledger."""
 _UNDECODABLE = "the result cannot be decoded"
@@ -154,7 +156,9 @@ class CallResult:
     @property
     def refused(self) -> bool:
         """Whether the call itself failed, as it would for another contract; False where only the reading did."""
-        return self.error is not None and not self.error.startswith((NOT_FROM_STORAGE, UNCERTIFIED, _UNDECODABLE))
+        return self.error is not None and not self.error.startswith(
+            (NOT_FROM_STORAGE, UNCERTIFIED, EXCLUDED, _UNDECODABLE)
+        )
 
     @property
     def reason(self) -> str:
@@ -210,7 +214,8 @@ class CallObservation:
 class Observed:
     """All that was read, and which of it the current run of the program uses.
 
-    ``changed`` says whether something used is another now than when the program was given it.
+    ``changed`` says whether something used is another now than when the program was given it. A `branch` knows the same
+    answers and has uses of its own.
     """
 
     def __init__(self, source: LedgerSource) -> None:
@@ -220,6 +225,14 @@ class Observed:
         self.used_keys: dict[bytes, None] = {}  # a set that keeps its order, so that runs are reproducible
         self.used_calls: dict[ContractCall, None] = {}
         self.changed = True
+        self._users = [self]
+
+    def branch(self) -> Observed:
+        """The same answers, for another program."""
+        other = Observed(self._source)
+        other.keys, other.calls, other._users = self.keys, self.calls, self._users
+        self._users.append(other)
+        return other
 
     def begin(self) -> None:
         self.used_keys, self.used_calls, self.changed = {}, {}, False
@@ -234,8 +247,9 @@ class Observed:
                 if seen is None:
                     entry = None if raw is None else Entry(key, raw)
                     self.keys[key] = KeyObservation(entry, answer.ledger)
-                elif seen.update(key, raw, answer.ledger) and key in self.used_keys:
-                    self.changed = True
+                elif seen.update(key, raw, answer.ledger):
+                    for user in self._users:
+                        user.changed |= key in user.used_keys
 
     async def simulate(self, calls: list[ContractCall]) -> None:
         """Simulate calls, again where they are known."""
@@ -246,8 +260,9 @@ class Observed:
             elif answer.ledger > seen.answer.ledger:
                 before = seen.answer
                 self.calls[call] = CallObservation(answer)
-                changed = (before.result, before.error) != (answer.result, answer.error)
-                self.changed |= call in self.used_calls and changed
+                if (before.result, before.error) != (answer.result, answer.error):
+                    for user in self._users:
+                        user.changed |= call in user.used_calls
 
     def entries_interval(self) -> Interval:
         common = ALWAYS

@@ -13,7 +13,9 @@ gets, and returns what it made of them. It may be run several times, so it must 
 If nothing that was used changed, the program's result is valid; otherwise it runs again. Rounds and time are bounded;
 at the limit the run fails and nothing is published (docs/decisions.md).
 
-Parts of a program may run as tasks side by side: a `Batcher` sends together what they ask for.
+Parts of a program may run as tasks side by side: a `Batcher` sends together what they ask for. Readings that must not
+decide the ledger are an `Aside`: they see the same answers through a `branch` of the view, and hold at the program's
+ledger or not.
 `exporter.ledger.observation` knows at which ledgers each answer holds.
 """
 
@@ -21,13 +23,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from exporter.errors import NoCommonLedgerError
+from exporter.errors import NoCommonLedgerError, SourceError
 from exporter.ledger.codec.entries import names_no_contract
-from exporter.ledger.observation import NO_CONTRACT, UNCERTIFIED, CallResult, Entry, Interval, Observed
+from exporter.ledger.observation import EXCLUDED, NO_CONTRACT, UNCERTIFIED, CallResult, Entry, Interval, Observed
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 T = TypeVar("T")
@@ -51,6 +54,9 @@ class ViewLimits:
     max_calls: int = 100_000
     spacing: int = 1
 
+
+MAX_ROUNDS_TOGETHER = 3
+"""Rounds in which a program that has its ledger is read again, for what is read aside."""
 
 _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
 
@@ -96,12 +102,20 @@ class Batcher(Generic[Q]):
         self._send = send
         self._batch: dict[Q, None] = {}
         self._sending: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """Cancel what is under way."""
+        for task in self._under_way:
+            task.cancel()
 
     async def ask(self, questions: Iterable[Q]) -> None:
         """Wait until these are answered. Raises what ``send`` does."""
         self._batch.update(dict.fromkeys(questions))
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_soon())
+            self._under_way.add(self._sending)
+            self._sending.add_done_callback(self._under_way.discard)
         await asyncio.shield(self._sending)  # the others still wait for it when this part is cancelled
 
     async def _send_soon(self) -> None:
@@ -111,16 +125,72 @@ class Batcher(Generic[Q]):
         await self._send(batch)
 
 
-class LedgerView:
-    """A program's view of the ledger: entries and calls, remembered with the ledgers they hold for."""
+class Aside(Protocol):
+    """Readings next to a program. They never fix its ledger, none of these raises, and all end within ``seconds``."""
 
-    def __init__(self, source: LedgerSource, limits: ViewLimits | None = None) -> None:
+    @property
+    def seconds(self) -> float | None:
+        """What is left of the time for all of them; None where it is not bounded."""
+        ...
+
+    async def read(self) -> None:
+        """Read what was not read yet, and again what changed."""
+        ...
+
+    def absent_keys(self) -> list[bytes]:
+        """The keys that are known to be absent: the program reads them along with its busy ones."""
+        ...
+
+    async def read_busy(self) -> None:
+        """Read again what changes often."""
+        ...
+
+    async def holds_at(self, ledger: int) -> bool:
+        """Whether all of it that was read is known to hold at the ledger; reads again what is older."""
+        ...
+
+
+class LedgerView:
+    """A program's view of the ledger: entries and calls, remembered with the ledgers they hold for.
+
+    ``excluded`` are contracts that are never called.
+    """
+
+    def __init__(
+        self, source: LedgerSource, limits: ViewLimits | None = None, excluded: Collection[str] = frozenset()
+    ) -> None:
         self._source = source
         self._limits = limits or ViewLimits()
         self._known = Observed(source)
         self._keys = Batcher(self._fetch)
-        self._calls = Batcher(self._simulate)
+        self._ask_calls: Callable[[list[ContractCall]], Awaitable[None]] = Batcher(self._simulate).ask
+        self._excluded = excluded
+        self._room: Callable[[int], Awaitable[None]] | None = None
         self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
+
+    def branch(self, keys: Batcher[bytes], room: Callable[[int], Awaitable[None]]) -> LedgerView:
+        """A view for a program next to this one's: it has the same answers, and uses of its own.
+
+        ``keys`` sends what it and others ask for. ``room`` is asked before a market's pools are read.
+        """
+        view = LedgerView(self._source, self._limits, self._excluded)
+        view._known = self._known.branch()
+        view._keys, view._ask_calls, view._room = keys, view._simulate, room  # a slow call delays no other market
+        return view
+
+    def batcher(self) -> Batcher[bytes]:
+        """A batcher of keys for branches of this view."""
+        return Batcher(self._fetch)
+
+    @property
+    def known(self) -> Observed:
+        """What was observed, and what of it this view's program uses."""
+        return self._known
+
+    async def make_room(self, pools: int) -> None:
+        """Say how many pools a market has before they are read. Raises `NoRoomError` where they are too many."""
+        if self._room is not None:
+            await self._room(pools)
 
     async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
         """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`.
@@ -144,12 +214,17 @@ class LedgerView:
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
         asked = list(calls)
-        wanted = {call: None for call in asked if not call.contract.startswith(_CANNOT_BE_CALLED)}
+        refused = {
+            call: EXCLUDED if call.contract in self._excluded else NO_CONTRACT
+            for call in asked
+            if call.contract in self._excluded or call.contract.startswith(_CANNOT_BE_CALLED)
+        }
+        wanted = {call: None for call in asked if call not in refused}
         missing = [call for call in wanted if call not in self._known.calls]
         if missing:
-            await self._calls.ask(missing)
+            await self._ask_calls(missing)
         self._known.used_calls.update(wanted)
-        return [self._result(call) if call in wanted else CallResult(None, NO_CONTRACT, 0) for call in asked]
+        return [self._result(call) if call in wanted else CallResult(None, refused[call], 0) for call in asked]
 
     @property
     def calls_made(self) -> list[ContractCall]:
@@ -174,9 +249,10 @@ class LedgerView:
             return CallResult(None, f"{UNCERTIFIED} at ledger {self._refused_at}", seen.answer.ledger)
         return seen.result
 
-    async def _read_again(self) -> None:
+    async def _read_again(self, aside: Aside | None, *, along: bool) -> None:
+        """Read again what is too old for what changed last; with ``along`` the busy entries in any case."""
         known = self._known
-        if not known.entries_interval().empty:
+        if not along and not known.entries_interval().empty:
             # Only calls made at another ledger are left: what they looked at may close the gap.
             await known.certify_calls(known.entries_interval().last)
             if known.changed or not known.common().empty:
@@ -188,32 +264,71 @@ class LedgerView:
         again = [
             call for call in known.used_calls if known.calls[call].binding and known.calls[call].must_repeat(known.keys)
         ]
-        if again or not stale.isdisjoint(busy):
+        if along or again or not stale.isdisjoint(busy):
             quiet = stale.difference(busy)
-            filling = [key for key in needed if key in quiet][: -len(busy) % MAX_KEYS_PER_REQUEST]
-            await asyncio.gather(known.fetch(busy + filling), known.simulate(again))
+            beside = [] if aside is None else [key for key in aside.absent_keys() if key not in needed]
+            together = busy + beside
+            filling = [key for key in needed if key in quiet][: -len(together) % MAX_KEYS_PER_REQUEST]
+            reading_aside = [] if aside is None else [aside.read_busy()]
+            await asyncio.gather(known.fetch(together + filling), known.simulate(again), *reading_aside)
             stale = known.older_than(known.newest_change(), needed)
         await known.fetch([key for key in needed if key in stale])
         if not known.entries_interval().empty:
             await known.certify_calls(known.entries_interval().last)
 
-    async def settle(self, program: Callable[[LedgerView], Awaitable[T]]) -> Reading[T]:
-        """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`."""
+    async def settle(self, program: Callable[[LedgerView], Awaitable[T]], aside: Aside | None = None) -> Reading[T]:
+        """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`.
+
+        What is read ``aside`` begins when the program first ended. If it does not hold at the program's ledger, the two
+        are read once more together, and where that does not succeed in time the first ledger stays.
+        """
         known = self._known
         deadline = time.monotonic() + self._limits.max_seconds
         result = await self._run(program)
+        if aside is not None:
+            await aside.read()
         rounds = 1
         # A program that asks for a key twice at once may see two versions of it, and is out of date when it ends.
         while known.changed or known.common().empty:
             late = time.monotonic() > deadline
             if rounds >= self._limits.max_rounds or late:
-                return await self._settle_without_calls(program, rounds)
+                reading = await self._settle_without_calls(program, rounds)
+                if aside is not None:
+                    await aside.holds_at(reading.certificate.ledger)
+                return reading
             rounds += 1
-            await self._read_again()
+            await self._read_again(aside, along=False)
             if known.changed:
                 result = await self._run(program)
-        common = known.common()
-        if not known.used_keys and not known.binding_calls():  # nothing was read, which is true of any ledger
+            if aside is not None:
+                await aside.read()
+        reading = await self._agreed(result, rounds)
+        if aside is None or await aside.holds_at(reading.certificate.ledger):
+            return reading
+        with suppress(TimeoutError, SourceError):
+            async with asyncio.timeout(aside.seconds):
+                return await self._settle_together(program, result, aside, rounds)
+        return reading
+
+    async def _settle_together(
+        self, program: Callable[[LedgerView], Awaitable[T]], result: T, aside: Aside, rounds: int
+    ) -> Reading[T]:
+        """Read what changes often once more, of the program and aside in one request. Raises `SourceError`."""
+        known = self._known
+        for further in range(1, MAX_ROUNDS_TOGETHER + 1):
+            await self._read_again(aside, along=further == 1)
+            if known.changed:
+                result = await self._run(program)
+            await aside.read()
+            if not known.changed and not known.common().empty:
+                reading = await self._agreed(result, rounds + further)
+                await aside.holds_at(reading.certificate.ledger)
+                return reading
+        raise NoCommonLedgerError("what changes often changed again")
+
+    async def _agreed(self, result: T, rounds: int) -> Reading[T]:
+        common = self._known.common()
+        if not self._known.used_keys and not self._known.binding_calls():  # nothing was read: true of any ledger
             tip = await self._source.tip()
             common = Interval(tip, tip)
         return self._reading(result, common, rounds)
@@ -230,6 +345,11 @@ class LedgerView:
             footprint_keys=len(known.footprints()),
             uncertified_calls=uncertified,
         )
+        return Reading(result, certificate, *self.used())
+
+    def used(self) -> tuple[dict[bytes, RawEntry | None], dict[ContractCall, SimulationAnswer]]:
+        """The entries and calls that the program used, with what it was given for them."""
+        known = self._known
         entries = {key: None if (entry := known.keys[key].entry) is None else entry.raw for key in known.used_keys}
         calls = {}
         for call in known.used_calls:
@@ -237,7 +357,7 @@ class LedgerView:
             if given.error is not None:
                 answer = replace(answer, result=None, error=given.error)
             calls[call] = answer
-        return Reading(result, certificate, entries, calls)
+        return entries, calls
 
     def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> Awaitable[T]:
         self._known.begin()

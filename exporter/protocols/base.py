@@ -42,6 +42,10 @@ class Origin(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+UNKNOWN_SINCE = 2**32
+"""In place of the ledger at which a candidate was first heard of, for one that this run hears of first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists."""
@@ -52,6 +56,8 @@ class Candidate:
     pool: str | None = None
     voucher: str | None = None
     """The contract of the protocol that should have a record of it, where that is known."""
+    known_since: int = UNKNOWN_SINCE
+    """The ledger at which it was first heard of: 0 for one of a list."""
 
     @property
     def configured(self) -> bool:
@@ -204,6 +210,7 @@ class ProtocolReading:
     are the ledger keys, by market and pool, of the entries that a pool follows from, instances of its market, token and
     oracle included; ``archived`` are the pools with an archived one among them (`read_contained` finds them), which the
     next call restores (docs/decisions.md, "Absent, archived, unread").
+    ``named`` are markets that the protocol's own contracts name and that were not among the candidates: not read.
     ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
     `SHARED`.
     ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.
@@ -234,6 +241,7 @@ class ProtocolReading:
     pending: list[Pending] = field(default_factory=list)
     reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
     backstops: list[Callable[[int], dict[str, Any]]] = field(default_factory=list)
+    named: list[Candidate] = field(default_factory=list)
 
     def settle(self, close_time: int) -> None:
         """Bring to a ledger's close time what depends on it without an entry changing; it may be asked again."""
@@ -398,7 +406,10 @@ class ProtocolModule(ABC):
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
     ) -> ProtocolReading:
-        """Read all markets: the candidates, and those the deployments' own contracts list. Raises `SourceError`."""
+        """Read the candidates, and name those that the deployments' own contracts list besides. Raises `SourceError`.
+
+        Before pools are read, `exporter.ledger.view.LedgerView.make_room` is told how many there are.
+        """
 
     @abstractmethod
     def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:

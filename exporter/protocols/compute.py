@@ -29,7 +29,7 @@ from exporter.tables import (
     TERMS,
     VALID_PRICE,
 )
-from exporter.tree.documents import Absent, Bounded, Unpriced, Unread
+from exporter.tree.documents import Absent, Bounded, SkippedMarket, Unpriced, Unread
 from exporter.tree.values import ParquetType
 
 _MOST = {
@@ -66,6 +66,7 @@ class Tables:
     unpriced: list[Unpriced] = field(default_factory=list)
     bounded: list[Bounded] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
+    skipped: list[SkippedMarket] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)

@@ -118,3 +118,6 @@ class _SealedView(LedgerView):
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         return await self._view.call(calls)
+
+    async def make_room(self, pools: int) -> None:
+        await self._view.make_room(pools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import named
@@ -15,6 +15,7 @@ from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Held, ProtocolReading
 from exporter.protocols.collector import code_of, config_keys
+from exporter.protocols.containment import described
 from exporter.protocols.xoxno.layout import oracle_key
 
 MAX_SOURCES = 32
@@ -62,6 +63,16 @@ async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) ->
     for reading, own in used:
         for market, oracles in own.items():
             reading.held += _held(market, sorted(oracles), known, entries)
+
+
+async def watch_prices_contained(view: LedgerView, readings: Sequence[ProtocolReading]) -> None:
+    """The same, where any other failure is a notice: nothing that is published as a number needs it."""
+    try:
+        await watch_prices(view, readings)
+    except SourceError:
+        raise
+    except Exception as error:
+        readings[0].notices.append(f"who is behind prices could not be compared: {described(error)}")
 
 
 def _held(market: str, oracles: Sequence[str], known: Mapping[str, Sequence[str]], entries: Entries) -> Iterator[Held]:

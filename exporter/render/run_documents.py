@@ -23,7 +23,7 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.site.templates import environment
 from exporter.tables import COLUMNS, VALID_PRICE, document_fields, written
 from exporter.tree import documents
-from exporter.tree.families import METRICS
+from exporter.tree.families import METRICS, SKIPPED, SKIPPED_PAGE
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import (
     AssetDetail,
@@ -42,6 +42,7 @@ from exporter.tree.pools import (
     RatePoint,
 )
 from exporter.tree.read_back import file_of
+from exporter.tree.values import SkipReason
 
 _Part = TypeVar("_Part", bound=msgspec.Struct)
 
@@ -223,6 +224,25 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[d
             issuer=token.issuer,
             name=token.name,
         )
+
+
+SKIPPED_PER_PAGE = 500
+
+
+def skipped_counts(skipped: Iterable[documents.SkippedMarket]) -> documents.SkippedCounts:
+    """How many markets were skipped for each reason."""
+    counted = Counter(item.reason for item in skipped)
+    return documents.SkippedCounts(**{reason.value: counted[reason] for reason in SkipReason})
+
+
+def render_skipped(tables: Tables) -> Iterator[RenderedFile]:
+    """The pages of all markets that the run skipped; the first also where there is none."""
+    starts = range(0, max(len(tables.skipped), 1), SKIPPED_PER_PAGE)
+    for number, start in enumerate(starts, 1):
+        rows = tables.skipped[start : start + SKIPPED_PER_PAGE]
+        page = documents.SkippedList(tables.ledger, number, len(starts), rows)
+        key = SKIPPED.template if number == 1 else SKIPPED_PAGE.key(number=number)
+        yield RenderedFile(key, documents.encode(page), FileKind.DOCUMENT)
 
 
 def total(values: Iterable[int | None]) -> str | None:

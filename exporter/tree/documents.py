@@ -47,6 +47,7 @@ from exporter.tree.values import (
     Scale,
     Scope,
     ScopeId,
+    SkipReasonName,
     Timestamp,
     TokenDecimals,
     TokenSymbol,
@@ -957,6 +958,33 @@ class Absent(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason
 
 
+class SkippedMarket(Struct, frozen=True, forbid_unknown_fields=True):
+    """A market that a run did not read, or did not read to the end."""
+
+    market: MarketAddress
+    protocol: ProtocolName
+    reason: SkipReasonName
+
+
+class SkippedCounts(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many markets a run did not read, or not to the end, by the reason."""
+
+    excluded: Annotated[Count, doc("Those that the publisher's configuration excludes.")]
+    pools: Annotated[Count, doc("Unlisted ones for whose pools there was no room.")]
+    time: Annotated[Count, doc("Unlisted ones for which there was no time.")]
+    changed: Annotated[Count, doc("Unlisted ones that changed while they were read; they are unread.")]
+    failed: Annotated[Count, doc("Unlisted ones about which the source gave no usable answer; they are unread.")]
+
+
+class SkippedList(Struct, frozen=True, forbid_unknown_fields=True):
+    """Markets that the run did not read, or not to the end, by address, ascending; 500 a page."""
+
+    observed_ledger: ObservedLedger
+    page: Annotated[Positive, doc("The number of this page, from 1.")]
+    page_count: Annotated[Positive, doc("How many pages there are: further ones are at /v1/skipped/2 and so on.")]
+    data: Annotated[list[SkippedMarket], doc("The markets of this page.")]
+
+
 class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     """The pointer: which run is the published one. It is written last, so all that it implies is there.
 
@@ -999,6 +1027,8 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints, doc("Share of the pools read that have no price, in basis points, rounded down.")
     ]
     unpriced_markets: Annotated[list[UnpricedMarket], doc("Markets with such pools, ascending.")]
+    skipped_counts: Annotated[SkippedCounts, doc("Markets that were not read, or not to the end, by the reason.")]
+    skipped: Annotated[list[SkippedMarket], doc("The first 20 of them; all are at `/v1/skipped`.")]
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -446,6 +446,19 @@ HISTORY_MANIFEST = Family(
     ),
     sweep=Sweep.NEVER,
 )
+SKIPPED = Family(
+    "v1/skipped.json",
+    documents.SkippedList,
+    "/v1/skipped",
+    Operation(
+        "listSkipped",
+        "system",
+        "Markets that the run did not read",
+        "Anybody can deploy a market, so those that are not listed share a budget of time and pools. Here is every one "
+        "for which there was no room, that the publisher excludes, or that changed while it was read, with the reason.",
+    ),
+)
+SKIPPED_PAGE = Family("v1/skipped/{number}.json", documents.SkippedList, "/v1/skipped/{number}")
 PROOFS = Family(
     "v1/proofs.json",
     documents.ProofList,

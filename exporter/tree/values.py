@@ -65,6 +65,16 @@ class ListedReason(StrEnum):
     NOT_LISTED = "not_listed"  # anybody can create such a market
 
 
+class SkipReason(StrEnum):
+    """Why a run has no numbers of a market that is not listed, or that the operator excludes."""
+
+    EXCLUDED = "excluded"  # the publisher's configuration says so
+    POOLS = "pools"  # there was no room within the number of pools
+    TIME = "time"  # there was no time
+    CHANGED = "changed"  # it is not known to hold at the run's ledger
+    FAILED = "failed"  # the source gave no usable answer about it
+
+
 _EXAMPLE = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 
 
@@ -238,6 +248,16 @@ ListedReasonName = Annotated[
         "Why the market is listed: `package_list`, the exporter's own lists, with the source that shows the market to "
         "people; `configured`, the publisher's configuration; `not_listed`: anybody can create such a market.",
         "package_list",
+    ),
+]
+SkipReasonName = Annotated[
+    str,
+    _text(
+        f"({'|'.join(SkipReason)})",
+        "Why the run has no numbers of the market: `excluded` by the publisher's configuration; no room in the budget "
+        "of unlisted markets, by their `pools` or by `time`; `changed` while it was read; `failed`: the source gave no "
+        "usable answer about it.",
+        "pools",
     ),
 ]
 EmissionSourceName = Annotated[

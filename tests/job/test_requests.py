@@ -18,7 +18,7 @@ from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
-from tests.jobs import settings_for
+from tests.jobs import naming, settings_for
 from tests.localnet.recorded import LISTED
 
 WAVES = (
@@ -53,7 +53,7 @@ def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
     """Read everything, as a run into a store does; what it discovers is remembered there."""
     behaviour = Behaviour()
     with running(create_app(network, behaviour)) as url:
-        settings = settings_for(None, url)
+        settings = settings_for(None, url, **naming(network))
         memory = load_memory(store, network_id(settings.passphrase))
 
         async def work() -> tuple[MarketsRead, Evidence]:

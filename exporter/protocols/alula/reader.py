@@ -118,6 +118,7 @@ async def read_markets(
     reader.entries |= await view.read([key for market in markets for key in layout.market_keys(market)])
     for market in markets:
         reader.take_market(market)
+    await view.make_room(sum(len(instance.market.members) for instance in reader.instances.values()))
 
     members = [(market, pool) for market, instance in reader.instances.items() for pool in instance.market.members]
     keys = [key(*member) for key in (layout.pool_key, layout.queued_pool_key) for member in members]

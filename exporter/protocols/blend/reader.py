@@ -177,11 +177,11 @@ async def read_pools(
     records.take_own(entries)
     reader.reading.contracts = {(label, FACTORY): factory for label, factory in records.learned.items()}
 
-    listed = sorted(records.rewarded - named.keys())
-    named |= {market: Candidate(NAME, market, Origin.NAMED_BY_CONTRACT) for market in listed}
+    rewarded = sorted(records.rewarded - named.keys())
+    reader.reading.named = [Candidate(NAME, market, Origin.NAMED_BY_CONTRACT) for market in rewarded]
     wanted = [instance_key(contract) for contract in (*records.factories.values(), *_backstops_of(named, entries))]
-    kept = [*records.keys_of(named), *map(plan_key, listed)]
-    entries |= await view.read([*records.keys_of(named), *wanted, *_keys_of_markets(listed)], kept)
+    kept = records.keys_of(named)
+    entries |= await view.read([*kept, *wanted], kept)
     records.check_factories(entries)
     for market in sorted(named):
         reader.take_market(named[market], entries, records)
@@ -193,6 +193,7 @@ async def read_pools(
         )
 
     instances = reader.instances
+    await view.make_room(sum(map(len, reader.assets.values())))
     reader.planned = {market for market in instances if entries[plan_key(market)] is not None}
     insured = {
         market: Insurance(market, found, found.backstop, entries.get(instance_key(found.backstop)))

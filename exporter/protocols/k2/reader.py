@@ -274,6 +274,7 @@ async def read_markets(
     entries = dict(await view.read([key for market in markets for key in layout.router_keys(market)]))
     for market in markets:
         reader.take_router(market, entries)
+    await view.make_room(sum(len(reader.members[market]) for market in reader.routers))
 
     keys: list[bytes] = []
     for market, router in reader.routers.items():

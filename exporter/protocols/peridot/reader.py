@@ -279,6 +279,7 @@ async def read_markets(
     reader.entries |= await view.read(keys)
     for market in markets:
         reader.take_market(market)
+    await view.make_room(sum(map(len, reader.members.values())))
     members = ((market, vault) for market, own in reader.members.items() for vault in own)
     reader.entries |= await view.read(_keys_of(members))
     for market in reader.members:

@@ -99,6 +99,7 @@ async def read_markets(
     entries = await view.read([instance_key(market) for market in markets])
     for market in markets:
         reader.take_market(market, entries[instance_key(market)])
+    await view.make_room(sum(len(market.members) for market in reader.reading.markets))
     keys = [layout.cash_key(found.address, asset, reserve["s_token"]) for found, asset, reserve in reader.reserves]
     tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
     feeds = instance_keys(reserve["feed"] and reserve["feed"].contract for *_, reserve in reader.reserves)

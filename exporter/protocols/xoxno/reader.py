@@ -215,6 +215,7 @@ async def read_markets(
     entries = dict(await view.read(map(instance_key, (*markets, *tokens))))
     for market in markets:
         reader.take_controller(market, entries)
+    await view.make_room(sum(len(reader.named[market]) for market in reader.controllers))
     entries |= await view.read([key for market in reader.controllers for key in reader.keys(market)])
     entries |= await view.read(
         [
