@@ -28,6 +28,7 @@ ACCEPTED: dict[str, str] = {
     "network.name": f"one of {', '.join(NETWORKS)}",
     "network.passphrase": "the passphrase of a network, as text",
     "network.rpc_urls": "a list of Stellar RPC URLs (https, or http on this machine)",
+    "network.rpc_headers": "a table of HTTP headers for the RPC, NAME = VALUE, or such a table for each host",
     "network.max_in_flight": "a whole number from 1 to 256: requests under way at once",
     "network.requests_per_second": "a number above 0: requests to one endpoint in a second",
     "network.request_timeout_seconds": "a number from 1 to 600",
@@ -61,13 +62,17 @@ ENVIRONMENT: dict[str, str] = {
     "EXPORTER_NETWORK": "network.name",
     "EXPORTER_PASSPHRASE": "network.passphrase",
     "EXPORTER_RPC_URLS": "network.rpc_urls",
+    "EXPORTER_RPC_HEADERS": "network.rpc_headers",
     "EXPORTER_MAX_IN_FLIGHT": "network.max_in_flight",
     "EXPORTER_REQUESTS_PER_SECOND": "network.requests_per_second",
     "EXPORTER_OUT": "output.uri",
     "EXPORTER_REPORT": "output.report",
     "EXPORTER_INTERVAL_MINUTES": "schedule.interval_minutes",
 }
-"""Environment variables and the key each one sets; RPC URLs are separated by white space or commas."""
+"""Environment variables and the key each one sets.
+
+RPC URLs are separated by white space or commas. Headers are ``NAME: VALUE``, one a line, or a JSON object.
+"""
 
 _READ_ELSEWHERE = (
     "EXPORTER_CONFIG",
@@ -85,6 +90,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     name: str = "mainnet"
     passphrase: str | None = None
     rpc_urls: tuple[str, ...] = ()
+    rpc_headers: dict[str, str | dict[str, str]] = field(default_factory=dict)
     max_in_flight: Annotated[int, Meta(ge=1, le=256)] = 4
     requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 8.0
     request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
@@ -230,7 +236,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
     if len(content) > MAX_CONFIG_BYTES:
         raise ConfigError(f"the configuration file {path} is larger than {MAX_CONFIG_BYTES} bytes")
     try:
-        return tomllib.loads(content.decode())
+        text = content.decode("utf-8-sig")  # editors of Windows put a byte order mark first
+        if "\0" in text:  # UTF-16 and UTF-32 of plain letters are valid UTF-8
+            raise ConfigError(f"the configuration file {path} is not UTF-8 (it has NUL bytes); save it as UTF-8")
+        return tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the configuration file {path} is not UTF-8 ({error.reason}); save it as UTF-8") from None
     except ValueError as error:  # also of an integer with too many digits
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from None
     except RecursionError:
@@ -253,11 +264,32 @@ def _put(merged: dict[str, Any], key: str, value: Any) -> None:
 def _from_text(key: str, text: str) -> Any:
     if key == "network.rpc_urls":
         return [url for url in re.split(r"[\s,]+", text) if url]
+    if key == "network.rpc_headers":
+        return _headers_from_text(text)
     if key in ("network.max_in_flight", "schedule.interval_minutes"):
         return int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else text
     if key == "network.requests_per_second":
         return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) else text
     return text
+
+
+def _headers_from_text(text: str) -> Any:
+    """Headers as lines ``NAME: VALUE`` or as JSON. Raises `ConfigError`, which quotes nothing of them."""
+    if text.lstrip().startswith("{"):
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            raise ConfigError("EXPORTER_RPC_HEADERS begins like JSON and is none; accepted is an object") from None
+    headers = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, colon, value = line.partition(":")
+        if line.strip() and not (colon and name.strip() and value.strip()):
+            raise ConfigError(
+                f"EXPORTER_RPC_HEADERS: line {number} is not NAME: VALUE; accepted are such lines, or a JSON object"
+            )
+        if line.strip():
+            headers[name.strip()] = value.strip()
+    return headers
 
 
 def _convert(merged: dict[str, Any], origins: Mapping[str, str]) -> Settings:

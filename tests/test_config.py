@@ -128,3 +128,44 @@ def test_the_source_is_named(tmp_path: Path) -> None:
         load(None, environment={"EXPORTER_MAX_IN_FLIGHT": "many"})
     with pytest.raises(ConfigError, match=r"cannot read the configuration file .*nothing\.toml"):
         load(tmp_path / "nothing.toml", environment={})
+
+
+HEADERS = {"Authorization": "Bearer a:b=c", "X-Api-Key": "k"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer a:b=c\nX-Api-Key:k\n",
+        "\r\n  Authorization : Bearer a:b=c \r\nX-Api-Key: k",
+        '{"Authorization": "Bearer a:b=c", "X-Api-Key": "k"}',
+    ],
+)
+def test_headers_from_the_environment(tmp_path: Path, text: str) -> None:
+    """Headers are lines or JSON in a variable, or a table of the file; also by host."""
+    assert HEADERS == load(None, environment={"EXPORTER_RPC_HEADERS": text}).settings.network.rpc_headers
+    table = '[network.rpc_headers]\nAuthorization = "Bearer a:b=c"\nX-Api-Key = "k"\n"a.example" = {K = "v"}\n'
+    expected = HEADERS | {"a.example": {"K": "v"}}
+    assert expected == load(write(tmp_path, table), environment={}).settings.network.rpc_headers
+
+
+@pytest.mark.parametrize(
+    "text", ["SECRET", "A: b\nSECRET", "{SECRET", '{"A": 1, "SECRET": 2}', '["SECRET"]', ": SECRET"]
+)
+def test_headers_that_are_none_are_not_quoted(text: str) -> None:
+    """An error about headers quotes nothing of them."""
+    with pytest.raises(ConfigError, match=r"EXPORTER_RPC_HEADERS|network\.rpc_headers") as caught:
+        load(None, environment={"EXPORTER_RPC_HEADERS": text})
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
+def test_encodings(tmp_path: Path, encoding: str) -> None:
+    """A byte order mark of UTF-8 is skipped, and another encoding is refused by its cause."""
+    path = tmp_path / "exporter.toml"
+    path.write_bytes('[output]\nuri = "ordner-ä"\n'.encode(encoding))
+    if encoding == "utf-8-sig":
+        assert "ordner-ä" == load(path, environment={}).settings.output.uri
+        return
+    with pytest.raises(ConfigError, match="save it as UTF-8"):
+        load(path, environment={})

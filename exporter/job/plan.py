@@ -25,7 +25,10 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     """The plan, line by line: the settings with their origins, what would be read first, and what is published."""
     settings = configuration.settings
     yield "settings (default unless an origin is given)"
-    for key, value in _flat(msgspec.to_builtins(settings)):
+    shown = msgspec.to_builtins(settings)
+    if headers := shown["network"].pop("rpc_headers"):
+        shown["network"]["rpc_headers"] = f"{pluralize(len(headers), 'entry', 'entries')}, not shown"
+    for key, value in _flat(shown):
         if key == "network.rpc_urls" and settings.network.rpc_urls:
             value = [endpoint.label for endpoint in parse_endpoints(settings.network.rpc_urls)]
         origin = configuration.origins.get(key)

@@ -91,7 +91,11 @@ class RpcEndpoints:
             total_deadline_s=max(CALL_SECONDS, settings.network.read_deadline_seconds),
         )
         async with RpcSource(
-            settings.network.rpc_urls, settings.passphrase, limits=limits, on_request=on_request
+            settings.network.rpc_urls,
+            settings.passphrase,
+            headers=settings.network.rpc_headers,
+            limits=limits,
+            on_request=on_request,
         ) as source:
             label = ", ".join(source.endpoints)
             yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
@@ -120,7 +124,7 @@ def check_rpc_urls(settings: Settings) -> None:
             "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
             "configuration, or read a file with --snapshot"
         )
-    parse_endpoints(settings.network.rpc_urls)
+    parse_endpoints(settings.network.rpc_urls, settings.network.rpc_headers)
 
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:

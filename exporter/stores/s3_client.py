@@ -24,6 +24,7 @@ from exporter.bounds import FILE_BYTES, TooLargeError
 from exporter.errors import ConfigError, ExporterError, ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores.s3_errors import CREDENTIALS_ADVICE, RefusedError, explained, refusal_of
 from exporter.stores.store import ObjectInfo, etag_of, immutable_key_message, moved_message, utc_now
+from exporter.surroundings import check_aws, proxy_of
 from exporter.tree.families import family_of, kind_of
 from exporter.tree.files import MAX_KEY_BYTES, is_key
 from exporter.tree.headers import cache_control, content_type
@@ -93,6 +94,12 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
     if parts.scheme != "s3" or parts.query or parts.fragment or uri.endswith(("?", "#")):
         raise ConfigError(f"output.uri is not a plain s3:// URI; {_FORM}")
     return parts.netloc, parts.path[1:].removesuffix("/")
+
+
+def _variables() -> str:
+    """The names of the variables of AWS that are set, for an error that one of them may have caused."""
+    names = sorted(name for name, value in os.environ.items() if name.startswith("AWS_") and value)
+    return f" (set are {', '.join(names)})" if names else ""
 
 
 def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
@@ -192,6 +199,7 @@ class S3Client:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
 
+        check_aws()
         config = Config(
             connect_timeout=self.options.connect_seconds,
             read_timeout=self.options.read_seconds,
@@ -209,18 +217,24 @@ class S3Client:
             session = self._session or Session(region_name=os.environ.get("AWS_REGION") or None)
             if session.get_credentials() is None:
                 raise ConfigError(f"output.uri: no credentials for {self.uri}; {CREDENTIALS_ADVICE}")
-        except BotoCoreError as error:
-            raise ConfigError(f"output.uri: no credentials for {self.uri}: {error}; {CREDENTIALS_ADVICE}") from error
+        except (BotoCoreError, OSError, ValueError) as error:
+            raise ConfigError(
+                f"output.uri: no credentials for {self.uri}: {error}{_variables()}; {CREDENTIALS_ADVICE}"
+            ) from error
         try:
             client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
-            if not (urlsplit(client.meta.endpoint_url).hostname or "").endswith(_AWS):
+            endpoint = client.meta.endpoint_url
+            if not (urlsplit(endpoint).hostname or "").endswith(_AWS):
                 # Few servers other than AWS have a name of their own for each bucket.
-                client.close()
                 config = config.merge(Config(s3={"addressing_style": "path"}))
-                client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
-        except (BotoCoreError, ValueError) as error:
+            proxy = proxy_of(endpoint, socks=False)
+            # botocore's own rule does not know networks in NO_PROXY.
+            config = config.merge(Config(proxies={} if proxy is None else dict.fromkeys(("http", "https"), proxy)))
+            client.close()
+            client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
+        except (BotoCoreError, OSError, ValueError) as error:
             raise ConfigError(
-                f"output.uri: no client for {self.uri}: {type(error).__name__}; check AWS_REGION and "
+                f"output.uri: no client for {self.uri}: {type(error).__name__}{_variables()}; check AWS_REGION and "
                 "AWS_ENDPOINT_URL_S3 (a URL that begins with http:// or https://)"
             ) from error
         client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)

@@ -17,6 +17,7 @@ from exporter.errors import CheckError, ConfigError, DecodeError, SourceError, S
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
 from exporter.stores.store import Store
+from exporter.surroundings import http_options
 
 IN_FLIGHT = 8
 CONNECT_SECONDS = 10.0
@@ -163,7 +164,8 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
             raise SourceError(f"{store.uri} is not a folder; name the folder or the URL of a published tree")
         yield StoreSource(store)
         return
-    if url_or_none(uri) is None:
+    url = url_or_none(uri)
+    if url is None:
         raise ConfigError("this is not the URL of a tree: its host or port is invalid; write https://host/path")
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")
@@ -171,5 +173,6 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     # What a cache may still have of an earlier run is not what is checked.
     headers = {"accept-encoding": "gzip", "cache-control": "no-cache"}
-    async with httpx.AsyncClient(limits=limits, timeout=timeout, headers=headers, follow_redirects=False) as client:
+    options = http_options([url], limits)
+    async with httpx.AsyncClient(timeout=timeout, headers=headers, follow_redirects=False, **options) as client:
         yield HttpSource(uri.rstrip("/") + "/", client)

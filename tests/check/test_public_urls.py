@@ -43,7 +43,8 @@ class Broken(httpx.AsyncBaseTransport):
         answer = other(good, body=await good.aread())
         for rule in self._rules:
             answer = rule(request.url.raw_path.decode(), answer)
-        return answer
+        stream = httpx.ByteStream(answer.content)  # not read yet, as from a socket
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=stream)
 
 
 def other(answer: httpx.Response, status: int = 0, body: bytes | None = None, **headers: str | None) -> httpx.Response:

@@ -34,12 +34,14 @@ def listed(protocol: str) -> int:
 def test_settings_are_printed_as_they_are_written(tmp_path: Path) -> None:
     """Every setting is in the plan as a configuration file would have it, with its origin; an RPC is its host."""
     markets = [{"protocol": "blend", "address": contract("A")}]
-    lines = plan(tmp_path, markets=markets, network__rpc_urls=["https://rpc.example/secret"])
+    rpc = {"network__rpc_urls": ["https://rpc.example/secret"], "network__rpc_headers": {"X-Key": "secret"}}
+    lines = plan(tmp_path, markets=markets, **rpc)
     settings = lines[1 : lines.index("reads")]
     written = [line.partition("   #")[0] for line in settings if not line.endswith(" = not set")]
 
     assert "network.passphrase = not set" in settings
     assert 'network.rpc_urls = ["rpc.example"]   # command line' in settings
+    assert 'network.rpc_headers = "1 entry, not shown"   # command line' in settings
     assert "network.prefer_checkpoint = false" in written
     assert str(tmp_path) == tomllib.loads("\n".join(written))["output"]["uri"]
     assert [{"protocol": "blend", "address": contract("A")}] == tomllib.loads("\n".join(written))["markets"]

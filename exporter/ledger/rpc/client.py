@@ -31,6 +31,7 @@ from exporter.ledger.rpc.endpoints import (
     AttemptError,
     Endpoint,
     Failure,
+    RpcHeaders,
     RpcLimits,
     Timing,
     http_client,
@@ -99,7 +100,8 @@ class RpcSource:
 
     Each method raises `AllEndpointsFailedError`, and `NetworkMismatchError` where an endpoint serves another network
     than that of the passphrase. ``counters`` and ``endpoints`` are for the run report; neither they nor any error holds
-    anything of a URL but host and port. Raises `ConfigError` where a URL or the passphrase is not acceptable.
+    anything of a URL but host and port, or of a header. Raises `ConfigError` where a URL, a header or the passphrase is
+    not acceptable.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class RpcSource:
         rpc_urls: Sequence[str],
         passphrase: str,
         *,
+        headers: RpcHeaders | None = None,
         limits: RpcLimits | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         timing: Timing | None = None,
@@ -117,10 +120,11 @@ class RpcSource:
         quiet_http_loggers()
         self._passphrase = passphrase
         self._limits, self._timing = limits or RpcLimits(), timing or Timing()
-        self._endpoints = parse_endpoints(rpc_urls)
+        self._endpoints = parse_endpoints(rpc_urls, headers)
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
-        self._redactor = Redactor(rpc_urls)
+        values = (value for endpoint in self._endpoints for value in endpoint.headers.values())
+        self._redactor = Redactor(rpc_urls, values)
         self._http = http_client(self._endpoints, self._limits, transport)
         self._on_request = on_request
         self._ids = count(1)

@@ -15,15 +15,16 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import httpx
 
 from exporter.bounds import Body, TooLargeError
 from exporter.errors import ConfigError, DecodeError
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
+from exporter.surroundings import http_options, is_loopback
 
 CALL_SECONDS: Final = 120.0
 """How long a call may take, unless a caller says otherwise."""
@@ -70,6 +71,19 @@ UNSTATED_WAIT_S: Final = 5.0
 _SLOWER: Final = 0.7
 """What an endpoint's rate is multiplied by when it wants fewer requests; never below one in `UNSTATED_WAIT_S`."""
 
+RpcHeaders: TypeAlias = Mapping[str, str | Mapping[str, str]]
+"""Values of HTTP headers by name, for all endpoints, or by name within a host."""
+
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", re.ASCII)
+_HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]{0,4094}[!-~])?", re.ASCII)
+_OWN_HEADERS: Final = frozenset(
+    (
+        *("accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"),
+        *("host", "te", "trailer", "transfer-encoding", "upgrade"),
+    )
+)
+"""What the client says itself."""
+
 MAX_ENDPOINTS: Final = 16
 MAX_URL_LENGTH: Final = 2_048
 _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
@@ -82,6 +96,7 @@ class Endpoint:
     position: int
     url: httpx.URL
     label: str
+    headers: Mapping[str, str] = field(default_factory=dict)  # as secret as the URL
     failing: bool = False
     held_since: float = -math.inf  # it demanded a pause then (on the client's clock) ...
     held_until: float = 0.0  # ... and is not asked at all until then
@@ -108,10 +123,11 @@ class Endpoint:
         self.held_since, self.held_until = now, max(self.held_until, now + seconds)
 
 
-def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:
+def parse_endpoints(rpc_urls: Sequence[str], headers: RpcHeaders | None = None) -> list[Endpoint]:
     """Check RPC URLs and name them: by host and port, with ``#1``, ``#2`` ... where several share these.
 
-    Raises `ConfigError` that says which of ``rpc_urls`` is wrong by its position, without quoting it.
+    ``headers`` go with each request to an endpoint: all of them, where all endpoints have one host, or those of its
+    host. Raises `ConfigError` that says which of ``rpc_urls`` is wrong by its position, without quoting it.
     """
     if isinstance(rpc_urls, str) or not 1 <= len(rpc_urls) <= MAX_ENDPOINTS:
         raise ConfigError(f"rpc_urls must be a list of 1 to {MAX_ENDPOINTS} URLs")
@@ -123,17 +139,42 @@ def parse_endpoints(rpc_urls: Sequence[str]) -> list[Endpoint]:
         seen[host] += 1
         label = f"{host}#{seen[host]}" if shared[host] > 1 else host
         endpoints.append(Endpoint(position, url, label))
+    given = _parse_headers(headers or {}, endpoints)
+    for endpoint in endpoints:
+        endpoint.headers = given.get(endpoint.url.host, {}) | given.get(endpoint.url.netloc.decode("ascii"), {})
     return endpoints
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine itself."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _parse_headers(headers: RpcHeaders, endpoints: Sequence[Endpoint]) -> dict[str, dict[str, str]]:
+    """The headers by host, or host and port. Raises `ConfigError`, which quotes neither a name nor a value."""
+    hosts = {each.url.host for each in endpoints}
+    places = hosts | {each.url.netloc.decode("ascii") for each in endpoints}
+    by_place: dict[str, dict[str, str]] = {}
+    for name, value in headers.items():
+        if isinstance(value, str):
+            if len(hosts) > 1:
+                raise ConfigError(
+                    "network.rpc_headers: the rpc_urls have several hosts, and a key of one is no business of another: "
+                    'say for which host each header is, as {"rpc.example.org": {"NAME": "VALUE"}}'
+                )
+            by_place.setdefault(next(iter(hosts)), {})[name] = value
+        elif name.lower() in places:
+            by_place.setdefault(name.lower(), {}).update(value)
+        else:
+            raise ConfigError("network.rpc_headers has headers for a host that is not in rpc_urls; correct one of them")
+    for each in by_place.values():
+        for name, value in each.items():
+            if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
+                raise ConfigError(
+                    "network.rpc_headers: a name is not that of a header that can be given; accepted are letters, "
+                    f"digits and '-', and none of {', '.join(sorted(_OWN_HEADERS))}"
+                )
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ConfigError(
+                    "network.rpc_headers: a value cannot be sent; accepted are 1 to 4096 visible ASCII characters, "
+                    "with spaces between them"
+                )
+    return by_place
 
 
 def _parse(text: str, name: str) -> httpx.URL:
@@ -226,21 +267,18 @@ _ADVICE: Final[dict[int, str]] = {
 def http_client(
     endpoints: Sequence[Endpoint], limits: RpcLimits, transport: httpx.AsyncBaseTransport | None
 ) -> httpx.AsyncClient:
-    """A client for `post`."""
-    local = [f"all://{each.url.netloc.decode('ascii')}" for each in endpoints if is_loopback(each.url.host)]
-    return httpx.AsyncClient(
-        transport=transport,
-        mounts=dict.fromkeys(local),  # a proxy of the environment does not lead to this machine
-        verify=any(each.url.scheme == "https" for each in endpoints),  # loading certificates takes its time
-        follow_redirects=False,
-        limits=httpx.Limits(max_connections=limits.max_in_flight),
-    )
+    """A client for `post`. Raises `ConfigError` for settings of the environment that it cannot be made with."""
+    pool = httpx.Limits(max_connections=limits.max_in_flight)
+    if transport is not None:
+        return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, limits=pool)
+    return httpx.AsyncClient(follow_redirects=False, **http_options((each.url for each in endpoints), pool))
 
 
 async def post(
     client: httpx.AsyncClient, endpoint: Endpoint, body: bytes, timeout_s: float, limits: RpcLimits
 ) -> bytes:
     """The body of the answer to ``body``. Raises `AttemptError` for anything but HTTP 200 within the bounds."""
+    headers = {**_HEADERS, **endpoint.headers}
     timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S))
     content = b""
     # The AttemptError is raised outside of the except blocks: an exception of httpx holds the request with its
@@ -248,7 +286,7 @@ async def post(
     try:
         async with (
             asyncio.timeout(timeout_s),
-            client.stream("POST", endpoint.url, content=body, headers=_HEADERS, timeout=timeout) as response,
+            client.stream("POST", endpoint.url, content=body, headers=headers, timeout=timeout) as response,
         ):
             failure = _refusal(response, limits)
             if failure is None:

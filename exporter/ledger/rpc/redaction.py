@@ -1,15 +1,18 @@
 """Keeping endpoint URLs, which may hold keys, out of every message and log.
 
-A URL's path, query and user information are secrets. What others say (error messages of an RPC, of the HTTP
-library) may echo them, so it passes through a `Redactor` before it becomes part of an error or a report.
+A URL's path, query and user information are secrets, and so are the headers that go with it. What others say (error
+messages of an RPC, of the HTTP library) may echo them, so it passes through a `Redactor` before it becomes part of an
+error or a report.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -43,10 +46,11 @@ def quiet_http_loggers() -> None:
 
 
 class Redactor:
-    """Replaces everything secret about some URLs wherever it occurs in a text."""
+    """Replaces everything secret about some URLs, and some values of headers, wherever it occurs in a text."""
 
-    def __init__(self, urls: Iterable[str]) -> None:
+    def __init__(self, urls: Iterable[str], header_values: Iterable[str] = ()) -> None:
         pieces = {piece for url in urls for piece in _secret_pieces(url)}
+        pieces |= {piece for value in header_values for piece in _pieces_of_a_header(value)}
         longest_first = sorted(pieces, key=lambda piece: (-len(piece), piece))
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)", re.IGNORECASE)
 
@@ -69,6 +73,17 @@ def _secret_pieces(url: str) -> set[str]:
     pieces = {piece for piece in pieces if len(piece) >= _SHORTEST_PIECE}
     # Servers echo a URL decoded, or encoded once more.
     return pieces | {unquote(piece) for piece in pieces} | {quote(piece, safe="") for piece in pieces}
+
+
+def _pieces_of_a_header(value: str) -> set[str]:
+    """A value, and the words of it that are more than words: "Bearer" must stay readable in a message."""
+    parts = re.split(r"[\s,;=]+", value)
+    pieces = {value, *filter(_looks_like_a_key, parts)}
+    for part in parts:
+        with suppress(ValueError):  # what Basic authentication has: user and password
+            pieces |= {*base64.b64decode(part, validate=True).decode().split(":")}
+    pieces = {piece for piece in pieces if len(piece) >= _SHORTEST_PIECE}
+    return pieces | {quote(piece, safe="") for piece in pieces} | {json.dumps(piece)[1:-1] for piece in pieces}
 
 
 def _looks_like_a_key(segment: str) -> bool:

@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 from exporter.bounds import LAKE_BATCH_BYTES, LAKE_LEDGER_BYTES, LAKE_OBJECT_BYTES, decompress
 from exporter.errors import ConfigError, DecodeError, LakeError
 from exporter.past.lake.close_meta import end_of, header_of
+from exporter.surroundings import check_aws, check_requests_to
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -238,10 +239,12 @@ def open_place(
         client["timeout"] = client["connect_timeout"] = timedelta(seconds=seconds)
         bounds = {"client_options": client, "retry_config": {"max_retries": 0}}
     if parts.scheme == "s3":
+        check_aws()
         if parts.netloc == "aws-public-blockchain":
             bounds |= {"skip_signature": True, "region": PUBLIC_REGION}
         return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **bounds), uri
     if parts.scheme in ("https", "http"):
+        check_requests_to(uri)
         place = HTTPStore.from_url(uri.rstrip("/"), **{"client_options": client, **bounds})
         return place, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:

@@ -345,7 +345,8 @@ def test_endless_demands_to_wait_end_at_the_deadline() -> None:
 
     with pytest.raises(AllEndpointsFailedError, match=r"within 100 s .*HTTP 429: too many requests.* \(\d+ tries\)"):
         bench.tip()
-    assert (100 >= bench.clock.now - started, 21 >= len(bench.rpc.calls)) == (True, True)
+    assert 100 >= bench.clock.now - started
+    assert 21 >= len(bench.rpc.calls)
 
 
 def test_a_long_demand_of_one_endpoint_costs_the_others_nothing() -> None:

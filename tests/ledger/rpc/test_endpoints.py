@@ -11,6 +11,7 @@ import tracemalloc
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import httpx
 import pytest
@@ -226,6 +227,8 @@ def test_a_good_server_answers_next_to_a_dripping_one(
     async def ask(good_url: str) -> None:
         server = await asyncio.start_server(drip, "127.0.0.1", 0)
         bad_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/path?key=secret"
+        async with RpcSource([good_url], network.passphrase) as source:
+            await source.tip()  # the first answer takes the longest
         limits = RpcLimits(request_timeout_s=1)
         started = time.perf_counter()
         async with RpcSource([bad_url, good_url], network.passphrase, limits=limits) as source:
@@ -281,7 +284,48 @@ def test_one_burst_slows_down_once() -> None:
     (endpoint,) = parse_endpoints(["https://a.example"])
     for asked_at, now in ((0, 10), (1, 11), (9, 12)):
         endpoint.hold(asked_at, now, 5, 4)
-    assert (pytest.approx(2.8), 17) == (endpoint.most_per_second, endpoint.held_until)
+    assert pytest.approx(2.8) == endpoint.most_per_second
+    assert 17 == endpoint.held_until
     for later in range(100, 200, 5):
         endpoint.hold(later, later + 1, 5, 4)
     assert pytest.approx(0.2) == endpoint.most_per_second
+
+
+# Headers -------------------------------------------------------------------------------------------------------
+
+
+def test_headers_go_to_their_endpoint() -> None:
+    """Headers without a host go to the endpoints of the one host there is; else each host gets its own."""
+    one = parse_endpoints(["https://a.example/1", "https://a.example:444"], {"X-Key": "v"})
+    two = parse_endpoints(
+        ["https://a.example", "https://b.example:444"], {"A.example": {"K": "a"}, "b.example:444": {"K": "b"}}
+    )
+
+    assert [{"X-Key": "v"}] * 2 == [each.headers for each in one]
+    assert [{"K": "a"}, {"K": "b"}] == [each.headers for each in two]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Key": "SECRET\n"},
+        {"X-Key": "SECRETä"},
+        {"X-Key": " SECRET"},
+        {"X-Key": ""},
+        {"X Key SECRET": "v"},
+        {"Host": "SECRET"},
+        {"content-length": "5"},
+        {"SECRET.example": {"X-Key": "v"}},
+    ],
+)
+def test_headers_that_cannot_be_sent(headers: dict[str, Any]) -> None:
+    """A header that cannot be sent, or is for nobody, is refused without a word of it."""
+    with pytest.raises(ConfigError, match=r"network\.rpc_headers") as caught:
+        parse_endpoints(["https://a.example"], headers)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_key_goes_to_no_other_provider() -> None:
+    """With several hosts each header says for which it is."""
+    with pytest.raises(ConfigError, match="several hosts"):
+        parse_endpoints(["https://a.example", "https://b.example"], {"X-Key": "v"})

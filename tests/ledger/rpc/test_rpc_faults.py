@@ -104,6 +104,7 @@ def test_faults_never_give_wrong_data(
 
 # Secrets -------------------------------------------------------------------------------------------------------
 
+HEADERS = {"Authorization": "Bearer SECRETbearer-1a2b3c", "X-Api-Key": "SECRETheader"}
 USER, PASSWORD, PATH, QUERY = "SECRETuser", "SECRETpass", "SECRETpath", "SECRETquery"
 SECRET_URL = f"https://{USER}:{PASSWORD}@rpc.example.org/v1/{PATH}/rpc?apikey={QUERY}"
 
@@ -200,3 +201,54 @@ def test_no_secret_of_a_url_gets_out(echoed: int, during: str, caplog: pytest.Lo
     assert {None} >= set(causes)
     assert [] == leaks(repr(said))
     assert [] == [record for record in caplog.records if leaks(record.getMessage() + repr(vars(record)))]
+
+
+def echo_of_headers(call: Call) -> str:
+    return " ".join(f"{name}: {value}; {json.dumps(value)}" for name, value in call.request.headers.items())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda call, right: fake.ok(
+            right | {"result": None, "error": {"code": -32603, "message": echo_of_headers(call)}}
+        ),
+        lambda call, _: fake.raw(echo_of_headers(call).encode(), 401, x_echo=echo_of_headers(call)),
+        lambda call, right: fake.raising(httpx.ConnectError(echo_of_headers(call), request=call.request))(call, right),
+        lambda call, right: fake.altered(
+            lambda each: each["result"].update(status="", error=echo_of_headers(call), passphrase=echo_of_headers(call))
+        )(call, right),
+        fake.unaltered,
+    ],
+)
+def test_no_secret_of_a_header_gets_out(fault: fake.Fault, caplog: pytest.LogCaptureFixture) -> None:
+    """Headers go with every request to their endpoint, and into no log record, error, traceback, counter or answer."""
+    caplog.set_level(logging.DEBUG)
+    rpc, clock = FakeRpc(entries={key(0): made_entry(0)}), VirtualClock()
+    said: list[object] = []
+
+    async def main() -> None:
+        source = RpcSource(
+            ["https://rpc.example.org/v1"],
+            PASSPHRASE,
+            headers=HEADERS,
+            limits=RpcLimits(attempts=2),
+            transport=rpc,
+            timing=clock.timing(),
+        )
+        async with source:
+            for ask in (source.tip, lambda: source.read_entries([key(0)]), lambda: source.simulate(CALL)):
+                for script in (rpc.faults, rpc.network_faults):
+                    script["rpc.example.org"].extend(20 * [fault])
+                try:
+                    said.append(await ask())
+                except ExporterError as error:
+                    said.append("".join(traceback.format_exception(error)))
+            said.extend((source.counters.as_dict(), source.endpoints, repr(source._endpoints)))
+
+    asyncio.run(main())
+
+    for name, value in HEADERS.items():
+        assert {value} == {call.request.headers[name] for call in rpc.calls}
+    assert [] == leaks(repr(said))
+    assert [] == [record for record in caplog.records if leaks(record.getMessage())]

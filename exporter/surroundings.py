@@ -1,0 +1,210 @@
+"""What the environment says of proxies and certificates, for every HTTP client, looked at before the first request.
+
+The libraries read these variables themselves, each in its own way, and some end in an error of their own, or ignore
+what they do not understand. Here a setting that would break a request is a `ConfigError` that names the variable. No
+message quotes a proxy's URL, which may hold a password.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import ssl
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from exporter.errors import ConfigError
+
+if TYPE_CHECKING:
+    import httpx
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}", re.ASCII)
+_SOCKS = ("socks5", "socks5h")
+_PROXY_SCHEMES = ("http", "https", *_SOCKS)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine itself."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_of(url: str, *, socks: bool = True) -> str | None:
+    """The URL of the proxy through which a URL is to be asked; None: none, as always for this machine.
+
+    ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` decide, also in small letters. ``NO_PROXY`` takes
+    host names with all below them, addresses, networks (``10.0.0.0/8``, ``fd00::/8``), each also with a port, and
+    ``*``. What is none of these matches nothing. Raises `ConfigError` for a proxy that cannot be used, among them
+    those of the SOCKS protocol where the caller's library has no ``socks``.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    proxies = getproxies()
+    scheme = next((name for name in (parts.scheme, "all") if proxies.get(name)), None)
+    if scheme is None or is_loopback(host) or _is_direct(host, port, proxies.get("no", "")):
+        return None
+    given = proxies[scheme].strip()
+    proxy = given if "://" in given else f"http://{given}"
+    variable = _variable(f"{scheme}_proxy")
+    try:
+        stated = urlsplit(proxy)
+        usable = bool(stated.hostname and _is_host(stated.hostname)) and stated.port != 0
+    except ValueError:
+        raise ConfigError(f"{variable} is not the URL of a proxy; write http://host:port, or unset it") from None
+    if stated.scheme not in _PROXY_SCHEMES or not usable:
+        raise ConfigError(
+            f"{variable} is not the URL of a proxy that can be used; accepted are {', '.join(_PROXY_SCHEMES)}, such as "
+            "http://host:port. Correct or unset it, or put the host into NO_PROXY"
+        )
+    if stated.scheme in _SOCKS and not socks:
+        raise ConfigError(
+            f"{variable} names a SOCKS proxy, which cannot be used for this; name an http:// proxy in "
+            f"{parts.scheme.upper()}_PROXY, or put the host into NO_PROXY"
+        )
+    return proxy
+
+
+def tls_context() -> ssl.SSLContext:
+    """How servers' certificates are verified: by ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, else by Mozilla's authorities.
+
+    Raises `ConfigError` for files of these, and of ``SSLKEYLOGFILE``, that cannot be used.
+    """
+    import certifi
+
+    try:
+        file, folder = _trusted()
+        return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
+    except OSError as error:
+        raise ConfigError(
+            f"SSLKEYLOGFILE: {os.environ.get('SSLKEYLOGFILE', '')!r} cannot be written: {error.strerror}; unset it"
+        ) from None
+
+
+def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> dict[str, Any]:
+    """The options of an `httpx.AsyncClient` for some URLs. Raises `ConfigError`.
+
+    httpx is told not to look at the environment itself: it refuses networks in ``NO_PROXY``.
+    """
+    import httpx
+
+    every = list(urls)
+    # Loading certificates takes its time.
+    verify = tls_context() if any(url.scheme == "https" for url in every) else False
+    socks = find_spec("socksio") is not None
+    mounts = {}
+    for url in every:
+        if (proxy := proxy_of(str(url), socks=socks)) is not None:
+            place = f"all://{url.netloc.decode('ascii')}"
+            mounts[place] = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=httpx.Proxy(proxy))
+    return {"trust_env": False, "verify": verify, "limits": limits, "mounts": mounts}
+
+
+def check_requests_to(url: str) -> None:
+    """Raise `ConfigError` where the environment would break a request to a URL, whichever library makes it."""
+    proxy_of(url)
+    if urlsplit(url).scheme == "https":
+        _trusted()
+
+
+def check_aws() -> None:
+    """Raise `ConfigError` for variables of AWS that no client can be made with, whichever library makes it."""
+    for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if (endpoint := os.environ.get(variable)) and not _is_web_url(endpoint):
+            raise ConfigError(f"{variable} is not a URL that begins with http:// or https://; correct or unset it")
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        if (region := os.environ.get(variable)) and not re.fullmatch(r"[A-Za-z0-9-]{1,63}", region, re.ASCII):
+            raise ConfigError(f"{variable} is not the name of a region, such as us-east-1; correct or unset it")
+    _certificates("AWS_CA_BUNDLE")
+    if os.environ.get("SSLKEYLOGFILE"):
+        tls_context()
+    variable = "AWS_WEB_IDENTITY_TOKEN_FILE"
+    if (path := os.environ.get(variable)) and not Path(path).is_file():
+        raise ConfigError(f"{variable}: there is no file {path!r}; correct or unset it")
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    check_requests_to(endpoint or "https://s3.amazonaws.com")
+
+
+def _is_direct(host: str, port: int | None, rules: str) -> bool:
+    return any(_matches(host.lower(), port, rule.lower()) for rule in re.split(r"[\s,]+", rules) if rule)
+
+
+def _matches(host: str, port: int | None, rule: str) -> bool:
+    rule = rule.partition("://")[2] or rule
+    if rule == "*":
+        return True
+    network, address = _network(rule.strip("[]")), _network(host)
+    if network is None and (found := re.fullmatch(r"\[?([^\[\]]+)\]?:([0-9]{1,5})", rule)) is not None:
+        if int(found[2]) != port:
+            return False
+        rule, network = found[1], _network(found[1])
+    if network is not None:
+        return address is not None and address.version == network.version and address.network_address in network
+    name = rule.removeprefix("*").strip(".")
+    return bool(name) and (host == name or host.endswith(f".{name}"))
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _is_host(host: str) -> bool:
+    return _HOST_NAME.fullmatch(host) is not None or _network(host) is not None
+
+
+def _is_web_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return (
+            parts.scheme in ("http", "https")
+            and _is_host(parts.hostname or "")
+            and parts.port != 0
+            and re.search(r"\s", text) is None
+        )
+    except ValueError:
+        return False
+
+
+def _variable(name: str) -> str:
+    """The variable as it is spelled in the environment, small letters before capital ones, as the libraries take it."""
+    return next(iter(sorted(_spelled(name), reverse=True)), name.upper())
+
+
+def _spelled(name: str) -> Iterator[str]:
+    return (variable for variable, value in os.environ.items() if variable.lower() == name and value)
+
+
+def _certificates(variable: str) -> str | None:
+    """The file of authorities that a variable names. Raises `ConfigError` where it is none."""
+    path = os.environ.get(variable)
+    if not path:
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        raise ConfigError(f"{variable}: the file {path!r} has no certificates (PEM); correct or unset it") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{variable}: the file {path!r} cannot be read: {reason}; correct or unset it") from None
+    return path
+
+
+def _trusted() -> tuple[str | None, str | None]:
+    """The file or the folder of authorities that the environment names. Raises `ConfigError`."""
+    file, folder = _certificates("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file:
+        return file, None
+    if folder and not all(Path(one).is_dir() for one in folder.split(os.pathsep)):
+        raise ConfigError(f"SSL_CERT_DIR: {folder!r} is not a folder; correct or unset it")
+    return None, folder or None
