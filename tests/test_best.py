@@ -31,6 +31,12 @@ ROW: dict[str, Any] = {
 }
 
 
+ROW_OF_A_MARKET = {"listed": True, "token_address": "token", "price_timestamp": 1_000_000, "tvl_usd_cents": 100_000} | {
+    "oracle_price": 10**12,
+    "oracle_decimals": 7,
+}
+
+
 def ranked(*changes: dict[str, Any]) -> pl.DataFrame:
     """Rows that differ from one that just counts on both sides."""
     return with_ranks(pl.DataFrame([ROW | change for change in changes], infer_schema_length=None))
@@ -40,6 +46,8 @@ def ranked(*changes: dict[str, Any]) -> pl.DataFrame:
     ("changes", "supply", "borrow"),
     [
         ({}, None, None),
+        ({"listed": False}, "not listed", "not listed"),
+        ({"listed": None}, None, None),
         ({"can_supply": False, "can_borrow": None}, "closed", "not known"),
         ({"tvl_usd_cents": None}, "no price", "no price"),
         ({"price_timestamp": 1_000_000 - 86_401}, "old price", "old price"),
@@ -54,6 +62,54 @@ def test_what_counts(changes: dict[str, Any], supply: str | None, borrow: str | 
     """Each condition alone leaves a pool out, at its very limit, and says which."""
     row = ranked({}, changes).row(1, named=True)
     assert (supply, borrow) == (row["no_supply"], row["no_borrow"])
+
+
+@pytest.mark.parametrize(
+    ("price", "decimals", "others", "odd"),
+    [
+        (20_000_000, 7, (10**7, 10**7), False),  # exactly twice
+        (20_000_001, 7, (10**7, 10**7), True),
+        (5_000_000, 7, (10**7, 10**7), False),  # exactly half
+        (4_999_999, 7, (10**7, 10**7), True),
+        (3 * 10**14, 14, (10**7, 3 * 10**7), False),  # the median of two is their mean, here 2; other decimals
+        (4 * 10**14 + 1, 14, (10**7, 3 * 10**7), True),
+        (10**13, 7, (10**7,), False),  # one other says nothing
+        (10**13, 7, (), False),
+        (10**7, 7, (10**7, 10**7, 10**13), False),  # the median, not the mean
+        (10**37, 0, (10**37, 10**37), True),  # beyond 128 bits in the decimals of the others
+    ],
+)
+def test_odd_prices(price: int, decimals: int, others: tuple[int, ...], odd: bool) -> None:
+    """A price of more than twice, or less than half, of the median of two or more other listed markets is odd."""
+    rows = [{"market": f"other {number}", "oracle_price": other} for number, other in enumerate(others)]
+    row = ranked({"oracle_price": price, "oracle_decimals": decimals}, *rows).row(0, named=True)
+
+    assert ["odd price" if odd else None] * 2 == [row["no_supply"], row["no_borrow"]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"listed": False},
+        {"market": "one"},
+        {"token_address": "another"},
+        {"price_timestamp": 1_000_000 - 86_401},
+        {"oracle_price": None, "oracle_decimals": None, "tvl_usd_cents": None},
+    ],
+)
+def test_who_says_what_a_price_should_be(other: dict[str, Any]) -> None:
+    """Only fresh prices of the same token in other listed markets count: one of these with one more says nothing."""
+    rows = [{"market": "second", "oracle_price": 10**12}, {"market": "third", "oracle_price": 10**12} | other]
+
+    assert ranked({}, *rows)["no_supply"][0] is None
+    assert "odd price" == ranked({}, rows[0], rows[1] | {"market": "third"} | ROW_OF_A_MARKET)["no_supply"][0]
+
+
+def test_a_market_counts_once() -> None:
+    """Many pools of one market with one price are one voice."""
+    pools = [{"market": "loud", "pool": str(number), "oracle_price": 10**12} for number in range(9)]
+
+    assert [None] * 10 == ranked({}, *pools)["no_supply"].to_list()
 
 
 def test_a_funded_reward_wins() -> None:

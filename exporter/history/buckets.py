@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
@@ -281,7 +282,7 @@ def _total(scope: str, everything: _Pools) -> tuple[object, ...]:
         max((pool["supply_apy_bps"] for pool in lending), default=None),
         min(lendable, default=None),
         *_counts(pools),
-        everything[0]["listed"] if of_market else None,
+        max(everything, key=itemgetter("last_ledger"))["listed"] if of_market else None,
         *_money(_priced(others)),
         *_counts(others),
         min(pool["first_ledger"] for pool in everything),

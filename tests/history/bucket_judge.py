@@ -40,6 +40,8 @@ class Observation:
     decimals: int
     price: tuple[int, int] | None
     """The price and its decimals."""
+    listed: bool | None = True
+    """Whether its market was listed; None in rows of before that was said, which count as listed."""
 
     def worth(self, amount: int) -> int:
         """An amount in US cents, rounded down; of one that has a price."""
@@ -151,6 +153,7 @@ def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]
         "oracle_price_usd": median_price(prices),
         "observation_count": len(members),
         "priced_count": len(prices),
+        "listed": max(members, key=lambda item: item.ledger).listed is not False,
         "first_ledger": min(item.ledger for item in members),
         "last_ledger": max(item.ledger for item in members),
     }
@@ -170,14 +173,24 @@ def totals_of(observations: Sequence[Observation], length: int) -> dict[Place, l
             {
                 "start_time": start,
                 "end_time": end,
-                "pool_count": len(rows),
-                "priced_count": sum(row["tvl_usd_cents"] is not None for row in rows),
+                **_counts([row for row in rows if place[0] == "market" or row["listed"]], ""),
+                **_counts([row for row in rows if place[0] != "market" and not row["listed"]], "unlisted_"),
+                "listed": max(rows, key=lambda row: row["last_ledger"])["listed"] if place[0] == "market" else None,
                 "first_ledger": min(row["first_ledger"] for row in rows),
                 "last_ledger": max(row["last_ledger"] for row in rows),
             }
             for (start, end), rows in sorted(buckets.items())
         ]
         for place, buckets in groups.items()
+    }
+
+
+def _counts(rows: Sequence[Mapping[str, Any]], prefix: str) -> dict[str, object]:
+    values = [int(row["tvl_usd_cents"]) for row in rows if row["tvl_usd_cents"] is not None]
+    return {
+        f"{prefix}pool_count": len(rows),
+        f"{prefix}priced_count": len(values),
+        f"{prefix}tvl_usd_cents": str(sum(values)) if values else None,
     }
 
 

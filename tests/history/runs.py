@@ -68,6 +68,7 @@ def _observation(random: Random, place: tuple[str, str], ledger: int, time: int)
         active=random.random() < 0.9,
         decimals=random.choice([0, 7, 18]),
         price=(random.randrange(1, 10 ** random.randint(1, 30)), random.choice([7, 7, 7, 14])),
+        listed=random.choice([True, True, True, False, None]),
     )
     value = observation.worth(observation.total_supplied) + random.randrange(10 ** random.randint(1, 9))
     absurd = max(value, observation.worth(observation.total_borrowed)) >= 10**38

@@ -126,6 +126,7 @@ def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> No
             borrow_apy_bps=(100, 200)[number],
             decimals=2,
             active=True,
+            listed=True,
         )
         for number, item in enumerate(observe(Random(2), [one, other], LEDGER, MONDAY))
     ]

@@ -138,6 +138,8 @@ OF_A_MARKET = {
         tables(2, [pool(can_borrow=False)], status("frozen")),
         ("paused", A, None, "active", "frozen"),
     ),
+    "listed": (tables(1, ONE, {A: {"listed": False}}), tables(2, ONE), ("listed", A, None, "not listed", "listed")),
+    "unlisted": (tables(1, ONE), tables(2, ONE, {A: {"listed": False}}), ("unlisted", A, None, "listed", "not listed")),
     "resumed": (tables(1, ONE, status("frozen")), tables(2, ONE), ("resumed", A, None, "frozen", "active")),
     "frozen for good": (
         tables(1, ONE, status("on_ice")),

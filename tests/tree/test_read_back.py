@@ -60,6 +60,10 @@ def summary(**changes: object) -> MarketSummary:
         "pools": [],
         "truncated": False,
         "tvl_usd_cents": None,
+        "priced_count": 0,
+        "listed": True,
+        "listed_reason": "package_list",
+        "listed_source": "the app",
         "backstop": None,
         "pending": [],
     }
