@@ -164,6 +164,17 @@ class Pending:
     takes_effect: int | None = None
 
 
+class PriceLimits(NamedTuple):
+    """Which prices a market itself takes, beyond its protocol's rule; None: as the protocol says.
+
+    ``max_age`` is in seconds; ``decimals`` are those that its oracle has to have.
+    """
+
+    max_age: int | None = None
+    decimals: int | None = None
+    refuses_future: bool = False
+
+
 NOBODY = "none"
 """The value of a `Held` where there is none."""
 
@@ -213,7 +224,7 @@ class ProtocolReading:
     ``named`` are markets that the protocol's own contracts name and that were not among the candidates: not read.
     ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
     `SHARED`.
-    ``price_limits`` are the ages in seconds, by market and pool, up to which the market itself takes a price.
+    ``price_limits``, by market and pool, say which prices the market itself takes.
     ``parameters``, by market and pool, are only shown. ``verified`` has for a market the contract of the protocol whose
     record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
     names. Both are remembered for the next run. A change of what is ``held`` is reported; ``pending`` is queued.
@@ -232,7 +243,7 @@ class ProtocolReading:
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
     entry_keys: dict[tuple[str, str], tuple[bytes, ...]] = field(default_factory=dict)
     archived: set[tuple[str, str]] = field(default_factory=set)
-    price_limits: dict[tuple[str, str], int] = field(default_factory=dict)
+    price_limits: dict[tuple[str, str], PriceLimits] = field(default_factory=dict)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     verified: dict[str, str] = field(default_factory=dict)
     contracts: dict[tuple[str, str], str] = field(default_factory=dict)

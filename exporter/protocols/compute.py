@@ -15,7 +15,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import SHARED, Held, Parameter, Pending, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import described
-from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, judge, set_price, set_values, within_age
+from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, judge, set_price, set_values, within_limits
 from exporter.protocols.rewards import backstop_frame, set_rewards
 from exporter.tables import (
     BACKSTOPS,
@@ -170,8 +170,8 @@ def _pools_of(
     for row in rows:
         not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
         price = prices.get((row["oracle"], row["token_address"]), not_asked)
-        limit = reading.price_limits.get((row["market"], row["pool"]))
-        set_price(row, within_age(price, limit, tables.close_time), module.without_price)
+        limits = reading.price_limits.get((row["market"], row["pool"]))
+        set_price(row, within_limits(price, limits, tables.close_time), module.without_price)
         for gate, amount in GATES.items():  # null where the protocol says nothing, and 0 behind a gate that is closed
             if not row[gate]:
                 row[amount] = None if row[gate] is None else 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from exporter.errors import lasting
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
-from exporter.protocols.base import WithoutPrice
+from exporter.protocols.base import PriceLimits, WithoutPrice
 from exporter.protocols.containment import described
 from exporter.tables import GATES, MAX_DECIMAL, SPOKES, VALID_PRICE
 
@@ -51,13 +51,19 @@ def judge(quote: Quote, failure_of: Callable[[Quote], str | None]) -> Price:
     return Price(VALID_PRICE, quote.is_known, quote.price, quote.decimals, quote.timestamp)
 
 
-def within_age(price: Price, limit: int | None, close_time: int) -> Price:
-    """The price, unless it is older than its market's own limit in seconds."""
-    age = 0 if price.timestamp is None else close_time - price.timestamp
-    if limit is None or age <= limit:
+def within_limits(price: Price, limits: PriceLimits | None, close_time: int) -> Price:
+    """The price, unless its market's own limits refuse it."""
+    if limits is None or price.timestamp is None:
         return price
-    reason = f"the price is {lasting(age)} old, more than the market's own limit of {lasting(limit)}"
-    return Price(reason)
+    age = close_time - price.timestamp
+    if limits.max_age is not None and age > limits.max_age:
+        own = lasting(limits.max_age)
+        return Price(f"the price is {lasting(age)} old, more than the market's own limit of {own}")
+    if limits.refuses_future and age < 0:
+        return Price(f"the price is of {lasting(-age)} after the ledger, which the market refuses")
+    if limits.decimals not in (None, price.decimals):
+        return Price(f"the market's oracle has {price.decimals} decimals, and the market takes {limits.decimals} only")
+    return price
 
 
 def set_price(row: Row, price: Price, without_price: WithoutPrice) -> None:

@@ -62,7 +62,7 @@ def test_the_package_lists_what_protocols_show() -> None:
     counts = {(item.protocol, item.label): len(item.listed_markets) for item in NETWORKS["mainnet"].deployments}
     names = [market.name for item in NETWORKS["mainnet"].deployments for market in item.listed_markets]
 
-    assert {("blend", "v1"): 2, ("blend", "v2"): 4, ("blend", "v2.1"): 1} == {
+    assert {("blend", "v1"): 2, ("blend", "v2"): 4, ("blend", "v2.1"): 1, ("blend", "precept"): 0} == {
         place: count for place, count in counts.items() if place[0] == "blend"
     }
     assert {("k2", "main"): 1, ("k2", "earn"): 1, ("peridot", "main"): 1, ("peridot", "Aquarius LP pilot"): 0} == {

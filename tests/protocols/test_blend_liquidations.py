@@ -49,6 +49,18 @@ def rows(common: Liquidation) -> list[Liquidation]:
         (("delete_auction", u32(0), USER), VOID, [Liquidation("delete_auction", "user_liquidation", USER)]),
         (("bad_debt", USER, USDC), i128(12), [Liquidation("bad_debt", user=USER, token_address=USDC, amount=12)]),
         (("defaulted_debt", USDC), i128(12), [Liquidation("defaulted_debt", token_address=USDC, amount=12)]),
+        # precept, v0.1.1 with the user
+        (
+            ("defaulted_debt", USER, USDC),
+            i128(12),
+            [Liquidation("defaulted_debt", user=USER, token_address=USDC, amount=12)],
+        ),
+        (("debt_setoff", USDC), vec(i128(9), i128(12)), [Liquidation("debt_setoff", token_address=USDC, amount=12)]),
+        (
+            ("debt_setoff", USER, USDC),
+            vec(i128(9), i128(12)),
+            [Liquidation("debt_setoff", user=USER, token_address=USDC, amount=12)],
+        ),
         (("claim", USER), vec(vec(u32(1), u32(6)), i128(12)), [Liquidation("claim", user=USER, amount=12)]),
         # v1
         (("new_liquidation_auction", USER), AUCTION, rows(OF_USER)),
@@ -86,6 +98,8 @@ def test_what_an_event_says(topics: tuple[ScVal | str, ...], value: ScVal, expec
         ((symbol("new_auction"), u32(0), address(USER)), vec(u32(60), struct_map({"bid": AUCTION, "lot": AUCTION}))),
         ((symbol("bad_debt"), address(USER), address(USDC)), vec()),
         ((symbol("defaulted_debt"), u32(1)), i128(1)),
+        ((symbol("defaulted_debt"), *(address(each) for each in (USER, USER, USDC))), i128(1)),
+        ((symbol("debt_setoff"), address(USDC)), i128(1)),
         ((symbol("claim"), address(USER)), vec(vec(u32(1)))),
     ],
 )

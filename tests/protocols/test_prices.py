@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
-from exporter.protocols.base import WithoutPrice
+from exporter.protocols.base import PriceLimits, WithoutPrice
 from exporter.protocols.prices import (
     ABSURD_COLLATERAL,
     ABSURD_PRICE,
@@ -22,7 +22,7 @@ from exporter.protocols.prices import (
     judge,
     set_price,
     set_values,
-    within_age,
+    within_limits,
 )
 
 LARGEST = 10**38 - 1
@@ -77,7 +77,11 @@ class TestJudge:
     ("price", "expected", "reason"),
     [
         (Price("valid", True, 5, 7, 1_000), (True, True, "5", "5"), None),
-        (within_age(Price("valid", True, 5, 7, 1_000), 60, 1_061), (False, None, "0", None), "of 1 minute; as ever"),
+        (
+            within_limits(Price("valid", True, 5, 7, 1_000), PriceLimits(60), 1_061),
+            (False, None, "0", None),
+            "of 1 minute; as ever",
+        ),
         (NO_ORACLE, (False, None, "0", None), "no valid price of the token: the market has no oracle; as ever"),
         (NOT_ASKED, (None, None, None, None), "is not known: the market's oracle was not asked"),
     ],
@@ -173,3 +177,30 @@ class TestValues:
         assert [("valid", 100), (ABSURD_PRICE, None)] == [
             (row["price_reason"], row["supplied_usd_cents"]) for row in rows
         ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (None, "valid"),
+        (PriceLimits(), "valid"),
+        (PriceLimits(60), "valid"),
+        (PriceLimits(59), "the price is 1 minute old, more than the market's own limit of 59 seconds"),
+        (PriceLimits(decimals=7), "valid"),
+        (PriceLimits(decimals=14), "the market's oracle has 7 decimals, and the market takes 14 only"),
+        (PriceLimits(refuses_future=True), "valid"),
+    ],
+)
+def test_what_a_market_itself_takes(limits: PriceLimits | None, reason: str) -> None:
+    """A price is refused for its age or its oracle's decimals where the market has a limit of its own."""
+    assert reason == within_limits(Price("valid", True, 5, 7, 1_000), limits, 1_060).reason
+
+
+def test_a_price_of_the_future() -> None:
+    """A market may refuse one of after the ledger that its protocol takes."""
+    price = Price("valid", True, 5, 7, 1_000)
+
+    assert "valid" == within_limits(price, PriceLimits(60), 999).reason
+    assert "the price is of 1 second after the ledger, which the market refuses" == (
+        within_limits(price, PriceLimits(refuses_future=True), 999).reason
+    )

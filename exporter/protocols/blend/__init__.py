@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import aggregator_rule, reader, records
-from exporter.protocols.blend.layout import SETUP, WASM_HASHES
+from exporter.protocols.blend.layout import GENERATIONS, SETUP
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.blend.views import BlendViews
@@ -60,7 +60,7 @@ class Blend(ProtocolModule):
     liquidations_in = staticmethod(liquidations_in)
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        return WASM_HASHES
+        return GENERATIONS
 
     recorded_market = staticmethod(records.recorded_pool)
     event_filters = staticmethod(records.event_filters)

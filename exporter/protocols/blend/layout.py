@@ -24,7 +24,7 @@ from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
-from exporter.protocols.base import Parameter
+from exporter.protocols.base import Parameter, PriceLimits
 from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
 
 WASM_HASHES = {
@@ -32,6 +32,15 @@ WASM_HASHES = {
     bytes.fromhex("a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"): "v2",
 }
 """The pool contract's code by generation (docs/protocols/blend.md, "Structure"); v2.1 is the same code as v2."""
+
+PRECEPT = "042d41030d396f3607b8750f3cb0c2225a503a6775636d046ca9b4abaa4daab2"
+"""The pool contract's code of Templar's fork of v2, v0.1.0."""
+
+GENERATIONS = WASM_HASHES | {bytes.fromhex(PRECEPT): "v2"}
+"""The code of Blend's pools and of forks, by the generation whose entries and rules it has."""
+
+PRICE_LIMITS = {PRECEPT: PriceLimits(decimals=7, refuses_future=True)}
+"""By the code of a pool that refuses more prices than Blend's own (docs/protocols/blend.md, "Prices")."""
 
 SETUP = "setup"
 
@@ -136,7 +145,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = Fields(instance.storage, "pool instance")
     config = storage.struct("Config")
-    generation = WASM_HASHES.get(wasm_hash) or ("v2" if "min_collateral" in config else "v1")
+    generation = GENERATIONS.get(wasm_hash) or ("v2" if "min_collateral" in config else "v1")
     status, backstop_rate = config.numbers(POOL_CONFIG).values()
     return PoolInstance(
         generation=generation,

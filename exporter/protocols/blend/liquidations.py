@@ -12,6 +12,9 @@
 | bad_debt (v2) | user, asset | i128 |
 | bad_debt (v1) | user | asset, i128 |
 | defaulted_debt (v2) | asset | i128 |
+| defaulted_debt (precept v0.1.1) | user, asset | i128 |
+| debt_setoff (precept v0.1.0) | asset | burned b_tokens i128, repaid d_tokens i128 |
+| debt_setoff (precept v0.1.1) | user, asset | burned b_tokens i128, repaid d_tokens i128 |
 | claim | user | numbers of emissions, i128 |
 
 AuctionData is {bid: Map<asset, i128>, block: u32, lot: Map<asset, i128>}. Source: docs/provenance.md.
@@ -32,8 +35,14 @@ from exporter.protocols.base import Liquidation
 KINDS: Final = ("user_liquidation", "bad_debt", "interest")
 """The kinds of auctions, by their number."""
 
-EVENTS: Final = ("new_auction", "fill_auction", "delete_auction", "bad_debt", "defaulted_debt", "claim")
+EVENTS: Final = (
+    *("new_auction", "fill_auction", "delete_auction", "bad_debt", "defaulted_debt", "debt_setoff"),
+    "claim",
+)
 """What we call the events: those about auctions of users alone, in v1, as the others."""
+
+_NUMBER_OF_ADDRESSES: Final = {"bad_debt": (2,), "claim": (1,), "defaulted_debt": (1, 2), "debt_setoff": (1, 2)}
+"""How many addresses an event has; a default and a setoff have a user before the token only in precept v0.1.1."""
 
 
 def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
@@ -51,11 +60,11 @@ def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
 def _amount(name: str, parts: Sequence[ScVal]) -> Liquidation:
     addresses = _of_kind(parts, scval.ADDRESS)
     amounts = _of_kind(parts, scval.I128)
-    if len(amounts) != 1 or len(addresses) != (2 if name == "bad_debt" else 1):
+    if len(amounts) != (2 if name == "debt_setoff" else 1) or len(addresses) not in _NUMBER_OF_ADDRESSES[name]:
         raise DecodeError(f"an event {name} of another form than Blend's")
-    user = None if name == "defaulted_debt" else addresses[0]
     token = None if name == "claim" else addresses[-1]
-    return Liquidation(name, user=user, token_address=token, amount=amounts[0])
+    user = addresses[0] if name == "claim" or len(addresses) == 2 else None
+    return Liquidation(name, user=user, token_address=token, amount=amounts[-1])
 
 
 def _auction(name: str, parts: Sequence[ScVal], *, limited_to_users: bool) -> list[Liquidation]:

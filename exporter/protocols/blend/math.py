@@ -20,7 +20,7 @@ from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.blend.emissions import RATE_DECIMALS as REWARD_DECIMALS
 from exporter.protocols.blend.emissions import SIDES
-from exporter.protocols.blend.layout import NO_CAP, RATE_DECIMALS, WASM_HASHES, decode_instance, decode_reserve
+from exporter.protocols.blend.layout import GENERATIONS, NO_CAP, RATE_DECIMALS, decode_instance, decode_reserve
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -33,7 +33,7 @@ _STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of th
 ACCRUING = ("b_rate", "d_rate", "ir_mod", "backstop_credit")
 """The fields of a reserve's state that an accrual changes."""
 
-_KNOWN_CODE = {digest.hex() for digest in WASM_HASHES}
+_KNOWN_CODE = {digest.hex() for digest in GENERATIONS}
 _BORROWING = ("admin_active", "active")
 _SUPPLYING = (*_BORROWING, "admin_on_ice", "on_ice")
 

@@ -77,7 +77,7 @@ class _Reader(Collector):
             if list_entry is None and instance.status != layout.SETUP:
                 only = f"which only one in {layout.SETUP} lacks"
                 raise UnreadError("absent", f"the market is {instance.status} and has no list of reserves, {only}")
-            if bytes.fromhex(instance.wasm_hash) not in layout.WASM_HASHES:
+            if bytes.fromhex(instance.wasm_hash) not in layout.GENERATIONS:
                 self.unknown_code(market, instance.wasm_hash, instance.generation)
             if instance.reward_token is None:
                 self.notice(
@@ -160,6 +160,8 @@ class _Reader(Collector):
             *self.emission_keys(market, asset).values(),
         )
         self.append_pool(found, asset, asset, reserve | emissions | own, keys)
+        if instance.wasm_hash in layout.PRICE_LIMITS:
+            self.reading.price_limits[market, asset] = layout.PRICE_LIMITS[instance.wasm_hash]
         self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
 
 

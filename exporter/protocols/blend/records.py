@@ -20,7 +20,7 @@ from exporter.ledger.observation import Entries
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
 from exporter.protocols.blend.layout import (
-    WASM_HASHES,
+    GENERATIONS,
     named_contracts,
     reward_zone_key,
     storage_of,
@@ -169,7 +169,7 @@ class Records:
                     f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, not the listed "
                     f"{item.backstop}"
                 )
-            if pool_hash not in WASM_HASHES:
+            if pool_hash not in GENERATIONS:
                 self.notice(
                     f"drift: factory {factory} of blend {item.label} deploys contract code {pool_hash.hex()}, which "
                     "is not a known Blend pool"

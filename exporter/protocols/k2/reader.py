@@ -18,7 +18,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Market, ProtocolReading, RewardPrice
+from exporter.protocols.base import Candidate, Market, PriceLimits, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, config_keys, instance_keys, required
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
@@ -139,7 +139,8 @@ class _Reader(Collector):
                 f"market {market}: what can be withdrawn and borrowed of {asset} cannot be determined; of its aToken, "
                 f"{balance.failure}"
             )
-        self.reading.price_limits[market, asset] = router.asset_price_ages.get(asset, router.price_age)
+        max_age = router.asset_price_ages.get(asset, router.price_age)
+        self.reading.price_limits[market, asset] = PriceLimits(max_age)
         return {
             "a_token": a_token,
             "debt_token": debt_token,

@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PriceLimits, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys, required
 from exporter.protocols.slender import layout
 
@@ -83,7 +83,7 @@ class _Reader(Collector):
             raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
         self.compare_decimals(market.address, decimals, token)
         if feed is not None:
-            self.reading.price_limits[market.address, asset] = feed.max_age
+            self.reading.price_limits[market.address, asset] = PriceLimits(feed.max_age)
         own = {"decimals": decimals, "cash": cash, "oracle": feed and feed.contract}
         keys = [layout.cash_key(market.address, asset, reserve["s_token"]), instance_key(reserve["s_token"])]
         self.append_pool(market, asset, asset, reserve | own, keys)
