@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from exporter.errors import DecodeError, SourceError
-from exporter.ledger.codec.entries import ARCHIVED, ContractData, decode_contract_data
-from exporter.ledger.codec.scval import ScVal, decode_scval
+from exporter.ledger.codec.entries import ARCHIVED, ContractData, decode_contract_data, instance_of, with_held_code
+from exporter.ledger.codec.scval import CONTRACT_INSTANCE, ScVal, decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
@@ -57,11 +57,15 @@ def _decoded(key: bytes, data: bytes) -> ContractData:
 
 @dataclass(slots=True)
 class Entry:
-    """A ledger entry, decoded when asked for; ``sealed`` says why it is taken for one that cannot be decoded."""
+    """A ledger entry, decoded when asked for; ``sealed`` says why it is taken for one that cannot be decoded.
+
+    ``held`` is the entry in which another contract says which code a contract runs, if this is its instance.
+    """
 
     key: bytes
     raw: RawEntry
     sealed: DecodeError | None = None
+    held: RawEntry | None = None
 
     @property
     def archived(self) -> bool:
@@ -72,7 +76,11 @@ class Entry:
         """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
         if self.sealed is not None:
             raise self.sealed
-        return _decoded(self.key, self.raw.data)
+        data = _decoded(self.key, self.raw.data)
+        if self.held is None:
+            return data
+        instance = with_held_code(instance_of(data), self.held.data)
+        return data._replace(value=(CONTRACT_INSTANCE, instance))
 
     @property
     def value(self) -> ScVal:

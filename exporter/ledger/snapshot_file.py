@@ -23,7 +23,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from exporter.errors import DecodeError, SnapshotFileError
-from exporter.ledger.codec.entries import decode_contract_data, instance_of, is_instance_key, seen_at
+from exporter.ledger.codec.entries import (
+    code_holder_key,
+    decode_contract_data,
+    instance_of,
+    is_instance_key,
+    seen_at,
+    with_held_code,
+)
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
 from exporter.ledger.contract_storage import AnswersAt, StoredSource
@@ -83,7 +90,9 @@ class LedgerSnapshot:
                 with suppress(DecodeError):
                     entry = decode_contract_data(self.entries[key].data)
                     if entry.key == INSTANCE_KEY:
-                        yield entry.contract, instance_of(entry)
+                        holder = code_holder_key(self.entries[key].data)
+                        held = None if holder is None else self.entries.get(holder)
+                        yield entry.contract, with_held_code(instance_of(entry), None if held is None else held.data)
 
 
 class SnapshotSource(StoredSource):

@@ -63,7 +63,7 @@ def _from_metadata(address: str, entry: Entry | None) -> Token:
     return replace(
         token,
         name=name if 0 < len(name) <= MAX_SYMBOL_LENGTH else None,
-        issuer=_issuer_in(name, token.symbol) if instance.wasm_hash is None else None,
+        issuer=_issuer_in(name, token.symbol) if instance.executable == scval.STELLAR_ASSET else None,
     )
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from exporter.errors import NoCommonLedgerError, SourceError
-from exporter.ledger.codec.entries import names_no_contract
+from exporter.ledger.codec.entries import code_holder_key, names_no_contract
 from exporter.ledger.observation import EXCLUDED, NO_CONTRACT, UNCERTIFIED, CallResult, Entry, Interval, Observed
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
@@ -209,7 +209,22 @@ class LedgerView:
         known.used_keys.update(wanted)
         for key in wanted.keys() & never_removed.keys():
             known.keys[key].kept = True
-        return {key: known.keys[key].entry if key in wanted else None for key in asked}
+        entries = {key: known.keys[key].entry if key in wanted else None for key in asked}
+        return entries | await self._with_held_code(entries)
+
+    async def _with_held_code(self, entries: Mapping[bytes, Entry | None]) -> dict[bytes, Entry | None]:
+        """The instances whose code other contracts hold, each with the entry that says which code it is."""
+        holders = {
+            key: holder
+            for key, entry in entries.items()
+            if entry is not None and (holder := code_holder_key(entry.raw.data)) is not None
+        }
+        held = await self.read(holders.values()) if holders else {}
+        return {
+            key: replace(instance, held=entry.raw)
+            for key, holder in holders.items()
+            if (instance := entries[key]) is not None and (entry := held[holder]) is not None
+        }
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""

@@ -136,11 +136,49 @@ def instance_of(entry: ContractData) -> ContractInstance:
 
 
 def coded_instance(entry: ContractData, what: str) -> tuple[ContractInstance, bytes]:
-    """A contract's instance, and the hash of its wasm code. Raises `DecodeError` where it has no code of its own."""
+    """A contract's instance, and the hash of the wasm code that it runs. Raises `DecodeError` where none is known."""
     instance = instance_of(entry)
-    if instance.executable != scval.WASM or instance.wasm_hash is None:
-        raise DecodeError(f"{what}: the contract has no wasm code of its own")
+    if instance.external is not None and instance.wasm_hash is None:
+        raise DecodeError(
+            f"{what}: {instance.external[0]} holds the contract's code, and its entry has no hash of wasm"
+        )
+    if instance.wasm_hash is None:
+        raise DecodeError(f"{what}: the contract has no wasm code")
     return instance, instance.wasm_hash
+
+
+_EXTERNAL_INSTANCE: Final = struct.pack(">II", scval.CONTRACT_INSTANCE, scval.EXTERNAL_REF)
+_HASH_BYTES: Final = 32
+
+
+def code_holder_key(data: bytes) -> bytes | None:
+    """The LedgerKey XDR of the entry in which another contract says which code a contract runs (CAP-85).
+
+    ``data`` is LedgerEntryData XDR. None for what is not the instance of such a contract, or cannot be decoded.
+    """
+    # The head of contract data, a contract's address, the key of an instance and the durability come before.
+    if data[:4] != b"\0\0\0\x06" or data[52:60] != _EXTERNAL_INSTANCE:
+        return None
+    try:
+        owner, tag = instance_of(decode_contract_data(data)).external or ("", b"")
+    except DecodeError:
+        return None
+    return data_key(owner, (scval.EXECUTABLE_TAG, tag)) if owner.startswith("C") else None
+
+
+def with_held_code(instance: ContractInstance, held: bytes | None) -> ContractInstance:
+    """An instance with the hash of its code, by the LedgerEntryData XDR under `code_holder_key`.
+
+    The hash stays None if there is no such entry, or if it does not hold the hash of wasm.
+    """
+    if instance.external is None or held is None:
+        return instance
+    try:
+        kind, content = decode_contract_data(held).value
+    except DecodeError:
+        return instance
+    is_hash = kind == scval.BYTES and isinstance(content, bytes) and len(content) == _HASH_BYTES
+    return instance._replace(wasm_hash=content) if is_hash else instance
 
 
 # An entry is live at a ledger up to and including the last one it lives until. After that a temporary entry is gone,

@@ -61,8 +61,8 @@ EXTERNAL_REF: Final = 2
 class ContractInstance(NamedTuple):
     """The instance of a contract.
 
-    ``executable`` is WASM, STELLAR_ASSET or EXTERNAL_REF. ``wasm_hash`` is set for WASM only; ``external`` is
-    (owner strkey, tag bytes) for EXTERNAL_REF only, where another contract's entry decides which code runs.
+    ``executable`` is WASM, STELLAR_ASSET or EXTERNAL_REF. ``external`` is (owner strkey, tag bytes) for EXTERNAL_REF
+    only, where another contract's entry decides which code runs. ``wasm_hash`` is in the entry itself for WASM only.
     ``storage`` holds the (key, value) pairs of the instance storage, or None.
     """
 

@@ -67,9 +67,10 @@ class Contract:
 
 
 @lru_cache(maxsize=256)
-def _contract(address: str, data: bytes) -> Contract:
+def _contract(address: str, data: bytes, held: bytes | None) -> Contract:
     """An instance decoded once: many calls ask the same contract, at one ledger and at the next."""
-    return Contract(address, entries.instance_of(entries.decode_contract_data(data)))
+    instance = entries.instance_of(entries.decode_contract_data(data))
+    return Contract(address, entries.with_held_code(instance, held))
 
 
 class StorageHost:
@@ -103,7 +104,9 @@ class StorageHost:
         entry = self.entry(entries.instance_key(address))
         if entry is None:
             raise NotFromStorageError(f"the instance of {address} is not held")
-        return _contract(address, entry.data)
+        holder = entries.code_holder_key(entry.data)
+        held = None if holder is None else self.entry(holder)
+        return _contract(address, entry.data, None if held is None else held.data)
 
     def code(self, contract: Contract) -> bytes | None:
         """The LedgerEntryData of a contract's code, which has the wasm in it, or None where it is not held."""

@@ -9,7 +9,7 @@ import msgspec
 
 from exporter.errors import DecodeError, ExactError
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import instance_key, instance_of
+from exporter.ledger.codec.entries import code_holder_key, instance_key, instance_of, with_held_code
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
@@ -119,8 +119,12 @@ class Prover:
 
 def _code(key: bytes, step: Step) -> str:
     entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
+    holder = None if entry is None else code_holder_key(entry.raw.data)
+    held = None if holder is None else step.before(holder)
     try:
-        wasm_hash = None if entry is None else instance_of(entry.contract_data()).wasm_hash
+        instance = None if entry is None else instance_of(entry.contract_data())
+        found = None if instance is None else with_held_code(instance, None if held is None else held.raw.data)
+        wasm_hash = None if found is None else found.wasm_hash
     except DecodeError:
         wasm_hash = None
     return UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex()
