@@ -229,7 +229,7 @@ class ProtocolReading:
     record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
     names. Both are remembered for the next run. A change of what is ``held`` is reported; ``pending`` is queued.
     ``reward_prices`` say what reward tokens are worth, by market and token; ``tokens`` has these tokens too, and
-    ``quotes`` the prices that they hang on. ``backstops`` give rows of `exporter.tables.BACKSTOPS` at a
+    ``quotes`` the prices that they hang on. ``backstops``, by market, give rows of `exporter.tables.BACKSTOPS` at a
     time, without what is null and without the value in US cents.
     """
 
@@ -251,7 +251,7 @@ class ProtocolReading:
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
-    backstops: list[Callable[[int], dict[str, Any]]] = field(default_factory=list)
+    backstops: dict[str, Callable[[int], dict[str, Any]]] = field(default_factory=dict)
     named: list[Candidate] = field(default_factory=list)
 
     def settle(self, close_time: int) -> None:

@@ -12,6 +12,7 @@ import polars as pl
 
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
+from exporter.protocols.containment import described
 from exporter.protocols.prices import Row
 from exporter.tables import BACKSTOPS, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
@@ -81,8 +82,12 @@ def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) ->
     """The backstops of a reading with their value; a number that does not fit into 128 bits is null."""
     oracles = {market.address: market.oracle or "" for market in reading.markets}
     rows: list[Row] = []
-    for backstop in reading.backstops:
-        row = backstop(close_time)
+    for market, row_at in reading.backstops.items():
+        try:
+            row = row_at(close_time)
+        except Exception as error:  # costs what hangs on this backstop, and no pool
+            reading.notices.append(f"the numbers of the backstop of market {market} have no result: {described(error)}")
+            continue
         tokens, each = row.get("lp_tokens"), row.get("lp_price_usdc")
         worth = reading.reward_prices.get((row["market"], row.get("emission_token", "")))
         usdc = None if worth is None else prices.get((oracles.get(row["market"], ""), worth.priced_in))

@@ -128,7 +128,7 @@ def test_the_value_of_a_backstop() -> None:
     given.markets = [Market("M", "made", "v1", "", "", "O", "", None, ())]
     row = {"market": "M", "backstop": "B", "emission_token": "R", "lp_tokens": 3_333_333, "lp_price_usdc": 4_481_960}
     rows = [row, {**row, "market": "N"}, {**row, "lp_price_usdc": None}]
-    given.backstops = [partial(lambda each, _: dict(each), each) for each in rows]
+    given.backstops = {str(at): partial(lambda each, _: dict(each), each) for at, each in enumerate(rows)}
     values = backstop_frame(given, {("O", "U"): (99_990, 5)}, 0)["value_usd_cents"]
 
     assert [3_333_333 * 4_481_960 * 99_990 * 100 // 10**19, None, None] == values.to_list()

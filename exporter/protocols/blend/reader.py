@@ -19,6 +19,7 @@ from exporter.protocols.blend.backstop import Insurance, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Records
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, proposed, required, shortened
+from exporter.protocols.containment import described
 
 NAME = "blend"
 
@@ -107,7 +108,7 @@ class _Reader(Collector):
         )
         self.reading.markets.append(found)
         if market in self.backstops:
-            self.reading.backstops.append(self.backstops[market].row)
+            self.reading.backstops[market] = self.backstops[market].row
         admin = None if instance.generation == "v1" else entries[layout.proposed_admin_key(market)]
         if admin is not None:
             self.take_pending(market, None, "admin", lambda: proposed(admin.value, "admin"))
@@ -123,6 +124,13 @@ class _Reader(Collector):
                 config = required(entry, "the reserve's ResConfig entry")
                 data = required(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
                 self.take_reserve(found, asset, config, data, entries)
+
+    def take_backstop(self, market: str, insurance: Insurance, entries: Entries, records: Records) -> None:
+        """Keep what the entries say of a market's backstop. A failure that nobody foresaw costs this and no pool."""
+        try:
+            self.backstops[market] = insurance.read(entries, records.zones)
+        except Exception as error:
+            self.notice(f"the backstop of market {market} was not read: {described(error)}")
 
     def new_assets(self, market: str) -> list[str]:
         return [asset for asset in self.queued.get(market, ()) if asset not in self.assets[market]]
@@ -219,7 +227,8 @@ async def read_pools(
     # In as few requests as both together need.
     await view.read([*keys, *map(instance_key, tokens)], kept)
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
-    reader.backstops = {market: item.read(states, records.zones) for market, item in insured.items()}
+    for market, item in insured.items():
+        reader.take_backstop(market, item, states, records)
     for market in instances:
         reader.take_reserves(market, states)
     reader.report_empty()

@@ -39,6 +39,7 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
         "token_address": contract(10_000 + pool),
         "market_name": f"Market {market}",
         "listed": True,
+        "archived": False,
         "listed_reason": "package_list",
         "symbol": f"TOK{pool}",
         "protocol": "blend",
