@@ -42,6 +42,14 @@ MOST_CHANGES = 300
 MOST_OF_A_MARKET = 25
 """How many changes are kept, the newest, and how many of one market, so that none pushes out all others."""
 
+UNLISTED_PART = 4
+"""Changes of markets that are not listed take one part in so many of the room, also in a feed."""
+
+FIRST_KINDS = frozenset(
+    {"paused", "resumed", "admin", "code", "oracle", "pending", "unread", "listed", "unlisted", "frozen", "archived"}
+)
+"""Kinds of changes that come before all others of a run, and are cut last."""
+
 RATE_MOVE_BPS = 500
 """How far a yield moves from one run to the next before that is a change."""
 
@@ -115,8 +123,10 @@ def change_list(
 
     compared = _Comparison(previous, now, network, tables.close_time)
     found = [*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()]
-    found.sort(key=lambda change: (change.market, change.pool or "", change.kind, change.title))
-    return msgspec.structs.replace(now, data=_bounded([*found, *previous.data]))
+    found = _in_turns(found)
+    data = _bounded([*found, *previous.data], MOST_CHANGES)
+    cut = {change.id: change for change in found}.keys() - {change.id for change in data}
+    return msgspec.structs.replace(now, data=data, cut_count=len(cut))
 
 
 def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
@@ -151,6 +161,7 @@ class _Comparison:
         }
         self._known = {market.market: market for market in before.markets}
         self._read = {market.market for market in now.markets}
+        self._listed = {market.market: market.listed for market in (*before.markets, *now.markets)}
         self._was_unread, self._is_unread = (
             {(item.market, item.pool) for item in document.unread} for document in (before, now)
         )
@@ -171,6 +182,7 @@ class _Comparison:
             kind=kind,
             market=market,
             pool=pool,
+            listed=self._listed.get(market, False),
             title=title,
             before=ends[0],
             after=ends[1],
@@ -269,14 +281,37 @@ def _restated(old: WatchedPool, pool: WatchedPool) -> _Moved:
         yield "status", after, (before, after)
 
 
-def _bounded(changes: Iterable[RunChange]) -> list[RunChange]:
-    seen: Counter[str] = Counter()
-    kept: list[RunChange] = []
-    for change in changes:
-        seen[change.market] += 1
-        if seen[change.market] <= MOST_OF_A_MARKET and len(kept) < MOST_CHANGES:
-            kept.append(change)
-    return kept
+def _matters(change: RunChange) -> bool:
+    return change.kind in FIRST_KINDS
+
+
+def _in_turns(changes: Iterable[RunChange]) -> list[RunChange]:
+    """The changes of one run: those of listed markets first, what matters before numbers, and markets take turns."""
+    taken: Counter[tuple[bool, bool, str]] = Counter()
+    placed = []
+    for change in sorted(changes, key=lambda item: (item.market, item.pool or "", item.kind, item.title)):
+        group = not change.listed, not _matters(change)
+        placed.append(((*group, taken[*group, change.market]), change))
+        taken[*group, change.market] += 1
+    return [change for _, change in sorted(placed, key=lambda item: item[0])]
+
+
+def _bounded(changes: Sequence[RunChange], most: int) -> list[RunChange]:
+    """At most so many, in their order, newest first: what matters is kept before numbers, and no market has too many.
+
+    Markets that are not listed have a part of the room: anybody can make many of them, with many changes.
+    """
+    of_market: Counter[str] = Counter()
+    kept: set[int] = set()
+    by_weight = sorted(enumerate(changes), key=lambda item: not _matters(item[1]))  # else in their order
+    for listed in (False, True):
+        room = most - len(kept) if listed else most // UNLISTED_PART
+        for place, change in by_weight:
+            if change.listed is listed and room > 0 and of_market[change.market] < MOST_OF_A_MARKET:
+                of_market[change.market] += 1
+                kept.add(place)
+                room -= 1
+    return [change for place, change in enumerate(changes) if place in kept]
 
 
 def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[RenderedFile]:
@@ -299,7 +334,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
             page=page,
             up="../" * key.count("/"),
             updated=entries[0].ledger_close_time if entries else updated,
-            entries=[(change, page_of(change.market, change.pool)) for change in entries[:MOST_ENTRIES]],
+            entries=[(change, page_of(change.market, change.pool)) for change in _bounded(entries, MOST_ENTRIES)],
         )
         return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
 

@@ -529,6 +529,7 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Annotated[Words, doc("What changed, such as new_market, paused, price or supply_rate.")]
     market: MarketAddress
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
+    listed: Annotated[bool, doc("Whether the market was listed at that run, or when it was last read.")]
     title: Annotated[Words, doc("The change in words.")]
     before: Annotated[Words | None, doc("What it was, as text; null where nothing was.")]
     after: Annotated[Words | None, doc("What it is, as text; null where nothing is.")]
@@ -625,6 +626,7 @@ class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     pools: Annotated[list[WatchedPool], doc("The pools that the next run compares with.")]
     unread: Annotated[list[WatchedUnread], doc("What could not be read.")]
     pending: Annotated[list[WatchedPending], doc("What is queued.")]
+    cut_count: Annotated[Count, doc("Changes of this run that are not in `data`, for which there was no room.")] = 0
 
 
 class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):

@@ -223,6 +223,27 @@ def test_what_is_kept_is_bounded() -> None:
     assert MOST_ENTRIES == feed_of(document, "feed.atom").findall(f"{ATOM}entry").__len__()
 
 
+def test_markets_of_strangers_push_nothing_out() -> None:
+    """An update of an oracle of 358 unlisted markets leaves every change of listed ones, the newer and the older."""
+    strangers: dict[str, Row] = {
+        contract(1_000 + number): {"listed": False, "status": "active"} for number in range(358)
+    }
+    honest = [pool(contract(100 + number)) for number in range(40)]
+    first = change_list(tables(1, honest, strangers), None, "made")
+    paused: dict[str, Row] = {str(row["market"]): {"status": "frozen"} for row in honest}
+    second = change_list(tables(2, honest, strangers | paused), first, "made")
+    changed: dict[str, Row] = {market: dict(row, status="frozen") for market, row in strangers.items()}
+    again: dict[str, Row] = {market: {"status": "active"} for market in paused}
+    third = change_list(tables(3, honest, changed | again), second, "made")
+
+    assert 80 == sum(change.listed for change in third.data)
+    assert [True] * 40 == [change.listed for change in third.data[:40]]
+    assert MOST_CHANGES // 4 == sum(not change.listed for change in third.data)
+    assert 358 - MOST_CHANGES // 4 == third.cut_count
+    titles = [entry.findtext(f"{ATOM}title") for entry in feed_of(third, "feed.atom").findall(f"{ATOM}entry")]
+    assert 80 + MOST_ENTRIES // 4 == len(titles)
+
+
 def feed_of(document: ChangeList, key: str) -> ElementTree.Element:
     files = {file.key: file.data for file in render_feeds(document, "made", "2026-11-22T00:00:00Z")}
     assert all(family_of(name) is not None for name in files)
