@@ -360,3 +360,38 @@ def test_the_digests_of_the_verifier_are_shown() -> None:
     for digest in checker_digests("mainnet").values():
         assert f"<code>{digest}</code>" in about
     assert "of the release, not with the copies that are here" in about
+
+
+def test_a_network_without_lists_says_that_nothing_is_ranked() -> None:
+    """Where no list comes with the exporter and nobody is configured, no pool is offered, and the page says why."""
+    unlisted = {"listed": False, "listed_reason": "not_listed"}
+    site = site_of(tables_of([pool_row(0, 0, **unlisted), pool_row(1, 1, **unlisted)]), network="A network of mine")
+    page = Page(site["index.html"]).text
+
+    assert "No market is listed, so none is ranked: no list of this network comes with the exporter" in page
+    assert "In no number here: 2 markets that are not listed" in page
+    assert 'class="list offers"' not in site["index.html"]
+    assert "Not listed: anybody can create such a market" in site[POOL]
+
+
+def test_unlisted_markets_come_last_and_are_in_no_sum() -> None:
+    """Whatever it says it is worth: on the lists it is below every listed one, and marked."""
+    own = {"listed": False, "listed_reason": "not_listed", "tvl_usd_cents": 10**15, "symbol": "MINE"}
+    site = site_of(tables_of([pool_row(0, 0), pool_row(1, 1, **own)]))
+
+    for name in ("markets", "pools"):
+        text = site[f"{name}.html"]
+        assert text.index("Market 0") < min(text.index("Market 1"), text.index("anybody can create"))
+    assert "$1.00M" in site["index.html"]
+    assert "MINE" not in site["index.html"]
+    assert "their 1 pool with a price is worth $10.0T" in site["index.html"].replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def test_a_sum_says_of_how_many_pools_it_is() -> None:
+    """A market of which one pool of three could be read shows next to its value that it is that of one pool."""
+    unread = [Unread(contract(100), contract(9 + number), "blend", "archived", "it is") for number in range(2)]
+    site = site_of(tables_of([pool_row(0, 0)], unread))
+
+    for key in ("index.html", f"markets/{contract(100)}.html"):
+        assert "(1 of 3 pools)" in site[key]
+    assert "(1 in the sums; 2 unread)" in site["markets.html"]
