@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.ledger.codec.entries import instance_key, variant_key
-from exporter.ledger.codec.scval import BOOL
+from exporter.ledger.codec.scval import BOOL, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, u128, vec
 from exporter.protocols.alula import layout as alula
 from exporter.protocols.balances import balance_key
@@ -397,3 +397,39 @@ class TestXoxno:
 
         world.put(xoxno.pool_key(POOL_CONTRACT, "State", xoxno.HubAsset(2, XLM)), world.value(STATE))
         assert [("absent", f"2-{XLM}")] == [(item.reason, item.pool) for item in world.compute(named).unread]
+
+
+class TestRouterOfAShareToken:
+    """K2's isolated router, of which only a share token is known."""
+
+    def a_token(self) -> str:
+        return str(World("k2").row("USDC")["share_token"])
+
+    def test_the_router_that_a_share_token_names(self) -> None:
+        """Whoever names a share token gets its router named, and nothing is unread for the token."""
+        world = World("k2")
+        reading = world.read([Candidate("k2", self.a_token(), Origin.CONFIGURATION)]).result
+
+        named = [(item.address, item.origin, item.configured) for item in reading.named]
+        assert [(world.market, Origin.NAMED_BY_CONTRACT, False)] == named
+        assert ([], [], []) == (reading.unread, reading.absent, reading.markets)
+
+    def test_a_router_that_is_known(self) -> None:
+        """It is named once: by its list or its token."""
+        world = World("k2")
+        both = [
+            Candidate("k2", self.a_token(), Origin.CONFIGURATION),
+            Candidate("k2", world.market, Origin.CONFIGURATION),
+        ]
+
+        assert [] == world.read(both).result.named
+        assert [world.market] == [item.address for item in world.read(both).result.markets]
+
+    @pytest.mark.parametrize("value", [u32(1), address(account("G"))])
+    def test_a_token_that_names_no_contract(self, value: ScVal) -> None:
+        """What is no share token is read as a router, and says why it is none."""
+        world, token = World("k2"), self.a_token()
+        world.put(instance_key(token), value, "State", "pool_address")
+        reading = world.read([Candidate("k2", token, Origin.CONFIGURATION)]).result
+
+        assert ([], [token]) == (reading.named, [item.market for item in reading.unread])

@@ -227,6 +227,17 @@ def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
     return fields.address("pool_address"), fields.address(asset), scaled
 
 
+def router_named_by(entry: Entry) -> str | None:
+    """The router that an instance names as a share token's does; None for that of any other contract."""
+    try:
+        storage = dict(instance_of(entry.contract_data()).storage or ())
+        if symbol("PADMIN") in storage or vec(symbol("State")) not in storage:
+            return None
+        return Fields.of(storage[vec(symbol("State"))], "State").contract("pool_address")
+    except DecodeError:
+        return None
+
+
 def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, int]:
     """A reserve's own parameters, or else those of the rate contract, 0 where not set. Raises `DecodeError`."""
     if own is not None:

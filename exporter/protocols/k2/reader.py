@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from exporter.deployments import Deployment
@@ -18,7 +18,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Market, PriceLimits, ProtocolReading, RewardPrice
+from exporter.protocols.base import Candidate, Market, Origin, PriceLimits, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, config_keys, instance_keys, required
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
@@ -29,6 +29,9 @@ MARKET_NAME = "K2 Lend"
 
 ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin of upgrades"}
 """Who decides over a router, by the names in its instance (docs/protocols/k2.md, "Keys")."""
+
+SHARE_TOKEN_ROLES = ("a_token", "debt_token")
+"""The roles of share tokens in the lists."""
 
 PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "admin of upgrades"}
 """Who is to have these roles and has not accepted yet."""
@@ -55,6 +58,10 @@ class _Reader(Collector):
 
     def take_router(self, market: str, entries: Entries) -> None:
         instance_entry, list_entry, count = (entries[key] for key in layout.router_keys(market))
+        router_of_token = None if instance_entry is None else layout.router_named_by(instance_entry)
+        if router_of_token is not None:
+            self.notice(f"{market} is a token of a reserve of router {router_of_token}, which is read in its place")
+            return
         if not self.market_is_there(market, instance_entry):
             return
         with self.noting(market):
@@ -266,18 +273,32 @@ def _reward_contract_of(token: Entry | None) -> str | None:
     return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
 
 
+def _routers_named_by(contracts: Iterable[str], entries: Entries, known: Collection[str]) -> list[Candidate]:
+    """Routers that share tokens name and that are not known. Anybody can make such a token: they are not listed."""
+    named = set()
+    for contract in contracts:
+        entry = entries[instance_key(contract)]
+        router = None if entry is None else layout.router_named_by(entry)
+        if router is not None and router not in known:
+            named.add(router)
+    return [Candidate(NAME, router, Origin.NAMED_BY_CONTRACT) for router in sorted(named)]
+
+
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
     """Read all K2 markets. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
-    entries = dict(await view.read([key for market in markets for key in layout.router_keys(market)]))
+    tokens = [token for item in deployments for role in SHARE_TOKEN_ROLES for token in item.addresses(role)]
+    keys = [key for market in markets for key in layout.router_keys(market)]
+    entries = dict(await view.read([*keys, *map(instance_key, tokens)]))
+    reader.reading.named = _routers_named_by({*markets, *tokens}, entries, known=set(markets))
     for market in markets:
         reader.take_router(market, entries)
     await view.make_room(sum(len(reader.members[market]) for market in reader.routers))
 
-    keys: list[bytes] = []
+    keys = []
     for market, router in reader.routers.items():
         members = reader.members[market]
         keys += [*instance_keys([router.oracle]), *config_keys(router.oracle, members)]
