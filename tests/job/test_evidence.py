@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 from hypothesis import given, settings
@@ -41,6 +42,24 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
 
     assert (code, facts["run_id"]) == (0, run_id)
     assert [f"v1/evidence/{path.name}"] == [info.key for info in store.list("v1/evidence/")]
+
+
+def test_what_was_archived_is_archived_again() -> None:
+    """A repeated run says archived of the same pools, of which the evidence has the entries as such."""
+    first, again = MemoryStore(), MemoryStore()
+    network = RecordedNetwork(archived=[pool.key for pool in RecordedNetwork().pools[::7]])
+    code, facts = run(settings_for(), first, network=network)
+    (info,) = first.list("v1/evidence/")
+    content = first.get(info.key)
+    assert content is not None
+    with NamedTemporaryFile(suffix=".gz") as file:
+        Path(file.name).write_bytes(content.data)
+        repeated = run(settings_for(network__max_ledger_age=900), again, snapshot=Path(file.name))
+
+    assert (0, facts["run_id"]) == (code, repeated[1]["run_id"])
+    page = first.get("v1/pools/index.json")
+    assert page is not None
+    assert any(row["archived"] for row in json.loads(page.data)["data"])
 
 
 def test_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
