@@ -37,6 +37,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
+from exporter.protocols.frozen_keys import mark_frozen
 from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket
 
@@ -242,6 +243,9 @@ async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[Pr
     ]
     drifts, *read = await _all(check_lists(view, tried.compared_lists, whole=whole), *readings)
     await watch_prices_contained(view, read)
+    notice = await mark_frozen(view, read)
+    if notice is not None:
+        read[0].notices.append(notice)
     for reading in read:
         reading.notices += [
             drift.notice

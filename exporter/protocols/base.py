@@ -221,6 +221,7 @@ class ProtocolReading:
     are the ledger keys, by market and pool, of the entries that a pool follows from, instances of its market, token and
     oracle included; ``archived`` are the pools with an archived one among them (`read_contained` finds them), which the
     next call restores (docs/decisions.md, "Absent, archived, unread").
+    ``frozen`` says of pools that need a key which the network froze why nothing is possible there.
     ``named`` are markets that the protocol's own contracts name and that were not among the candidates: not read.
     ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
     `SHARED`.
@@ -243,6 +244,7 @@ class ProtocolReading:
     quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
     entry_keys: dict[tuple[str, str], tuple[bytes, ...]] = field(default_factory=dict)
     archived: set[tuple[str, str]] = field(default_factory=set)
+    frozen: dict[tuple[str, str], str] = field(default_factory=dict)
     price_limits: dict[tuple[str, str], PriceLimits] = field(default_factory=dict)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     verified: dict[str, str] = field(default_factory=dict)

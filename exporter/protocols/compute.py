@@ -15,7 +15,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import SHARED, Held, Parameter, Pending, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import described
-from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, judge, set_price, set_values, within_limits
+from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, close_frozen, judge, set_price, set_values, within_limits
 from exporter.protocols.rewards import backstop_frame, set_rewards
 from exporter.tables import (
     BACKSTOPS,
@@ -73,6 +73,8 @@ class Tables:
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     spokes: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
     """By market and pool: the terms of each spoke."""
+    frozen: set[tuple[str, str]] = field(default_factory=set)
+    """Market and pool of those that need a key which the network froze."""
     tokens: dict[str, Token] = field(default_factory=dict)
 
 
@@ -111,6 +113,7 @@ def compute(
         tables.held += reading.held
         tables.pending += [item for item in reading.pending if item.market in read]
         tables.parameters |= reading.parameters
+        tables.frozen |= reading.frozen.keys()
         tables.tokens |= {
             address: token
             for address, token in reading.tokens.items()
@@ -172,6 +175,9 @@ def _pools_of(
         price = prices.get((row["oracle"], row["token_address"]), not_asked)
         limits = reading.price_limits.get((row["market"], row["pool"]))
         set_price(row, within_limits(price, limits, tables.close_time), module.without_price)
+        frozen_reason = reading.frozen.get((row["market"], row["pool"]))
+        if frozen_reason is not None:
+            close_frozen(row, frozen_reason)
         for gate, amount in GATES.items():  # null where the protocol says nothing, and 0 behind a gate that is closed
             if not row[gate]:
                 row[amount] = None if row[gate] is None else 0

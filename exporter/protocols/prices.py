@@ -93,6 +93,21 @@ def set_price(row: Row, price: Price, without_price: WithoutPrice) -> None:
                 spoke[GATES[name]] = None if spoke[name] is None else "0"
 
 
+_OPERATIONS = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
+
+
+def close_frozen(row: Row, reason: str) -> None:
+    """Close all operations of a pool, and of each spoke, for a reason that no contract knows."""
+    row.update(dict.fromkeys(_OPERATIONS, False))
+    row["can_reason"] = reason if row["can_reason"] is None else f"{reason}; {row['can_reason']}"
+    for spoke in row.get(SPOKES, ()):
+        for name in _OPERATIONS:
+            if name in spoke:
+                spoke[name] = False
+                if name in GATES:
+                    spoke[GATES[name]] = "0"
+
+
 def _close(gated: Row, gates: Mapping[str, bool | None], is_known: bool) -> list[str]:
     """Close these gates, or say that they are not known where they are open; gives their names."""
     names = [name for name in gates if gated[name] or (is_known and gated[name] is None)]

@@ -136,10 +136,21 @@ def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
         market: [WatchedValue("code", "market", code or NOBODY), WatchedValue("oracle", "oracle", oracle or NOBODY)]
         for market, code, oracle in rows
     }
+    for market, symbols in _frozen(tables).items():
+        held[market].append(WatchedValue("frozen", "pools with frozen keys", symbols))
     for item in tables.held:
         if item.market in held:
             held[item.market].append(WatchedValue(item.kind, item.subject, item.value))
     return held
+
+
+def _frozen(tables: Tables) -> Mapping[str, str]:
+    """The pools of each market that need a key which the network froze, in words."""
+    found: dict[str, str] = {}
+    for market in tables.markets["market"]:
+        pools = sorted(pool for (address, pool) in tables.frozen if address == market)
+        found[market] = ", ".join(pools) or "none"
+    return found
 
 
 _WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}

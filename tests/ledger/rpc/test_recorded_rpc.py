@@ -52,7 +52,8 @@ def test_a_run(real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path)
     assert {(MARKET, 10_169)} == {(pool["market"], pool["observed_ledger"]) for pool in page}
     (market,) = json.loads((tmp_path / "v1" / "changes.json").read_bytes())["markets"]
     watched = {(item["kind"], item["subject"].split()[0]): item["value"] for item in market["values"]}
-    assert {("admin", "admin"), ("code", "market"), ("code", "oracle"), ("oracle", "oracle")} == watched.keys()
+    named = {("admin", "admin"), ("code", "market"), ("code", "oracle"), ("oracle", "oracle")}
+    assert named | {("frozen", "pools")} == watched.keys()
     assert watched["admin", "admin"].startswith("G")
 
 

@@ -1,0 +1,85 @@
+"""Keys that the network froze (CAP-77): no operation of a pool that needs one is possible."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec.entries import code_key, instance_key
+from exporter.localnet.player import RecordedNetwork
+from exporter.protocols.frozen_keys import SETTING_KEY, decode_frozen_keys
+from tests.jobs import direct, read_tables, run, settings_for
+
+GATES = ["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
+
+
+def setting(keys: Iterable[bytes]) -> bytes:
+    """LedgerEntryData XDR of the setting."""
+    items = list(keys)
+    padded = (struct.pack(">I", len(key)) + key + bytes(-len(key) % 4) for key in items)
+    return SETTING_KEY + struct.pack(">I", len(items)) + b"".join(padded)
+
+
+def closed(pools: pl.DataFrame) -> set[str]:
+    """The markets all of whose pools refuse every operation because of a frozen key."""
+    frozen = pl.col("can_reason").str.contains("the network froze").fill_null(value=False)
+    shut = ~pl.any_horizontal(pl.col(GATES).fill_null(value=True))
+    by_market = pools.group_by("market").agg(((frozen & shut).all()).alias("closed"))
+    assert pools.filter(frozen & ~shut).is_empty()
+    return set(by_market.filter("closed")["market"])
+
+
+def test_frozen_keys_close_every_operation_of_what_needs_them() -> None:
+    """Instances and code of a market close it, a token's the pools of the token, for every protocol."""
+    network = RecordedNetwork()
+    before = read_tables(direct(network))
+    markets = before.markets
+    network.close({SETTING_KEY: setting([])})
+    assert (
+        before.pools.drop("observed_ledger", "ledger_close_time")
+        .select(GATES)
+        .equals(read_tables(direct(network)).pools.select(GATES))
+    )
+
+    for market, wasm_hash in markets.group_by("protocol").first().select("market", "wasm_hash").iter_rows():
+        network.close({SETTING_KEY: setting([instance_key(market)])})
+        assert market in closed(read_tables(direct(network)).pools)
+        network.close({SETTING_KEY: setting([code_key(bytes.fromhex(wasm_hash))])})
+        same = set(markets.filter(pl.col("wasm_hash") == wasm_hash)["market"])
+        assert same <= closed(read_tables(direct(network)).pools)
+
+    token = before.pools["token_address"][0]
+    network.close({SETTING_KEY: setting([instance_key(token)])})
+    pools = read_tables(direct(network)).pools
+    shut = pools.filter(pl.col("can_reason").str.contains("the network froze an entry"))
+    assert set(pools.filter(pl.col("token_address") == token)["pool"]) <= set(shut["pool"])
+    assert shut.height < pools.height
+
+
+def test_a_frozen_market_is_a_change_of_its_own_kind(tmp_path: Path) -> None:
+    """Freezing and thawing a market's key are changes of the kind frozen, and a repeated run has them."""
+    network, settings = RecordedNetwork(), settings_for(tmp_path)
+    market = read_tables(direct(network)).markets["market"][0]
+    for keys in ([], [instance_key(market)], []):
+        network.close({SETTING_KEY: setting(keys)})
+        run(settings, network=network)
+    changes = json.loads((tmp_path / "v1/changes.json").read_bytes())["data"]
+
+    assert [market, market] == [change["market"] for change in changes if change["kind"] == "frozen"]
+
+
+def test_the_setting() -> None:
+    """The keys come back; damage is refused with one kind of error."""
+    keys = [b"\0\0\0\7" + bytes(32), b"\0\0\0\0\0\0\0\0" + bytes(32), b"\0\0\0\x06abc"]
+    data = setting(keys)
+
+    assert set(keys) == decode_frozen_keys(data)
+    for damaged in (data[:-1], data[:7], data + bytes(4), b"\0\0\0\x07" + data[4:], data[:8] + b"\xff" * 4):
+        with pytest.raises(DecodeError):
+            decode_frozen_keys(damaged)
