@@ -41,7 +41,6 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
         "listed": True,
         "archived": False,
         "listed_reason": "package_list",
-        "archived": False,
         "symbol": f"TOK{pool}",
         "protocol": "blend",
         "version": "v2",
