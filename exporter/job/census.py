@@ -55,12 +55,16 @@ _NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """What a run read: its markets, every contract that it ``touched``, and why other markets were not read."""
+    """What a run read: its markets, every contract that it ``touched``, and why other markets were not read.
+
+    ``skipped`` has the reason of each market that the run says it did not read, and whether that market is listed.
+    """
 
     status: SystemStatus
     markets: frozenset[str]
     touched: frozenset[str]
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
+    skipped: dict[str, tuple[str, bool]] = field(default_factory=dict)
 
     def why_unread(self, found: Found, checkpoint: int) -> tuple[str, str] | None:
         if found.address in self.markets or (found.protocol is None and found.address in self.touched):
@@ -68,6 +72,8 @@ class RunRead:
         known = self.reasons.get(found.address)
         if known is not None:
             return known
+        if found.address in self.skipped:
+            return "skipped", self.skipped[found.address][0]
         if found.protocol is None:
             return _NO_READER
         notice = next((text for text in self.status.notices if found.address in text), None)
@@ -93,7 +99,9 @@ def run_read(store: Store) -> RunRead:
     reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {item.market: ("absent", item.reason) for item in status.absent}
     read = frozenset(item.market for item in markets.data)
-    return RunRead(status, read, frozenset(map(strkey.encode_contract, touched)), reasons)
+    listings = evidence.listings(network_of(status.network).deployments)
+    skipped = {item.market: (item.reason, listings.is_listed(item.protocol, item.market)) for item in evidence.skipped}
+    return RunRead(status, read, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
 
 
 def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
@@ -235,13 +243,23 @@ def check_complete(
                 looked_at.setdefault(address, Found(address, Kind.KNOWN_CODE, protocol, None))
         markets, excluded = 0, list[str]()
         for found in looked_at.values():
-            if found.address in run.markets or found.address in run.reasons:
+            if found.address in run.skipped and found.address not in run.markets:
+                _skipped(found, *run.skipped[found.address], unproven)
+            elif found.address in run.markets or found.address in run.reasons:
                 markets += 1
             elif found.address not in recorded and found.protocol in vouching:
                 excluded.append(found.address)
             else:
                 _left_out(found, recorded, index, run, unproven)
         return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
+
+
+def _skipped(found: Found, reason: str, listed: bool, unproven: Unproven) -> None:
+    """Only a market that is not listed may be skipped. Raises `RefutedError`."""
+    what = f"{found.address} of {found.protocol}"
+    if listed:
+        raise RefutedError(f"the run left out {what}, which is listed: {reason}")
+    unproven.add(Reason.MARKETS, [f"{what}: it is not listed, and the run skipped it: {reason}"])
 
 
 def _left_out(

@@ -142,6 +142,7 @@ def compared(
     newest: Sequence[bytes] = (),
     ledger: int = CHECKPOINT,
     made: tuple[SimulatedArchive, FromArchive] | None = None,
+    skipped: dict[str, tuple[str, bool]] | None = None,
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
     signed, given = made or recorded_archive(folder, change, newest)
@@ -152,7 +153,7 @@ def compared(
     status: Any = SimpleNamespace(run_id=f"{ledger}-0123456789ab", observed_ledger=ledger, notices=())
     unproven = Unproven()
     complete = check_complete(
-        archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset()), unproven
+        archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset(), {}, skipped or {}), unproven
     )
     return complete, unproven
 

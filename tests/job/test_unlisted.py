@@ -16,7 +16,7 @@ from exporter.job.reading import MarketsRead, read_again, read_markets
 from exporter.job.sources import OpenSource
 from exporter.job.unlisted import LEAST_POOLS, Budget, budget_of
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.source import EntriesAnswer
+from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols.base import Origin
@@ -91,6 +91,36 @@ def test_listed_markets_are_as_without_them() -> None:
         alone.close({})
 
     assert listed_rows(read(DirectSource(alone))) == listed_rows(read(DirectSource(crowded), markets))
+
+
+class Counting(DirectSource):
+    """Counts requests as an RPC would get them."""
+
+    def __init__(self, network: RecordedNetwork) -> None:
+        super().__init__(network)
+        self.requests = 0
+
+    async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
+        self.requests += -(-len(keys) // MAX_KEYS_PER_REQUEST)
+        return await super().read_entries(keys)
+
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        self.requests += 1
+        return await super().simulate(call)
+
+
+def test_two_hundred_markets_cost_two_requests() -> None:
+    """Next to 168 listed pools, 200 markets of strangers change no number and add two requests."""
+    network = RecordedNetwork(copies=125)
+    copies = list(network.copies)
+    named = {"markets": [{"protocol": "blend", "address": market} for market in copies[:48]]}
+    alone, crowded = Counting(network), Counting(network)
+    before, after = read(alone, **named), read(crowded, copies[48:], **named)
+
+    assert 168 == len(listed_rows(before))
+    assert listed_rows(before) == listed_rows(after)
+    assert 200 == len(after.unlisted) - 48 + len(after.reasons)
+    assert alone.requests < crowded.requests <= alone.requests + 2
 
 
 def test_a_market_that_is_too_large_leaves_room_to_others() -> None:
