@@ -96,12 +96,13 @@ async def check_source(
 
 async def required(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
     """A file that must be there, with this digest. Raises `CheckError`."""
-    data = await source.get(key, FILE_BYTES)
+    most = DOCUMENT_BYTES if key == POINTER_KEY else FILE_BYTES
+    data = await source.get(key, most)
     if data is None:
         unpublished = ", so no run is published there" if key == POINTER_KEY else ""
         raise CheckError(f"{source.uri}: {key} is missing{unpublished}")
-    if len(data) > FILE_BYTES:
-        raise CheckError(f"{key}: {TooLargeError(FILE_BYTES)}")
+    if len(data) > most:
+        raise CheckError(f"{key}: {TooLargeError(most)}")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise CheckError(f"{key} does not have the digest that is stated for it")
     return data
