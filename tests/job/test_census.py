@@ -319,3 +319,15 @@ def test_testnet_is_complete(testnet_archive: Path, tmp_path: Path) -> None:
 
     assert 0 == result.exit_code, result.output
     assert "294 contracts: 1 market of them in the run; excluded," in result.output
+
+
+def test_only_markets_that_are_not_listed_may_be_skipped(tmp_path: Path) -> None:
+    """What a run says that it skipped is named as not proven; of a listed market it refutes the run."""
+    others = MARKETS - {BLEND_V2}
+    for name in ("unlisted", "listed"):
+        (tmp_path / name).mkdir()
+    _, unproven = compared(tmp_path / "unlisted", others, skipped={BLEND_V2: ("pools", False)})
+
+    assert [f"{BLEND_V2} of blend: it is not listed, and the run skipped it: pools"] == unproven.names[Reason.MARKETS]
+    with pytest.raises(RefutedError, match="which is listed: excluded"):
+        compared(tmp_path / "listed", others, skipped={BLEND_V2: ("excluded", True)})
