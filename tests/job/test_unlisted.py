@@ -113,7 +113,7 @@ def test_two_hundred_markets_cost_two_requests() -> None:
     """Next to 168 listed pools, 200 markets of strangers change no number and add two requests."""
     network = RecordedNetwork(copies=125)
     copies = list(network.copies)
-    named = {"markets": [{"protocol": "blend", "address": market} for market in copies[:48]]}
+    named: dict[str, Any] = {"markets": [{"protocol": "blend", "address": market} for market in copies[:48]]}
     alone, crowded = Counting(network), Counting(network)
     before, after = read(alone, **named), read(crowded, copies[48:], **named)
 

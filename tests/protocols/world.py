@@ -28,7 +28,7 @@ from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.view import Reading, read_at_one_ledger
+from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.player import RecordedNetwork
@@ -182,9 +182,14 @@ class World:
         candidates = self.candidates() if named is None else list(named)
         source = self.source = Source(self.chain, self.answers)
         module = PROTOCOLS[self.protocol]
-        return asyncio.run(
-            read_at_one_ledger(source, lambda view: read_contained(module, view, candidates, self.deployments))
-        )
+
+        async def program(view: LedgerView) -> ProtocolReading:
+            """Read the candidates, and then along with them what the protocol's own contracts name."""
+            reading = await read_contained(module, view, candidates, self.deployments)
+            more = [*candidates, *reading.named]
+            return await read_contained(module, view, more, self.deployments) if reading.named else reading
+
+        return asyncio.run(read_at_one_ledger(source, program))
 
     def compute(self, named: Iterable[Candidate] | None = None) -> Tables:
         """What is published."""
