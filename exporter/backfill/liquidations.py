@@ -22,6 +22,7 @@ from exporter.stores.store import Store, etag_of
 from exporter.tables import MAX_DECIMAL
 from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 from exporter.tree.families import LIQUIDATIONS
+from exporter.tree.same_values import same_values
 
 KEY = LIQUIDATIONS.template
 
@@ -83,13 +84,42 @@ def with_liquidations(
     new = pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
     frame = pl.concat([before.filter(~covered), pl.DataFrame(pl.from_arrow(new))])
     frame = frame.sort("observed_ledger", "event_index", maintain_order=True)
-    target = io.BytesIO()
-    pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
-    data = target.getvalue()
+    data = written(frame)
     store.put(KEY, data)
     covered_spans = joined([*known, *spans])
     entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), etag_of(data), covered_spans)
     return msgspec.structs.replace(manifest, liquidations=entry)
+
+
+def written(frame: pl.DataFrame) -> bytes:
+    """The Parquet file of rows in the columns of `SCHEMA`."""
+    target = io.BytesIO()
+    pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
+    return target.getvalue()
+
+
+def fault_of(data: bytes, file: LiquidationsFile) -> str | None:
+    """What is wrong with the form of a table: it is not what writing its rows gives, or not of the ledgers it names.
+
+    None where nothing is. Whether the events happened does not follow from the table.
+    """
+    try:
+        rows = pl.DataFrame(pl.from_arrow(pq.ParquetFile(pa.BufferReader(data)).read()))
+        if not same_values(file.key, written(rows), data):
+            return "is not what writing its rows gives: its columns, metadata or statistics are others"
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
+        return f"cannot be read: {error}"
+    if rows.height != file.rows:
+        return f"has {rows.height} rows, but {file.rows} in the history's manifest"
+    if file.spans != joined(file.spans):
+        return "is of spans of ledgers that do not ascend, each apart from the next"
+    ledger = pl.col("observed_ledger")
+    inside = [ledger.is_between(span.first_ledger, span.last_ledger) for span in file.spans]
+    if rows.filter(~pl.any_horizontal(pl.lit(False), *inside)).height:
+        return "has rows of ledgers that its spans do not have"
+    if not rows.equals(rows.sort("observed_ledger", "event_index", maintain_order=True)):
+        return "has rows that do not ascend by ledger and event"
+    return None
 
 
 def joined(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:

@@ -16,6 +16,7 @@ from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES, TOGETHER_BYTES, TooLarge
 from exporter.check.checker import CheckSummary, Fault, TreeChecker, TreeFaultsError
 from exporter.check.public_urls import check_public_urls
 from exporter.errors import CheckError, SourceError
+from exporter.history.manifest import file_reference
 from exporter.history.rollups import KINDS, Read, UnreadableHistoryError, differ, holds, updated_rollups
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
 from exporter.past.archive.trusted_organisations import signed_by
@@ -382,6 +383,8 @@ def rollup_faults(
         files_of_tables.append(manifest.liquidations)
     for entry in files_of_tables:
         key = entry.key
+        if entry.url != file_reference(key):
+            yield HISTORY_MANIFEST_KEY, f"the url of {key} does not lead to its key"
         data = read(key)
         if data is None:
             damaged.add(key)
@@ -398,8 +401,12 @@ def rollup_faults(
             key = file.entry.key
             expected.add(key)
             data = None if key in damaged or key not in named else read(key)
-            if data is not None and differ(data, file.data):
+            if data is None:
+                continue
+            if differ(data, file.data):
                 yield key, "is not what the files of the history make of it"
+            elif msgspec.structs.replace(file.entry, bytes=named[key].bytes, sha256=named[key].sha256) != named[key]:
+                yield HISTORY_MANIFEST_KEY, f"says something else of {key} than the files of the history make of it"
     except UnreadableHistoryError:
         return  # which file that is, is a fault of its own
     yield from ((key, "is not what the files of the history make of it") for key in sorted(named.keys() - expected))

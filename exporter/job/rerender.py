@@ -89,10 +89,11 @@ class FetchedTree:
     """A tree as far as repeating its run needs it.
 
     ``folder`` has the history before the run, the files ``before``; ``as_published`` says whether the run found just
-    these. ``joined`` are files that took the place of some of them since, and where they are. ``earlier`` runs are
-    newest first; ``left_out`` says by run id why others are not among them. ``records`` are census, verifier and list
-    of organisations, by key, where there are, and ``publisher_records`` the publisher's own. ``keys`` are all of the
-    tree; None where the source cannot list them. ``strangers`` are whatever else is there, with what it is.
+    these. ``joined`` are files that took the place of some of them since, and where they are. ``liquidations`` is that
+    table, empty where there is none. ``earlier`` runs are newest first; ``left_out`` says by run id why others are not
+    among them. ``records`` are census, verifier and list of organisations, by key, where there are, and
+    ``publisher_records`` the publisher's own. ``keys`` are all of the tree; None where the source cannot list them.
+    ``strangers`` are whatever else is there, with what it is.
     """
 
     uri: str
@@ -107,6 +108,7 @@ class FetchedTree:
     history: HistoryManifest
     before: list[HistoryFile]
     joined: dict[HistoryFile, Path]
+    liquidations: bytes
     as_published: bool
     listed_proofs: ProofList | None
     proof_files: dict[str, bytes]
@@ -219,6 +221,9 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             history=history,
             before=before,
             joined=joined,
+            liquidations=b""
+            if history.liquidations is None
+            else await required(source, history.liquidations.key, history.liquidations.sha256),
             as_published=as_published,
             listed_proofs=listed_proofs,
             proof_files={

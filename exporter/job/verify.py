@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from exporter.backfill.liquidations import fault_of
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
@@ -403,8 +404,10 @@ def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str
 
 
 def _liquidations(tree: FetchedTree) -> Iterator[str]:
-    """The table of auctions and bad debt. No entry of a ledger proves what its events say."""
+    """The table of auctions and bad debt: no entry proves what its events say. Raises `RefutedError`."""
     if (file := tree.history.liquidations) is not None:
+        if (fault := fault_of(tree.liquidations, file)) is not None:
+            raise RefutedError(f"{file.key} {fault}")
         yield f"{file.key} ({file.rows} rows, which come from events that nothing here proves)"
 
 
@@ -429,10 +432,10 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
                 yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
     if not evidence.whole:
         yield "looked: the run read a part of the ledger's contracts"
-    if not network.deployments:
-        return
+    if evidence.lists_compared != bool(network.deployments):
+        denied = "" if evidence.lists_compared else "not "
+        yield f"looked: the run says that it did {denied}compare the lists of known contracts"
     if not evidence.lists_compared:
-        yield "looked: the run did not compare the lists of known contracts"
         return
     tried = {(candidate.protocol, candidate.address) for candidate in evidence.candidates}
     for deployment in network.deployments:
@@ -456,6 +459,11 @@ def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:
     confirmed = f"{where}: {claimed.confirmed} confirmed entries"
     if claimed.confirmed > most:
         raise RefutedError(f"{confirmed} are claimed of {claimed.entries}, and at most {most} can be")
+    deeper = claimed.not_looked_up - found.not_looked_up  # what a lookup of more buckets finds, it adds to these
+    for name in ("changed_since", "confirmed", "short_lived", "absent"):
+        less = getattr(found, name) - getattr(claimed, name)
+        if less * deeper < 0 or (less != 0 and deeper == 0) or (name == "changed_since" and less):
+            raise RefutedError(f"{where}: expected {name} {getattr(found, name)} but found {getattr(claimed, name)}")
     if claimed.confirmed > found.confirmed:
         yield f"{confirmed}, of which {found.confirmed} were looked up here; --full looks up all"
 

@@ -528,7 +528,10 @@ def test_a_network_with_lists() -> None:
             replace(honest, candidates=every[1:]),
             [f"candidate: {every[0].address} of {every[0].protocol}, a known market, was not looked for"],
         ),
-        (replace(honest, lists_compared=False), ["looked: the run did not compare the lists of known contracts"]),
+        (
+            replace(honest, lists_compared=False),
+            ["looked: the run says that it did not compare the lists of known contracts"],
+        ),
     ):
         assert said == list(evidence_words(evidence, settings))
 
