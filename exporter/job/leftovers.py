@@ -21,6 +21,7 @@ from exporter.history.manifest import file_ledgers, history_entry
 from exporter.history.parquet import ORDER
 from exporter.job.history_files import rows_by_ledger, written_alike
 from exporter.job.unproven import Reason
+from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, RunManifest
 from exporter.tree.families import BUCKET_PAGE, EVIDENCE, PAGE, PROOF, RUN, RUN_FILES, TOTALS_PAGE, Family, parse_key
@@ -45,14 +46,14 @@ class Past:
     """What is known of the time before the run.
 
     ``derived`` are the pages that the evidence of each repeated run gives, by its id. ``history`` are the files that
-    the manifest names, and ``proofs`` the files of the listed proofs.
+    the manifest names. ``trust`` says whose signatures make a proof.
     """
 
     uri: str
     network: str
     derived: Mapping[str, Collection[str]]
     history: Iterable[HistoryFile]
-    proofs: Collection[str]
+    trust: Trust
 
 
 def judge_leftovers(past: Past, keys: Collection[str]) -> Leftovers:
@@ -130,7 +131,7 @@ class _Judge:
         if not _is_named_by_its_bytes(family, names, key, data):
             return Reason.UNLISTED
         if family is PROOF:
-            return None if key in self._past.proofs else Reason.UNLISTED
+            return None if _proves(data, self._past.trust) else Reason.UNLISTED
         if self._listed.get(key) != sha256(data).digest():
             return Reason.UNLISTED if family in (BUCKET_PAGE, TOTALS_PAGE) else Reason.EARLIER
         own = self._own.get(key, set())
@@ -161,6 +162,15 @@ def _is_named_by_its_bytes(family: Family, names: Mapping[str, str], key: str, d
     try:
         parse_back(key, data)
     except (CheckError, ValueError):
+        return False
+    return True
+
+
+def _proves(data: bytes, trust: Trust) -> bool:
+    """Whether a file is a proof that trusted organisations signed, which nobody else can make."""
+    try:
+        check_proof(data, trust)
+    except RefusedError:
         return False
     return True
 
