@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import polars as pl
 
 from exporter.config import Settings
 from exporter.console import Console
@@ -24,6 +26,7 @@ from exporter.job.unproven import Reason, Unproven
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import decode_contract_data, instance_key
 from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.observation import Entry
 from exporter.ledger.snapshot_file import SnapshotSource
 from exporter.ledger.view import LedgerView
 from exporter.past.archive.archive_places import Archives
@@ -35,7 +38,7 @@ from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus
-from exporter.tree.families import CENSUS, POINTER_KEY
+from exporter.tree.families import CENSUS, LATEST_PARQUET, POINTER_KEY
 from exporter.tree.read_back import render_document
 
 MARKETS_KEY = "v1/markets.json"
@@ -55,13 +58,15 @@ _NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """What a run read: its markets, every contract that it ``touched``, and why other markets were not read.
+    """What a run read: its markets with their protocols, the pools that it has or names as unread, by market and id,
+    every contract that it ``touched``, and why other markets were not read.
 
     ``skipped`` has the reason of each market that the run says it did not read, and whether that market is listed.
     """
 
     status: SystemStatus
-    markets: frozenset[str]
+    markets: Mapping[str, str]
+    pools: frozenset[tuple[str, str]]
     touched: frozenset[str]
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
     skipped: dict[str, tuple[str, bool]] = field(default_factory=dict)
@@ -98,10 +103,13 @@ def run_read(store: Store) -> RunRead:
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
     reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {item.market: ("absent", item.reason) for item in status.absent}
-    read = frozenset(item.market for item in markets.data)
+    read = {item.market: item.protocol for item in markets.data}
+    rows = pl.read_parquet(io.BytesIO(_get(store, LATEST_PARQUET.template)), columns=["market", "pool"]).rows()
+    unread = ((item.market, item.pool) for item in status.unread if item.pool is not None)
+    pools = frozenset((*rows, *unread))
     listings = evidence.listings(network_of(status.network).deployments)
     skipped = {item.market: (item.reason, listings.is_listed(item.protocol, item.market)) for item in evidence.skipped}
-    return RunRead(status, read, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
+    return RunRead(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
 
 
 def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
@@ -251,6 +259,7 @@ def check_complete(
                 excluded.append(found.address)
             else:
                 _left_out(found, recorded, index, run, unproven)
+        _check_pools(index, run, unproven)
         return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
 
 
@@ -277,6 +286,37 @@ def _left_out(
     if changed <= ledger:
         raise RefutedError(f"the run left out {what}: {why} since ledger {changed}, and the run is of {ledger}")
     unproven.add(Reason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
+
+
+def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
+    """Compare a run's pools with the entries of contracts that keep pools which nothing lists. Raises `RefutedError`.
+
+    Of all other protocols the markets' own entries list the pools, and the repeated run reads these lists.
+    """
+    keepers: dict[str, tuple[str, str]] = {}
+    for market, protocol in run.markets.items():
+        raw = index.get(instance_key(market))
+        if raw is None:
+            continue  # gone since
+        try:
+            keeper = PROTOCOLS[protocol].pools_kept_by(Entry(instance_key(market), raw))
+        except DecodeError:
+            unproven.add(Reason.MARKETS, [f"{market} of {protocol}: where its pools are cannot be read"])
+            continue
+        if keeper is not None:
+            keepers[keeper] = protocol, market
+    for last_modified, data in index.contract_data() if keepers else ():
+        keeper = strkey.encode_contract(data[12:44])
+        if keeper not in keepers:
+            continue
+        protocol, market = keepers[keeper]
+        pool = PROTOCOLS[protocol].pool_in(decode_contract_data(data))
+        if pool is None or (market, pool) in run.pools:
+            continue
+        what = f"pool {pool} of market {market}, whose state changed last at ledger {last_modified}"
+        if last_modified <= run.status.observed_ledger:
+            raise RefutedError(f"the run left out {what}")
+        unproven.add(Reason.MARKETS, [f"{what}, after the run"])
 
 
 def _hex(digest: bytes | None) -> str | None:

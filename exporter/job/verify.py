@@ -210,7 +210,7 @@ def verify_tree(
         unproven.add(Reason.HISTORY, _liquidations(tree))
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
         again = open_store(str(tree.folder))
-        waiting = _judge_rest(tree, again, repeated, settings, unproven)
+        waiting = _judge_rest(tree, again, repeated, trusted, unproven)
         kept = again.get(STATE_KEY)
         for record, name in judge_records(tree.publisher_records, status, None if kept is None else kept.data):
             if record is None:
@@ -476,22 +476,14 @@ def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) 
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
 
 
-def _judge_rest(tree: FetchedTree, again: Store, repeated: RepeatedRuns, settings: Settings, unproven: Unproven) -> int:
+def _judge_rest(tree: FetchedTree, again: Store, repeated: RepeatedRuns, trust: Trust, unproven: Unproven) -> int:
     """Name the files that no run lists; gives how many wait for the sweep. ``again`` also has older pages."""
     if tree.keys is None:
         unproven.add(Reason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
     unproven.add(Reason.UNLISTED, tree.strangers)
     rest = sorted(set(tree.keys or ()) - _known(tree, again))
-    left = judge_leftovers(
-        Past(
-            tree.uri,
-            settings.passphrase,
-            repeated.pages,
-            tree.history.files,
-            {proof.proof_key for proof in tree.proofs},
-        ),
-        rest,
-    )
+    past = Past(tree.uri, tree.status.network, repeated.pages, tree.history.files, trust)
+    left = judge_leftovers(past, rest)
     for reason, key in left.named:
         unproven.add(reason, [key])
     return left.waiting

@@ -442,6 +442,18 @@ class ProtocolModule(ABC):
         """The market that this entry of a factory is the record of; None for other entries."""
         return None
 
+    def pools_kept_by(self, instance: Entry) -> str | None:  # noqa: ARG002
+        """The contract whose entries are a market's pools, by the market's instance, where no entry lists them.
+
+        None where the market's own entries list its pools: then a run that is repeated reads all of them. Raises
+        `DecodeError`.
+        """
+        return None
+
+    def pool_in(self, entry: ContractData) -> str | None:  # noqa: ARG002
+        """The pool whose state an entry of the contract of `pools_kept_by` is; None for other entries."""
+        return None
+
     def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
         """The events that name new markets or pools of these deployments; none where the protocol has no such."""
         return ()

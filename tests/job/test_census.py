@@ -50,6 +50,10 @@ from tests.past.archive.simulated_archive import SimulatedArchive
 
 MARKETS = frozenset(market for _, market in LISTED)
 SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
+XOXNO = dict(LISTED)["xoxno"]
+HUB_MARKETS = frozenset(
+    (pool.market, pool.pool) for item in network_of(settings_for().passphrase).deployments for pool in item.pools
+)
 STRANGER = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 BLEND = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 LAINA = {
@@ -143,6 +147,7 @@ def compared(
     ledger: int = CHECKPOINT,
     made: tuple[SimulatedArchive, FromArchive] | None = None,
     skipped: dict[str, tuple[str, bool]] | None = None,
+    pools: frozenset[tuple[str, str]] | None = None,
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
     signed, given = made or recorded_archive(folder, change, newest)
@@ -150,12 +155,39 @@ def compared(
     trust = trust_of(passphrase, given.trust)
     archives = Archives.open([str(signed.folder)], folder / "kept", Deadline(60, "deadline"))
     proven = check_proof(make_proof(archives, CHECKPOINT, trust)[1], trust)
+    known = {market: protocol for protocol, market in LISTED if market in read}
     status: Any = SimpleNamespace(run_id=f"{ledger}-0123456789ab", observed_ledger=ledger, notices=())
     unproven = Unproven()
     complete = check_complete(
-        archives, proven, folder / "state", passphrase, RunRead(status, read, frozenset(), {}, skipped or {}), unproven
+        archives,
+        proven,
+        folder / "state",
+        passphrase,
+        RunRead(
+            status,
+            dict.fromkeys(read, "") | known,
+            HUB_MARKETS if pools is None else pools,
+            frozenset(),
+            {},
+            skipped or {},
+        ),
+        unproven,
     )
     return complete, unproven
+
+
+def test_pools_that_a_run_left_out(recorded: tuple[SimulatedArchive, FromArchive], tmp_path: Path) -> None:
+    """A hub market of XOXNO, which no list on the chain names, is missed; one newer than the run is a reason."""
+    left_out, *others = sorted(HUB_MARKETS)
+    for folder in ("all", "one", "earlier"):
+        (tmp_path / folder).mkdir()
+
+    assert Reason.MARKETS not in compared(tmp_path / "all", MARKETS, made=recorded)[1].counts
+    with pytest.raises(RefutedError, match=f"the run left out pool {left_out[1]} of market {XOXNO}"):
+        compared(tmp_path / "one", MARKETS, made=recorded, pools=frozenset(others))
+    _, unproven = compared(tmp_path / "earlier", MARKETS, made=recorded, pools=frozenset(others), ledger=1)
+    assert f"pool {left_out[1]} of market {XOXNO}" in unproven.names[Reason.MARKETS][0]
+    assert "after the run" in unproven.names[Reason.MARKETS][0]
 
 
 def with_code(market: str, code: bytes) -> Callable[[Entries], None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from exporter.ledger.observation import Entry
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
-from exporter.protocols.xoxno import oracle_rule, prices, reader
+from exporter.protocols.xoxno import layout, oracle_rule, prices, reader
 from exporter.protocols.xoxno.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.xoxno.views import XoxnoViews
 
@@ -44,7 +45,12 @@ class Xoxno(ProtocolModule):
     market_names = frozenset({"PositionLimits", "PriceAggregator", "SpokeAsset"})
     read = staticmethod(reader.read_markets)
     project = staticmethod(project)
+    pool_in = staticmethod(layout.pool_in)
     rate_model = RATE_MODEL
     event_filters = staticmethod(reader.event_filters)
     candidates_in = staticmethod(reader.candidates_in)
     price_failure = staticmethod(prices.price_failure)
+
+    def pools_kept_by(self, instance: Entry) -> str | None:
+        """The pool contract, under whose entries alone the hub markets can be found."""
+        return layout.decode_controller(instance).pool

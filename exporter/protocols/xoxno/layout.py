@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
-from exporter.ledger.codec.entries import TEMPORARY, coded_instance, variant_key
+from exporter.ledger.codec.entries import TEMPORARY, ContractData, coded_instance, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, struct_map, symbol, u32, vec
@@ -145,6 +145,17 @@ def decode_controller(entry: Entry) -> Controller:
         last_spoke=last_spoke[1] if last_spoke[0] == scval.U32 else None,
         storage=tuple((name, storage[name]) for name in CONFIGURATION if name in storage),
     )
+
+
+def pool_in(entry: ContractData) -> str | None:
+    """The id of the hub market whose ``State`` an entry of the pool contract is; None for other entries."""
+    if entry.key[0] != scval.VEC or len(entry.key[1] or ()) != 2 or entry.key[1][0] != (scval.SYMBOL, "State"):
+        return None
+    try:
+        fields = Fields.of(entry.key[1][1], "the key of a State")
+        return HubAsset(fields.u32("hub_id"), fields.address("asset")).pool
+    except DecodeError:  # no code that is known writes such a key
+        return None
 
 
 def proposed_owner_key(controller: str) -> bytes:
